@@ -1,5 +1,5 @@
-// What order by clocks costs: Stream::record and Stream::wait through the common layer, on the example device, whose
-// driver calls cost next to nothing, with every entry of the clocks in use.
+// Measures the cost of clocks: Stream::record and Stream::wait through the common layer, on the example device, whose
+// driver calls cost almost nothing, with all entries of the clocks in use.
 #include <vector>
 
 #include "tessera/base/testing/bench.h"

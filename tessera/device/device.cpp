@@ -20,8 +20,8 @@ DeviceState& state_of(const Device& device) {
   return *device.state();
 }
 
-// Devices that were let go of by their own work: a worker cannot wait for itself, so a thread of its own ends each. The
-// process waits a moment for them when it ends, so that they do not run into its end.
+// Devices whose last handle their own work released. A worker cannot wait for itself, so a separate thread destroys
+// each. At its end, the process waits a moment for these threads.
 class Endings {
  public:
   static Endings& get() {
@@ -72,7 +72,7 @@ std::shared_ptr<KernelBackend> DeviceBackend::host_kernel(HostKernelFn) {
 
 Device make_device(std::unique_ptr<DeviceBackend> backend, std::string name, DeviceOptions options) {
   const std::shared_ptr<DeviceState> state(new DeviceState, [](DeviceState* last) {
-    if (!last->owner.is_this()) return;  // its threads and its memory are the parent's
+    if (!last->owner.is_this()) return;  // its threads and its memory belong to the parent process
     if (is_device_worker) {
       Endings::get().end(last);
     } else {
@@ -185,7 +185,7 @@ void DeviceState::reap() {
     }
     if (!is_idle) continue;
     const std::lock_guard lock(mutex);
-    // Another thread may have asked at the same time; who takes it off the list gives its slot back.
+    // Another thread may have found it at the same time; the one that removes it from the list frees its slot.
     if (std::erase_if(retiring, [&](const Retiring& other) { return other.backend == one.backend; }) == 0) continue;
     one.slot->raise_completed(one.slot->tick());
     free_slots.push_back(one.slot);
@@ -210,7 +210,7 @@ MemoryUse Device::memory_use() const {
 }
 
 Stream Device::default_stream() const {
-  // An alias that keeps the device, which owns its default stream.
+  // An alias that keeps the device alive, which owns its default stream.
   return Stream(std::shared_ptr<StreamState>(state_, state_of(*this).default_stream.get()));
 }
 
@@ -229,7 +229,7 @@ Event Device::create_event(EventOptions options) const {
 
 namespace {
 
-// The stream in a slot; null when it is gone.
+// Returns the stream in a slot, or null if it was destroyed.
 std::shared_ptr<StreamState> stream_in(DeviceState& state, StreamId id) {
   const std::lock_guard lock(state.mutex);
   TESSERA_CHECK(id.value() < state.slots.size(), "device ", state.name, " has no stream with id ", id);
@@ -262,7 +262,7 @@ const StreamSlot& Device::slot(StreamId id) const {
 
 Stream Device::stream(StreamId id) const {
   auto stream = stream_in(state_of(*this), id);
-  // The default stream alone does not keep its device.
+  // Only the default stream does not keep its device alive.
   return stream == state_->default_stream ? default_stream() : Stream(std::move(stream));
 }
 
@@ -283,7 +283,7 @@ void Device::synchronize(std::chrono::nanoseconds timeout) const {
       if (auto alive = stream.lock()) live.push_back(std::move(alive));
     }
   }
-  // Slot order, so that with several errors parked the same one is thrown every time.
+  // In slot order, so that with several parked errors always the same one is thrown.
   std::ranges::sort(live, {}, [](const auto& stream) { return stream->id(); });
   for (const auto& stream : live) Stream(stream).synchronize(timeout);
   for (const auto& stream : retiring) {

@@ -13,7 +13,7 @@ EventState& state_of(const Event& event) {
   return *event.state();
 }
 
-// The point a host call is about to ask for. Points inside a capture exist only in the graph.
+// The point that a host call queries. Points inside a capture exist only in the graph.
 struct Asked {
   bool is_recorded;
   StreamId stream;

@@ -12,7 +12,7 @@
 namespace tessera::device {
 namespace {
 
-std::atomic<std::uint32_t> graphs_made{0};  // executables, in this process
+std::atomic<std::uint32_t> graphs_made{0};  // number of executables in this process
 
 GraphState& state_of(const Graph& graph) {
   TESSERA_CHECK(graph.state() != nullptr,
@@ -140,14 +140,14 @@ void GraphExec::launch(const Stream& stream) const {
   StreamState& on = *stream.state();
   TESSERA_CHECK(on.device == exec.device.get(), "launch: the graph is of device ", exec.device->name, ", ", on.name,
                 " of device ", on.device->name);
-  if (detail::is_launch_noted()) (void)probe::recorder();  // made here, if it has to be, and not under the lock
+  if (detail::is_launch_noted()) (void)probe::recorder();  // created here if necessary, not under the lock
   {
     const std::scoped_lock lock(on.mutex, exec.mutex);
     on.device->faults.pass(DriverCall::kGraphLaunch);
     const bool eager = !on.is_capturing();
     const std::uint64_t before_launch = on.slot->tick().value();
     if (eager && on.device->checker != nullptr) on.device->checker->launch(on, "graph", exec.accesses);
-    // Events recorded by nodes are reached after all that was on this stream before the replay, and maybe no later.
+    // Events recorded by nodes are reached after all earlier work of this stream, and possibly no later.
     const Tick before = eager && !exec.external_records.empty() ? on.take_tick() : Tick{};
     const bool is_noted = eager && detail::is_launch_noted();
     if (eager) ++exec.backend->launched.replay;

@@ -1,4 +1,4 @@
-// What the record says about launches: each of them in its ring.
+// Records of launches in their ring.
 #include "tessera/device/launch_records.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(LaunchRecords, TellOfEveryLaunchItsLabelItsStreamAndItsTick) {
   EXPECT_TRUE(all_of<LaunchEndRecord>(file).empty());
 }
 
-// Labels are known by where they lie; what lies there may change.
+// Labels are cached by address, but the text at an address may change.
 TEST(LaunchRecords, ALabelThatIsMadeAnewInTheSamePlaceIsToldAnew) {
   const RankScope rank(lone_rank());
   const Stream stream = Device::get("host").default_stream();
@@ -82,7 +82,7 @@ TEST(LaunchRecords, AReplayIsOneLaunchAndSaysWhichItIs) {
   stream.begin_capture();
   stream.run([] {}, {.label = "inside"});
   const Graph graph = stream.end_capture();
-  EXPECT_TRUE(labels(own_record()).empty());  // what is captured is not launched
+  EXPECT_TRUE(labels(own_record()).empty());  // captured work is not launched
   const GraphExec first = graph.instantiate();
   const GraphExec second = graph.instantiate();
   first.launch(stream);
@@ -99,7 +99,7 @@ TEST(LaunchRecords, AReplayIsOneLaunchAndSaysWhichItIs) {
   EXPECT_NE(launches[0].graph, launches[1].graph);
 }
 
-// Serially, side by side on several threads, and in the order of a seed.
+// Serially, concurrently on several threads, and in the order of a seed.
 TEST(LaunchRecords, WorkInAReplayKnowsItsNodeHoweverItIsReplayed) {
   const auto run = [](const Device& device, InstantiateOptions::Parallel parallel) {
     const Stream stream = device.create_stream();
@@ -142,7 +142,7 @@ TEST(LaunchRecords, WorkInAReplayKnowsItsNodeHoweverItIsReplayed) {
   run(host::make_host_device({.mode = host::Mode::kSeeded, .seed = 7}), InstantiateOptions::Parallel::kAuto);
 }
 
-// A graph in a graph: its nodes are the outer node.
+// Nodes of a nested graph count as the outer node.
 TEST(LaunchRecords, WorkInAGraphInsideAGraphIsItsNode) {
   const Device device = host::make_host_device();
   const Stream stream = device.create_stream();
@@ -212,7 +212,7 @@ TEST(LaunchRecords, InsideAProfileWindowItIsRecordedWhenAWaitForAnotherStreamIsO
   EXPECT_GE(waited->when, awaited->when) << "not before what it waited for";
 }
 
-// Streams, ranks and their records end in any order, and a stream moves from rank to rank.
+// Streams, ranks and their records end in any order, and a stream moves between ranks.
 TEST(LaunchRecords, AStreamMayOutliveTheRecordThatItLaunchedFor) {
   const Device device = host::make_host_device();
   const Stream stream = device.create_stream();

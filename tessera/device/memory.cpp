@@ -34,7 +34,7 @@ void check_inside(const RangeState& range, std::size_t offset, std::size_t nbyte
 
 using Mappings = std::map<std::size_t, std::shared_ptr<MemoryState>>;
 
-// The mappings that make up [offset, offset + nbytes) exactly.
+// Returns the mappings that make up [offset, offset + nbytes) exactly.
 std::pair<Mappings::iterator, Mappings::iterator> whole_mappings(RangeState& range, std::size_t offset,
                                                                  std::size_t nbytes) {
   check_inside(range, offset, nbytes);
@@ -90,7 +90,7 @@ Memory Device::create_memory(std::size_t nbytes) const {
   check_granular(*state_, "create_memory: size", nbytes);
   state_->faults.pass(DriverCall::kCreateMemory);
   auto memory = std::make_shared<MemoryState>();
-  memory->is_imported = true;  // counts for nothing until the backend has made it
+  memory->is_imported = true;  // not counted until the backend has created it
   memory->device = state_;
   memory->backend = state_->backend->create_memory(nbytes);
   memory->nbytes = nbytes;
@@ -149,7 +149,7 @@ RangeState::~RangeState() {
   try {
     for (const auto& [offset, memory] : mappings) device->backend->unmap(address + offset, memory->nbytes);
     device->backend->release(address, nbytes);
-  } catch (const std::exception& error) {  // a destructor has nobody to tell
+  } catch (const std::exception& error) {  // a destructor cannot report it
     std::fprintf(stderr, "tessera: giving back an address range of device %s: %s\n", device->name.c_str(),
                  error.what());
   }
@@ -231,7 +231,7 @@ PinnedState::~PinnedState() {
   if (!device->owner.is_this()) return;
   try {
     if (address != nullptr) device->backend->free_pinned(address, nbytes);
-  } catch (const std::exception& error) {  // a destructor has nobody to tell
+  } catch (const std::exception& error) {  // a destructor cannot report it
     std::fprintf(stderr, "tessera: giving back pinned memory of device %s: %s\n", device->name.c_str(), error.what());
   }
 }

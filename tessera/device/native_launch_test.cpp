@@ -1,4 +1,4 @@
-// Launches of other libraries on the host: there are none.
+// The host does not support launches of other libraries.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The kinds of device this build has. Each registers itself at the foot of the file that implements it.
+// The kinds of devices of this build. Each registers itself at the end of the file that implements it.
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -15,7 +15,7 @@ struct Registry {
 };
 
 Registry& registry() {
-  static auto* only = new Registry;  // never destroyed: devices are asked for until the very end
+  static auto* only = new Registry;  // never destroyed: devices are requested until the end of the process
   return *only;
 }
 
@@ -39,7 +39,7 @@ bool register_device_kind(DeviceKind kind) {
     std::fprintf(stderr, "tessera: device kind '%s' is registered twice\n", kind.kind.c_str());
     std::abort();
   }
-  // The host first, whatever order the linker chose.
+  // The host is first, whatever the link order.
   auto& kinds = registry().kinds;
   kinds.insert(kind.kind == "host" ? kinds.begin() : kinds.end(), std::move(kind));
   return true;

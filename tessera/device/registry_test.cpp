@@ -1,4 +1,4 @@
-// Devices by name, and whose they are.
+// Devices by name, and their owners.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -15,10 +15,10 @@ using detail::stream_state;
 
 namespace {
 
-// Runs one enqueueing call under the stream's lock, then lets the backend run what may run here.
+// Runs one enqueueing call under the stream's lock, then lets the backend run work that may run here.
 template <class Call>
 void enqueue(StreamState& stream, DriverCall kind, const Call& call) {
-  if (detail::is_launch_noted()) (void)probe::recorder();  // made here, if it has to be, and not under the lock
+  if (detail::is_launch_noted()) (void)probe::recorder();  // created here if necessary, not under the lock
   {
     const std::lock_guard lock(stream.mutex);
     stream.device->faults.pass(kind);
@@ -27,8 +27,8 @@ void enqueue(StreamState& stream, DriverCall kind, const Call& call) {
   stream.backend->drain();
 }
 
-// What every launch does around the driver call, under the stream's lock. In capture nothing is checked yet: the graph
-// is, as a whole, when the capture ends; and nothing runs, so the ticks of the stream stay as they are.
+// The steps of each launch around the driver call, under the stream's lock. In a capture nothing is checked yet: the
+// complete graph is checked when the capture ends. Nothing runs either, so the ticks of the stream stay unchanged.
 template <class Call>
 void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) {
   const std::uint64_t before = stream.slot->tick().value();
@@ -44,7 +44,7 @@ void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) 
     }
   }
   if (!is_eager) {
-    // Unchecked, nobody would read the copy of the accesses that a capture makes.
+    // Without a checker, the accesses that a capture copies would not be read.
     call(checker != nullptr ? info : LaunchInfo{.label = info.label});
     return;
   }
@@ -59,7 +59,7 @@ void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) 
     stream.log.note_end(stream);
 }
 
-// A place of a stream that is claimed for this thread. It is given back unused if something throws.
+// A position of a stream claimed for this thread. It is returned unused if something throws.
 class Claimed {
  public:
   Claimed() = default;
@@ -69,13 +69,13 @@ class Claimed {
   }
   Claimed(const Claimed&) = delete;
   Claimed& operator=(const Claimed&) = delete;
-  // Under the stream's lock. Returns true if the place is claimed.
+  // Called under the stream's lock. Returns true if the position is claimed.
   bool take(StreamBackend& backend) {
     if (backend.claim()) backend_ = &backend;
     return backend_ != nullptr;
   }
   explicit operator bool() const { return backend_ != nullptr; }
-  // With no lock held.
+  // Called without a lock.
   void run(HostFunction& body) { std::exchange(backend_, nullptr)->run_claimed(body); }
 
  private:
@@ -142,9 +142,9 @@ void Stream::launch_native(const std::function<void(void* native)>& body, const 
 void Stream::run(HostFunction body, const LaunchInfo& info) const {
   StreamState& stream = stream_state(*this);
   TESSERA_CHECK(static_cast<bool>(body), "run on ", stream.name, ": the function is empty");
-  const std::shared_ptr<StreamState> keep = state_;  // the body may let go of the last handle
+  const std::shared_ptr<StreamState> keep = state_;  // the body may release the last handle
   Claimed claimed;
-  if (detail::is_launch_noted()) (void)probe::recorder();  // as in enqueue()
+  if (detail::is_launch_noted()) (void)probe::recorder();  // see enqueue()
   {
     const std::lock_guard lock(stream.mutex);
     stream.device->faults.pass(DriverCall::kLaunch);
@@ -159,7 +159,7 @@ void Stream::run(HostFunction body, const LaunchInfo& info) const {
 bool Stream::try_run(HostFunction& body, const LaunchInfo& info) const {
   StreamState& stream = stream_state(*this);
   Claimed claimed;
-  if (detail::is_launch_noted()) (void)probe::recorder();  // as in enqueue()
+  if (detail::is_launch_noted()) (void)probe::recorder();  // see enqueue()
   {
     const std::lock_guard lock(stream.mutex);
     if (stream.device->checker != nullptr || stream.device->faults.is_armed()) return false;
@@ -267,7 +267,7 @@ Tick Stream::stamp() const {
 bool Stream::covers(StreamId other, Tick tick) const {
   StreamState& stream = stream_state(*this);
   const std::lock_guard lock(stream.mutex);
-  // A capture orders nodes, not this stream's eager work: nothing outside is ordered before what a replay will do.
+  // A capture orders nodes, not this stream's eager work: no outside work is ordered before a replay.
   return !stream.is_capturing() && stream.covers(other, tick);
 }
 
@@ -289,7 +289,7 @@ Tick Stream::poll() const {
   {
     const std::lock_guard lock(stream.mutex);
     if (stream.is_capturing()) return completed();
-    latest = stream.take_tick();  // covers what was stamped ahead so far: StreamSlot::upcoming
+    latest = stream.take_tick();  // covers all earlier stamps: StreamSlot::upcoming
   }
   stream.device->faults.pass(DriverCall::kQuery);
   if (stream.backend->is_idle() || TESSERA_MUTANT("device.poll_always_idle")) stream.slot->raise_completed(latest);
@@ -325,7 +325,7 @@ bool Stream::query() const {
   {
     const std::lock_guard lock(stream.mutex);
     detail::check_not_capturing(stream, "query", "end the capture and query the stream that replays the graph");
-    latest = stream.take_tick();  // covers what was stamped ahead so far: StreamSlot::upcoming
+    latest = stream.take_tick();  // covers all earlier stamps: StreamSlot::upcoming
   }
   stream.device->faults.pass(DriverCall::kQuery);
   if (!stream.backend->is_idle()) return false;
@@ -340,7 +340,7 @@ void Stream::synchronize(std::chrono::nanoseconds timeout) const {
   {
     const std::lock_guard lock(stream.mutex);
     detail::check_not_capturing(stream, "synchronize", "end the capture and wait on the stream that replays the graph");
-    latest = stream.take_tick();  // covers what was stamped ahead so far: StreamSlot::upcoming
+    latest = stream.take_tick();  // covers all earlier stamps: StreamSlot::upcoming
   }
   stream.device->faults.pass(DriverCall::kSynchronize);
   TESSERA_CHECK_AS(TimeoutError, stream.backend->synchronize(timeout), stream.name, " of device ", stream.device->name,

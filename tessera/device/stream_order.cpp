@@ -1,4 +1,4 @@
-// Events on streams, and captures: everything that orders one stream after another.
+// Events on streams, and captures: all operations that order one stream after another.
 #include <algorithm>
 #include <exception>
 #include <set>
@@ -23,7 +23,7 @@ EventState& event_of(const Event& event, const StreamState& stream, const char* 
   return *event.state();
 }
 
-// Checks a wait against the capture rules. Returns the capture of ours that the stream joins by it, or null.
+// Checks a wait against the capture rules. Returns the capture begun by Tessera that the stream joins by it, or null.
 std::shared_ptr<CaptureState> check_wait(StreamState& stream, EventState& event) {
   const CaptureId mine = stream.capture_id();
   if (event.capture == CaptureId{}) {
@@ -62,7 +62,7 @@ void Stream::record(const Event& event, EventUse use) const {
     stream.device->faults.pass(DriverCall::kRecord);
     const CaptureId capture = stream.capture_id();
     if (capture == CaptureId{}) {
-      // The tick is taken first: what is launched behind our back until the driver call is covered by it too.
+      // Takes the tick first, so that it covers foreign launches until the driver call too.
       const Tick tick = stream.take_tick();
       stream.backend->record(at.backend, tick, EventUse::kEdge);
       note_record(stream, at, tick);
@@ -96,7 +96,7 @@ void Stream::wait(const Event& event, EventUse use) const {
       stream.backend->wait(at.backend, EventUse::kExternal);
     } else if (at.is_recorded || at.is_wrapped) {
       std::shared_ptr<CaptureState> joined;
-      if (!(at.is_wrapped && !at.is_recorded)) joined = check_wait(stream, at);  // a foreign record: the driver knows
+      if (!(at.is_wrapped && !at.is_recorded)) joined = check_wait(stream, at);  // the driver knows foreign records
       stream.device->faults.pass(DriverCall::kWait);
       stream.backend->wait(at.backend, EventUse::kEdge);
       if (ProfileWindow::is_open() && !stream.is_capturing() && joined == nullptr) stream.log.note_wait(stream);
@@ -143,7 +143,7 @@ void Stream::begin_capture() const {
 
 namespace {
 
-// Every node that the next operation of `origin`, whose lock is held, would come after.
+// Returns all nodes before the next operation of `origin`, whose lock is held.
 std::set<NodeId> nodes_before(StreamState& origin) {
   std::set<NodeId> seen;
   std::vector<NodeId> open;
@@ -161,8 +161,8 @@ std::set<NodeId> nodes_before(StreamState& origin) {
   return seen;
 }
 
-// The first member that has a latest node which is not among `joined`; null when there is none. Takes the members'
-// locks one by one and must be called with none held.
+// Returns the first member with a latest node that is not in `joined`, or null. Takes the locks of the members one by
+// one; must be called without locks.
 std::shared_ptr<StreamState> find_unjoined(const std::vector<std::shared_ptr<StreamState>>& members,
                                            const std::set<NodeId>& joined) {
   for (const auto& member : members) {
@@ -180,13 +180,13 @@ std::shared_ptr<CaptureState> capture_to_end(StreamState& stream, const char* ca
   return stream.capture;
 }
 
-// The streams that joined the capture, the origin left out.
+// Returns the streams that joined the capture, without the origin.
 std::vector<std::shared_ptr<StreamState>> joined_streams(DeviceState& device, const CaptureState& capture) {
   const std::lock_guard lock(device.mutex);
   return {capture.members.begin() + 1, capture.members.end()};
 }
 
-// Takes the streams out of a capture that is over. No lock is held.
+// Removes the streams from a capture that has ended. Called without locks.
 void leave_capture(DeviceState& device, const std::shared_ptr<CaptureState>& capture) {
   std::vector<std::shared_ptr<StreamState>> members;
   {
@@ -230,7 +230,7 @@ Graph Stream::end_capture() const {
     device.faults.pass(DriverCall::kEndCapture);
     try {
       graph->backend = stream.backend->end_capture();
-    } catch (...) {  // the driver has dropped the graph; the streams must not stay in it
+    } catch (...) {  // the driver has discarded the graph; the streams must not stay in it
       failure = std::current_exception();
     }
   }
@@ -279,7 +279,7 @@ void Stream::set_capture_dependencies(const std::vector<NodeId>& nodes) const {
   TESSERA_CHECK(stream.is_capturing(), "set_capture_dependencies: ", stream.name, " is not capturing");
   const CaptureInfo before = stream.backend->capture_info();
   stream.backend->set_capture_dependencies(nodes);
-  // A foreign capture ends without our knowing, so what was dropped says in which it was.
+  // A foreign capture ends without notice, so the capture of `dropped` is stored with it.
   if (stream.dropped_in != before.id) stream.dropped.clear();
   stream.dropped_in = before.id;
   if (TESSERA_MUTANT("device.dropped_dependencies_forgotten")) return;

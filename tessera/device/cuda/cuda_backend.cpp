@@ -29,7 +29,7 @@ DeviceProperties CudaDevice::properties() {
 }
 
 std::unique_ptr<StreamBackend> CudaDevice::create_stream(const StreamOptions& options, bool is_default) {
-  // Not the driver's default stream: that one cannot capture and waits for others.
+  // Not the driver's default stream, which cannot capture and synchronizes with others.
   StreamOptions named = options;
   if (is_default && named.name.empty()) named.name = "the default stream";
   return std::make_unique<CudaStream>(context_, named);
@@ -70,14 +70,14 @@ std::vector<Device> make_devices(std::string& why_none) {
       devices.push_back(make_device(std::make_unique<CudaDevice>(i), tessera::detail::concat("cuda:", i)));
     }
   } catch (const Error& error) {
-    // One GPU that does not start makes the kind absent: a list with a hole would shift the names.
+    // If one GPU fails to start, the kind is absent: a gap in the list would shift the names.
     why_none = error.message();
     devices.clear();
   }
   return devices;
 }
 
-// The GPUs belong to the process: ranks share them, and no order of destruction at exit is right for all.
+// The GPUs belong to the process: ranks share them, and no order of destruction at exit suits all ranks.
 std::vector<Device> devices_of_process(std::string& why_none) {
   struct Made {
     std::string why_none;

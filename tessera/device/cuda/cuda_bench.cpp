@@ -1,5 +1,5 @@
-// What the layer costs over the raw driver calls, measured on a GPU: the same call through a Stream and straight to the
-// driver, in turns. Queues are drained before every sample, so that neither side waits for room in them.
+// Measures the overhead over raw driver calls on a GPU: the same call through a Stream and directly to the driver, in
+// turn. Queues are drained before each sample, so that neither side waits for room in them.
 #include <vector>
 
 #include "tessera/base/testing/bench.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kEmptyKernel[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry tessera_empty()\n{\n  ret;\n}\n";
-// Launches to a sample: well under what a queue holds.
+// Launches per sample; far fewer than a queue holds.
 constexpr std::size_t kLaunches = 200;
 
 void must(CUresult result) {

@@ -1,6 +1,6 @@
-// Which driver calls wait for a spinning kernel? Each is made in a thread of its own while a stream is held. A call
-// that is back before the hold is let go does not wait. What the device calls without passing the gate must be back;
-// for the rest the answer is only printed, so that a driver that waits less is noticed.
+// Tests which driver calls wait for a spinning kernel. Each is made in a separate thread while a stream is held. A call
+// that returns before the hold is released does not wait. Calls that the device makes without passing the gate must
+// return; for other calls the result is only printed, so that a driver that waits less is noticed.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A call that has not come back by then is taken to wait; the hold is let go and the call ends.
+// A call that has not returned by then counts as waiting; the hold is released and the call ends.
 constexpr auto kPatience = 2s;
 constexpr auto kHoldLimit = 30s;
 constexpr std::size_t kGranule = std::size_t{2} << 20;
@@ -58,7 +58,7 @@ class BlockingCalls : public ::testing::Test {
     device.synchronize(60s);
   }
 
-  // Whether `call` came back while the stream was held.
+  // Returns true if `call` returned while the stream was held.
   bool comes_back(const std::function<void()>& call) {
     const Hold hold = held.hold(kHoldLimit);
     std::mutex mutex;

@@ -85,7 +85,7 @@ CaptureView view_capture(CudaContext& context, CUstream stream) {
   cuuint64_t id = 0;
   const CUgraphNode* nodes = nullptr;
   std::size_t count = 0;
-  // Always with edge data: without, the driver fails as soon as one edge is not a plain one.
+  // Always with edge data: without it, the driver fails if one edge is not a plain one.
   TESSERA_CUDA(context, cuStreamGetCaptureInfo, stream, &view.status, &id, &view.graph, &nodes, &view.edges, &count);
   if (view.status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
   view.id = id;
@@ -100,7 +100,7 @@ EdgeKind edge_kind(const CUgraphEdgeData& edge) {
 }
 
 Dependencies dependencies_of(CudaContext& context, CUgraphNode node) {
-  // One call for the usual few. When every place comes back filled there may be more.
+  // One call for the usual few. If all entries are filled, there may be more.
   constexpr std::size_t kFew = 8;
   CUgraphNode few_nodes[kFew];
   CUgraphEdgeData few_edges[kFew];
@@ -142,7 +142,7 @@ void CudaStream::note_captured_slow(const LaunchInfo& info, const std::shared_pt
 
 void CudaStream::begin_capture() {
   context_.make_current();
-  // Relaxed: what other threads do, and our own memory calls, must not break a capture.
+  // Relaxed: other threads, and our own memory calls, must not break a capture.
   TESSERA_CUDA(context_, cuStreamBeginCapture, stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
   begun_ = context_.captures().begin(view_capture(context_, stream_).id);
 }
@@ -153,7 +153,7 @@ std::unique_ptr<GraphBackend> CudaStream::end_capture() {
   const CUresult result = driver().cuStreamEndCapture(stream_, &graph);
   CaptureNotes notes;
   if (begun_ != nullptr) {
-    // Whatever the driver says, the capture is over.
+    // The capture is over, whatever the driver returned.
     context_.captures().end(begun_->id());
     notes = begun_->take();
     begun_.reset();
@@ -177,7 +177,7 @@ void CudaStream::abort_capture() {
   begun_.reset();
 }
 
-// Asking about a stream that has a handle of its own, or about a node, needs no current context.
+// Queries about a stream with its own handle, or about a node, need no current context.
 void CudaStream::make_current_for_query() {
   if (reinterpret_cast<std::uintptr_t>(stream_) <= reinterpret_cast<std::uintptr_t>(CU_STREAM_PER_THREAD))
     context_.make_current();
@@ -197,8 +197,8 @@ CaptureInfo CudaStream::capture_info() {
 
 void CudaStream::check_nodes(Capture& capture, const CaptureView& view, std::span<const CUgraphNode> nodes,
                              const char* call) {
-  // A node is an address to the driver, so one that it never named is not asked about. Nearly all are known by their
-  // labels or are what this stream stands at; listing all nodes is for the rest.
+  // A node is an address to the driver, so unknown nodes are not queried. Nearly all are known by their labels or are
+  // current dependencies of this stream; listing all nodes is for the rest.
   bool has_listed = false;
   for (CUgraphNode node : nodes) {
     if (capture.knows(node) || std::find(view.nodes.begin(), view.nodes.end(), node) != view.nodes.end()) continue;
@@ -220,7 +220,7 @@ Dependencies CudaStream::capture_predecessors(NodeId id) {
   if (TESSERA_MUTANT("cuda.predecessors_empty")) return {};
   Dependencies dependencies = dependencies_of(context_, node);
   if (capture != nullptr) {
-    SmallVector<CUgraphNode, 4> nodes;  // will be asked about next
+    SmallVector<CUgraphNode, 4> nodes;  // queried next
     for (const Dependency& dependency : dependencies) nodes.push_back(node_of(dependency.node));
     capture->know(nodes);
   }
@@ -257,7 +257,7 @@ void CudaStream::capture_graph(const std::shared_ptr<GraphExecBackend>& exec, co
   params.type = CU_GRAPH_NODE_TYPE_GRAPH;
   params.graph.graph = source.graph();
   CUgraphNode node = nullptr;
-  // No edge data: plain full edges, also where the stream's own would be weak; only kernels can start early.
+  // No edge data: plain full edges, even if the stream's own would be weak; only kernels can start early.
   TESSERA_CUDA(context_, cuGraphAddNode, &node, view.graph, view.nodes.data(), nullptr, view.nodes.size(), &params);
   CUgraph inner = nullptr;
   TESSERA_CUDA(context_, cuGraphChildGraphNodeGetGraph, node, &inner);

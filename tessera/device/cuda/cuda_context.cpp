@@ -23,7 +23,7 @@ CudaContext::CudaContext(int index) : index_(index), spins_(driver_state().conne
   has_overlap_ = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) >= 9;
   TESSERA_CUDA(*this, cuCtxGetStreamPriorityRange, &lowest_priority_, &highest_priority_);
   first_word_ = words_.take();
-  // Now: loading a module while a kernel spins would wait for it.
+  // Loaded now, since loading a module waits for spinning kernels.
   hold_kernel_ = load_hold_kernel(*this);
 }
 
@@ -107,14 +107,14 @@ CUresult CudaContext::take_stream(int priority, CUstream& stream) {
 }
 
 void CudaContext::give_back_stream(int priority, CUstream stream) noexcept {
-  // One that has work left, or whose capture is not over, ends with that.
+  // A stream with pending work, or in a capture, is destroyed after that.
   if (!is_lost() && driver().cuStreamQuery(stream) == CUDA_SUCCESS) {
     try {
       const std::lock_guard lock(queue_mutex_);
       idle_streams_.emplace(priority, stream);
       return;
     } catch (const std::bad_alloc&) {
-      // It goes as the others do.
+      // Destroyed like the others.
     }
   }
   TESSERA_CUDA_NOTHROW(*this, cuStreamDestroy, stream);
@@ -132,7 +132,7 @@ void CudaContext::warn_of_shared_queues() {
 }
 
 int CudaContext::clamp_priority(int priority) const {
-  // CUDA counts as we do: a lower number runs first.
+  // CUDA uses the same order: a lower number runs first.
   return std::clamp(priority, highest_priority_, lowest_priority_);
 }
 

@@ -1,11 +1,11 @@
-// Copies and fills. The driver copies between device and pinned memory asynchronously, but makes the caller wait where
-// pageable memory takes part, and a caller that waits behind a held stream never comes to release it. So pageable
-// memory goes through a pinned buffer of the stream, and the host's part is a host function in the stream:
+// Copies and fills. The driver copies between device and pinned memory asynchronously, but blocks the caller if
+// pageable memory takes part, and a caller that is blocked on a held stream never releases it. So pageable memory goes
+// through a pinned buffer of the stream, and the host copy is a host function in the stream:
 //
 //   pageable -> device   [host function: memcpy to buffer] [copy buffer -> device]   per 4 MiB
 //   device -> pageable   [copy device -> buffer] [host function: memcpy from buffer]
 //
-// Everything on a stream is in order, so one buffer is enough. Pinned memory is the fast way.
+// Work on a stream is ordered, so one buffer is enough. Pinned memory is faster.
 #include <algorithm>
 #include <cstring>
 

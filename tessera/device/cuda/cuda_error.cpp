@@ -3,7 +3,7 @@
 namespace tessera::device::cuda {
 namespace {
 
-// What to do about it, where the driver's own words do not say.
+// Returns advice on errors for which the driver gives none.
 const char* advice(CUresult result) {
   switch (result) {
     case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:

@@ -24,13 +24,13 @@ NodeKind kind_of(CUgraphNodeType type) {
   }
 }
 
-// Keeps what a graph's nodes use alive for as long as the driver may run them.
+// Keeps the objects that a graph's nodes use alive while the driver may run them.
 struct KeptThings : Retired {
   explicit KeptThings(std::vector<std::shared_ptr<void>> kept) : things(std::move(kept)) {}
   std::vector<std::shared_ptr<void>> things;
 };
 
-// Every node after what it depends on; among those free to come next, the driver's order.
+// Sorts nodes topologically; keeps the driver's order otherwise.
 std::vector<NodeInfo> sorted(std::vector<NodeInfo> nodes) {
   std::unordered_map<NodeId, std::size_t> places;
   for (std::size_t i = 0; i < nodes.size(); ++i) places.emplace(nodes[i].id, i);
@@ -184,12 +184,12 @@ CudaGraphExec::CudaGraphExec(CudaContext& context, CudaGraph& graph) : context_(
 }
 
 CudaGraphExec::~CudaGraphExec() {
-  // Launches under way keep what they need; the driver frees the rest behind them.
+  // Running launches keep what they need; the driver frees the rest afterwards.
   if (exec_ != nullptr) TESSERA_CUDA_NOTHROW(context_, cuGraphExecDestroy, exec_);
 }
 
 UpdateResult CudaGraphExec::refuse(CudaGraph& graph, const CUgraphExecUpdateResultInfo& info) {
-  // Puts back what an update that failed half-way may have changed.
+  // Restores what a failed update may have changed.
   CUgraphExecUpdateResultInfo ignored{};
   driver().cuGraphExecUpdate(exec_, source_->graph(), &ignored);
   std::string reason = update_reason(info.result);

@@ -68,7 +68,7 @@ std::shared_ptr<MemoryBackend> CudaDevice::import_memory(const ExportedMemory& e
   const CUresult result = driver().cuMemImportFromShareableHandle(
       &handle, reinterpret_cast<void*>(static_cast<std::uintptr_t>(exported.fd())),
       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-  // A descriptor of something else gives "unknown error", which here does not mean that the context is lost.
+  // For a foreign descriptor the driver returns "unknown error", which does not mean here that the context is lost.
   TESSERA_CHECK(result != CUDA_ERROR_UNKNOWN && result != CUDA_ERROR_INVALID_VALUE, "import_memory: descriptor ",
                 exported.fd(), " does not name CUDA memory");
   if (result != CUDA_SUCCESS) context_.fail(result, "cuMemImportFromShareableHandle", {__FILE__, __LINE__});

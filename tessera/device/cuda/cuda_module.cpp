@@ -9,7 +9,7 @@
 namespace tessera::device::cuda {
 namespace {
 
-// How long a load may wait for spinning kernels to end.
+// Limit for a load to wait for spinning kernels.
 constexpr std::chrono::seconds kGateTimeout{10};
 
 struct FatHeader {
@@ -20,8 +20,8 @@ struct FatHeader {
 };
 constexpr std::uint32_t kFatMagic = 0xBA55ED50;
 
-// The driver is told no length, so what it would read past the end is refused here. PTX is text and needs its end
-// marked: `text` is where a copy lives while it is loaded.
+// The driver gets no length, so images that it would read past the end are rejected here. PTX is text and needs a
+// terminator: `text` holds a copy while it is loaded.
 const void* checked_image(std::span<const std::byte> image, std::string& text) {
   TESSERA_CHECK(image.size() > sizeof(FatHeader), "load_module: ", image.size(),
                 " bytes are no fat binary, cubin or PTX");
@@ -97,7 +97,7 @@ CudaKernel::CudaKernel(CudaContext& context, std::shared_ptr<CudaModule> module,
 }
 
 void CudaKernel::check_args(const KernelArgs& args) const {
-  // The driver reads as many arguments as the kernel has, of the sizes the kernel has, wherever the pointers lead.
+  // The driver reads as many arguments as the kernel has, with the kernel's sizes, whatever the pointers.
   const auto sizes = args.sizes();
   if (sizes.size() == sizes_.size() && std::equal(sizes.begin(), sizes.end(), sizes_.begin())) [[likely]]
     return;

@@ -12,7 +12,7 @@
 namespace tessera::device::cuda {
 namespace {
 
-// How long code that another library loads may wait for spinning kernels to end.
+// Limit for code loaded by another library to wait for spinning kernels.
 constexpr std::chrono::seconds kGateTimeout{10};
 
 constexpr CUstreamWaitValue_flags compare_flags(Compare compare) {
@@ -50,7 +50,7 @@ CudaStream::~CudaStream() {
   context_.spins().forget(*this);
   if (spin_event_ != nullptr) TESSERA_CUDA_NOTHROW(context_, cuEventDestroy, spin_event_);
   if (is_owned_) context_.give_back_stream(priority_, stream_);
-  // On a lost device nobody knows what still writes there.
+  // On a lost device it is unknown what still writes there.
   if (context_.is_lost()) return;
   context_.words().give_back(progress_);
   if (staging_ == nullptr) return;
@@ -80,7 +80,7 @@ void CudaStream::launch_spinning(SpinTotals spins, const Launch& launch) {
 }
 
 bool CudaStream::spin_has_ended() {
-  // Anything but "not yet" is an end: a lost device spins no more.
+  // Any result but "not ready" is an end: a lost device no longer spins.
   return driver().cuEventQuery(spin_event_) != CUDA_ERROR_NOT_READY;
 }
 
@@ -162,7 +162,7 @@ void CudaStream::record(const std::shared_ptr<EventBackend>& event, Tick /*tick*
       return;
     }
   }
-  // A stream made elsewhere may be in a capture begun elsewhere.
+  // A wrapped stream may be in a foreign capture.
   ours.record(stream_, errors_, context_.captures().any() || !is_owned_);
 }
 

@@ -1,5 +1,5 @@
-// The device suite on the first CUDA device; without one every case is skipped with the reason. What a foreign library
-// would do goes straight to the driver, which is loaded here a second time and on its own.
+// The device suite on the first CUDA device; without one, each case is skipped with the reason. Foreign library calls
+// go directly to the driver, which is loaded separately here.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -34,7 +34,7 @@ class RawDriver {
     check(retain_(&context, device));
     check(set_current_(context));
   }
-  // Streams and events are left to the end of the process: a case may end with work on them.
+  // Streams and events live until the end of the process: a case may end with work on them.
   CUstream make_stream() {
     CUstream stream = nullptr;
     check(stream_create_(&stream, CU_STREAM_NON_BLOCKING));

@@ -75,7 +75,7 @@ DriverState load_driver(const char* library, Driver& table) {
     state.why_none = tessera::detail::concat("no driver: ", library, " was not found");
     return state;
   }
-  // These two have had one form since CUDA 2.2 and 12.0, so plain lookup is right for them and for nothing else.
+  // These two have had the same signature since CUDA 2.2 and 12.0; a plain lookup is correct only for them.
   const auto get_version = reinterpret_cast<CUresult (*)(int*)>(::dlsym(handle, "cuDriverGetVersion"));
   if (get_version == nullptr || get_version(&state.version) != CUDA_SUCCESS) {
     state.why_none = tessera::detail::concat("no driver: ", library, " does not tell its version");

@@ -1,4 +1,4 @@
-// What can be known of the driver with and without one: the reasons for its absence and the forms of its functions.
+// Loading the driver with and without one: the reasons for its absence and the signatures of its functions.
 #include "tessera/device/cuda/driver.h"
 
 #include <cudaTypedefs.h>
@@ -11,7 +11,7 @@
 namespace tessera::device::cuda {
 namespace {
 
-// The forms that 13.0 hands out under these names; a header that renamed one would break a call silently.
+// The signatures that 13.0 returns for these names; a header that renamed one would break a call silently.
 static_assert(std::is_same_v<decltype(Driver::cuStreamGetCaptureInfo), PFN_cuStreamGetCaptureInfo_v12030>);
 static_assert(
     std::is_same_v<decltype(Driver::cuStreamUpdateCaptureDependencies), PFN_cuStreamUpdateCaptureDependencies_v12030>);

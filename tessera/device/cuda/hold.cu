@@ -1,6 +1,6 @@
-// The kernel that stops a stream until the host says so. One thread watches a word of pinned memory; the host releases
-// it by writing 1 there, or the deadline passes. The loads go to memory, past the first-level cache, and the final
-// status is the last thing the kernel writes: who has read it may reuse both words.
+// The kernel that stops a stream until the host releases it. One thread polls a word of pinned memory; the host
+// releases it by writing 1 there, or the timeout passes. The loads bypass the L1 cache, and the final status is the
+// last write of the kernel: after it is read, both words may be reused.
 #include <cstdint>
 
 namespace {
@@ -23,7 +23,7 @@ __device__ void store_for_host(std::uint32_t* to, std::uint32_t value) {
 
 }  // namespace
 
-// words[0]: the host writes 1. words[1]: 0 not ended, then `released` or `expired`.
+// words[0]: the host writes 1. words[1]: 0 while running, then `released` or `expired`.
 extern "C" __global__ void __launch_bounds__(1, 1)
     tessera_hold(std::uint32_t* words, std::uint64_t timeout_ns, std::uint32_t released, std::uint32_t expired) {
   const std::uint64_t start = now_ns();

@@ -95,7 +95,7 @@ void GraphCall::run(void* self) {
 
 namespace {
 
-// The driver runs this where no driver call may be made; the thing is destroyed later, elsewhere.
+// The driver runs this where no driver calls are allowed; the object is destroyed later, elsewhere.
 struct Owned {
   RetiredStack& stack;
   Retired* thing;

@@ -1,4 +1,4 @@
-// When launches ran on a GPU, as its events say, inside a profile window.
+// Run times of launches on a GPU, from its events, inside a profile window.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -46,14 +46,14 @@ TEST(LaunchTimesOnCuda, AreThoseOfTheDeviceOnTheClockOfTheHost) {
     if (const auto end = file.as<LaunchEndRecord>(ref)) ends.push_back(*end);
   }
   ASSERT_EQ(ends.size(), 100U);
-  const std::int64_t slack = 100'000;  // ns, of the tie between the clocks
+  const std::int64_t slack = 100'000;  // ns, accuracy of the relation between the clocks
   std::int64_t before = clock.wall_ns(first) - slack;
   for (std::size_t i = 0; i < ends.size(); ++i) {
     EXPECT_EQ(ends[i].number, i + 2);
     const std::int64_t tied = clock.wall_ns(ends[i].when.value());
     EXPECT_GT(ends[i].ended_ns, ends[i].begun_ns);
     EXPECT_GE(tied + ends[i].begun_ns, before);
-    before = tied + ends[i].ended_ns - 2000;  // events tell half microseconds
+    before = tied + ends[i].ended_ns - 2000;  // events have a resolution of half a microsecond
   }
   EXPECT_LE(before, clock.wall_ns(last) + slack);
 }

@@ -1,4 +1,4 @@
-// Launches of other libraries on a GPU: here the driver itself, on the stream that is handed out.
+// Launches of other libraries on a GPU: here the driver itself, on the native stream.
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.h"

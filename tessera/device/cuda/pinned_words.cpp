@@ -17,7 +17,7 @@ void* PinnedWords::take() {
     context_.make_current();
     void* page = nullptr;
     TESSERA_CUDA(context_, cuMemHostAlloc, &page, kPage, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    // So that giving back never allocates, and so never throws.
+    // So that returning a cell never allocates and never throws.
     free_.reserve(free_.capacity() + kPage / kCell);
     for (std::size_t at = kPage; at > 0; at -= kCell) free_.push_back(static_cast<char*>(page) + at - kCell);
   }

@@ -37,7 +37,7 @@ std::optional<std::size_t> process_memory(const ManagementLibrary& library, cons
     std::vector<ManagementLibrary::Process> processes(64);
     auto count = static_cast<unsigned int>(processes.size());
     int result = library.processes(device, &count, processes.data());
-    // Processes come and go: each time it says how many there are, and by the next call there may be more.
+    // Processes come and go: each call returns their number, and there may be more by the next call.
     for (int tries = 0; result == ManagementLibrary::kInsufficientSize && tries < 4; ++tries) {
       processes.resize(2 * std::size_t{count} + 1);
       count = static_cast<unsigned int>(processes.size());
@@ -48,7 +48,7 @@ std::optional<std::size_t> process_memory(const ManagementLibrary& library, cons
     for (std::size_t i = 0; i < count && i < processes.size(); ++i) {
       const ManagementLibrary::Process& process = processes[i];
       if (process.pid != pid || process.used_nbytes == ~0ULL) continue;
-      taken = taken.value_or(0) + process.used_nbytes;  // one entry for each part of a divided GPU
+      taken = taken.value_or(0) + process.used_nbytes;  // one entry per partition of a partitioned GPU
     }
     return taken;
   } catch (const std::exception&) {

@@ -1,4 +1,4 @@
-// What is made of the answers of NVML, with a made-up library in its place.
+// Interpretation of NVML results, with a fake library.
 #include "tessera/device/cuda/process_memory.h"
 
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@ double percent(SpinShare share) { return 100.0 * static_cast<double>(share) / st
 }  // namespace
 
 SpinShare share_of(std::uint64_t blocks, std::uint64_t capacity) {
-  // A kernel that does not fit once never will: more than the whole, whatever the number of blocks.
+  // A kernel that does not fit once never will: more than the complete device, whatever the number of blocks.
   if (capacity == 0 || blocks > capacity) return kWholeDevice + 1;
   return blocks * kWholeDevice / capacity;
 }

@@ -131,7 +131,7 @@ TEST(SpinBudget, ALaunchAdmittedAndNotYetMadeCountsAsSpinning) {
   FakeStream a("a");
   int calls = 0;
   {
-    const auto admission = budget.admit(a, 0);  // the stream itself still says that nothing spins
+    const auto admission = budget.admit(a, 0);  // the stream itself still reports that nothing spins
     budget.when_quiet([&] { ++calls; });
     EXPECT_EQ(calls, 0);
   }

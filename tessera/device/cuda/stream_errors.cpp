@@ -8,11 +8,11 @@
 namespace tessera::device::cuda {
 namespace {
 
-// Forgotten failures are kept for streams that have yet to look at what they inherited; more than this is hoarding.
+// Cleared failures are kept for streams that have not read their inherited failures yet, up to this number.
 constexpr std::size_t kMostFailures = 16;
 
-// Taken before any stream's own lock. Looking through sources crosses streams that may have inherited from each other,
-// so one thread does it at a time; it happens only after something failed or while something that could is pending.
+// Locked before any stream's own lock. A search through sources crosses streams that may have inherited from each
+// other, so one thread does it at a time. It happens only after a failure, or while work that can fail is pending.
 std::recursive_mutex& settling() {
   static auto& mutex = *new std::recursive_mutex;
   return mutex;
@@ -29,7 +29,7 @@ void StreamErrors::count_risk() {
 
 StreamErrors::Place StreamErrors::expect() {
   const std::lock_guard lock(mutex_);
-  // Room for its failure too, so that finish() has nothing to allocate in the driver's thread.
+  // Room for its failure too, so that finish() does not allocate in the driver's thread.
   failures_.reserve(failures_.size() + pending_.size() + 1);
   pending_.push_back(next_);
   count_risk();
@@ -90,7 +90,7 @@ bool StreamErrors::is_settled(Place up_to) {
          std::none_of(sources_.begin(), sources_.end(), [&](const Source& source) { return source.at < up_to; });
 }
 
-// Takes over what sources have failed with and drops those that no longer can.
+// Takes over the failures of sources, and drops sources that can no longer fail.
 void StreamErrors::settle_sources() {
   const std::lock_guard one(settling());
   std::vector<Source> sources;
@@ -117,7 +117,7 @@ void StreamErrors::settle_sources() {
   count_risk();
 }
 
-// As the streams behind see it: what was forgotten here still happened to them.
+// For streams after this one: failures cleared here still apply to them.
 std::exception_ptr StreamErrors::inherited_before(Place up_to) {
   const std::lock_guard lock(mutex_);
   look_at_holds();

@@ -71,7 +71,7 @@ TEST(StreamErrors, WhatIsInheritedSurvivesTheResetOfItsOrigin) {
   a->reset();
   EXPECT_EQ(text_of(b->current()), "boom");
   const auto late = std::make_shared<StreamErrors>();
-  late->inherit(a, a->mark());  // a point behind the reset is clean
+  late->inherit(a, a->mark());  // a point after the reset has no failure
   EXPECT_EQ(late->current(), nullptr);
 }
 

@@ -9,8 +9,7 @@
 namespace tessera::device::detail {
 namespace {
 
-// Launches of a stream remembered until they are seen to be complete; of those before it is not known what they came
-// after.
+// Launches per stream that are stored until they are known to be complete; the order before older ones is unknown.
 constexpr std::size_t kMostRunning = 4096;
 
 std::uintptr_t begin_of(const Access& access) { return reinterpret_cast<std::uintptr_t>(access.address); }
@@ -30,7 +29,7 @@ std::string shown(const Access& access) {
   return tessera::detail::concat(verb(access.mode), " ", access.nbytes, " bytes at ", access.address);
 }
 
-// Removes [begin, end) from a map of disjoint intervals, cutting those that stick out.
+// Removes [begin, end) from a map of disjoint intervals, and truncates those that overlap it partly.
 template <class Map>
 void erase_interval(Map& map, std::uintptr_t begin, std::uintptr_t end) {
   auto it = map.upper_bound(begin);
@@ -174,7 +173,7 @@ void AccessChecker::forget(const void* address, std::size_t nbytes) {
 
 void AccessChecker::check_graph(const std::vector<NodeInfo>& nodes) {
   // after[i] holds the nodes that have completed when node i starts. A full edge adds the earlier node and all before
-  // it; a weak edge only what had completed when the earlier node started.
+  // it; a weak edge adds only the nodes that had completed when the earlier node started.
   const std::size_t n = nodes.size();
   std::map<NodeId, std::size_t> index;
   for (std::size_t i = 0; i < n; ++i) index[nodes[i].id] = i;

@@ -48,7 +48,7 @@ void LaunchLog::note(StreamState& stream, std::string_view label, const RunningN
   if (!recorder.is_on()) return;
   const probe::Moment now = recorder.begin();
   const probe::detail::ThreadWriter* writer = probe::detail::last_writer;
-  if (writer == nullptr) return;  // the thread is past its end
+  if (writer == nullptr) return;  // the thread is ending
   if (writer->recorder != recorder_) [[unlikely]]
     enter(stream, recorder, writer->recorder);
   recorder.write_words_at<LaunchRecord>(
@@ -103,7 +103,7 @@ void LaunchLog::tell_end(StreamState& stream, std::uint64_t number) {
 
 void LaunchLog::collect(StreamState& stream) noexcept {
   if (times_ == nullptr) return;
-  // Strings and numbers are those of the record that the launches are in.
+  // Strings and numbers belong to the record that contains the launches.
   (void)probe::recorder().begin();
   const probe::detail::ThreadWriter* writer = probe::detail::last_writer;
   if (writer != nullptr && writer->recorder == recorder_) times_->collect(stream);

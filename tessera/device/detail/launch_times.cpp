@@ -10,12 +10,12 @@
 namespace tessera::device::detail {
 namespace {
 
-constexpr std::size_t kMostPending = 64;  // then those that have ended are recorded
+constexpr std::size_t kMostPending = 64;  // beyond this, ended launches are recorded
 constexpr std::chrono::milliseconds kMostWait{100};
 
 }  // namespace
 
-// In the middle of the time that the event took, which is a few microseconds.
+// Takes the middle of the time that the event took, which is a few microseconds.
 void LaunchTimes::tie_clocks(const StreamState& stream) {
   const auto clock = stream.device->backend->create_stream({.name = "clock"}, false);
   const Event event = stream.device->backend->create_event({.timing = true});

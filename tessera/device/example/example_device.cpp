@@ -17,7 +17,7 @@ struct ExampleKernel : KernelBackend {
   HostKernelFn function = nullptr;
 };
 
-// An event is reached the moment it is recorded; it remembers what had failed by then.
+// An event is reached when it is recorded; it stores the failure up to then.
 class ExampleEvent : public EventBackend {
  public:
   bool query() override {
@@ -96,7 +96,7 @@ class ExampleStream : public StreamBackend {
   void* native() override { return this; }
 
  private:
-  // Work behind a failure is skipped, and the failure is kept for the next wait.
+  // Work after a failure is skipped, and the failure is kept for the next wait.
   template <class Work>
   void attempt(Work&& work) {
     if (error_ != nullptr) return;
@@ -132,7 +132,7 @@ class ExampleDevice : public DeviceBackend {
   std::shared_ptr<EventBackend> wrap_event(void*, const EventOptions&) override { cannot("foreign events"); }
   std::shared_ptr<GraphExecBackend> instantiate(GraphBackend&, const InstantiateOptions&) override { cannot("graphs"); }
 
-  // Without address mapping there is nothing to reserve; layers above use what properties() says a device has.
+  // Without address mapping there is nothing to reserve; higher layers check properties().
   std::shared_ptr<MemoryBackend> create_memory(std::size_t) override { cannot("mapped memory"); }
   std::shared_ptr<MemoryBackend> import_memory(const ExportedMemory&) override { cannot("imported memory"); }
   std::byte* reserve(std::size_t, std::size_t) override { cannot("address ranges"); }

@@ -57,7 +57,7 @@ TEST(ExampleDevice, SaysWhatItCannotDo) {
   EXPECT_THROW(static_cast<void>(device.create_memory(4096)), NotSupported);
 }
 
-// By events around each launch, as on every device but the host.
+// Measured with events around each launch, as on every device except the host.
 TEST(ExampleDevice, InsideAProfileWindowItIsRecordedWhenLaunchesRan) {
   const RankScope rank(std::make_shared<RankContext>(RankPlace{}));
   const Device device = make_example_device();
@@ -85,7 +85,7 @@ TEST(ExampleDevice, InsideAProfileWindowItIsRecordedWhenLaunchesRan) {
   EXPECT_EQ(next, 202U);
 }
 
-// What one rank launched is not told in the record of another that waits for the stream.
+// Launches of one rank are not written to the record of another rank that waits for the stream.
 TEST(ExampleDevice, TimesGoIntoTheRecordOfWhoeverLaunched) {
   const Device device = make_example_device();
   const Stream stream = device.create_stream();

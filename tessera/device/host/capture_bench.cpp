@@ -1,5 +1,5 @@
-// What capturing costs on the host device: a kernel node, a fork to another stream with its join, and asking where the
-// capture stands, which the allocator does for every block taken or given back inside a capture.
+// Measures captures on the host device: a kernel node, a fork to another stream with its join, and a query of the
+// capture state, which the allocator makes for each block that is allocated or freed inside a capture.
 #include <chrono>
 
 #include "tessera/base/testing/bench.h"
@@ -12,7 +12,7 @@ constexpr int kOperations = 2000;
 
 void do_nothing(const LaunchConfig&, void* const*) {}
 
-// Mean ns of `operation` inside a capture of kOperations of them; beginning and dropping the capture are not counted.
+// Returns the mean ns of `operation` in a capture of kOperations of them, without beginning and discarding the capture.
 template <class Operation>
 double captured(const Stream& stream, const Operation& operation) {
   stream.begin_capture();

@@ -1,4 +1,4 @@
-// What the host device costs: putting work on a stream whose thread is busy, and replaying graphs of empty nodes.
+// Measures the host device: enqueueing work on a stream whose thread is busy, and replaying graphs of empty nodes.
 #include <atomic>
 #include <chrono>
 #include <vector>
@@ -44,7 +44,7 @@ TESSERA_BENCH(host_inline_run) {
   bench::do_not_optimize(sink);
 }
 
-// A chain, or two chains side by side, of nodes that do nothing.
+// A chain, or two parallel chains, of empty nodes.
 GraphExec empty_graph(const Device& device, int width) {
   std::vector<Stream> streams;
   for (int i = 0; i < width; ++i) streams.push_back(device.create_stream());

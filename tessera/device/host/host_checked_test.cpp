@@ -19,7 +19,7 @@ class CheckedHost : public ::testing::Test {
     range_.map(0, device_.create_memory(granule_));
     other_range_.map(0, device_.create_memory(granule_));
   }
-  ~CheckedHost() override { device_.synchronize(); }  // the ranges go next
+  ~CheckedHost() override { device_.synchronize(); }  // the ranges are destroyed next
 
   template <class Call>
   static std::string refusal(Call&& call) {
@@ -103,7 +103,7 @@ TEST_F(CheckedHost, ARefusedLaunchChangesNothing) {
   touch(one_, "producer", writes(data_, 64));
   const std::array accesses{writes(data_ + 512, 8), reads(data_, 64)};
   EXPECT_THROW(two_.run([] {}, {.label = "refused", .accesses = accesses}), InvalidArgument);
-  touch(one_, "same place", writes(data_ + 512, 8));  // the refused launch is not remembered as a writer
+  touch(one_, "same place", writes(data_ + 512, 8));  // the rejected launch is not stored as a writer
 }
 
 TEST_F(CheckedHost, ALaunchMustDeclareWhatItTouches) {

@@ -1,4 +1,4 @@
-// The memory of the host device beyond what every device promises: the memory file and its holes.
+// Memory of the host device beyond the contract of all devices: the memory file and its holes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -94,7 +94,7 @@ TEST(HostMemory, ImportPastTheEndOfTheFileIsRefused) {
 TEST(HostMemory, GivesPagesBackToTheMachine) {
   const Device device = make_host_device();
   const Memory other = device.create_memory(kUnit);
-  const ExportedMemory file = other.export_handle();  // for a look at the memory file
+  const ExportedMemory file = other.export_handle();  // to inspect the memory file
   const auto pages = [&] {
     struct stat info {};
     fstat(file.fd(), &info);
@@ -136,7 +136,7 @@ TEST(HostMemory, SharedRightsAreTheStrongest) {
   range.map(0, device.create_memory(kUnit));
   range.share_with(peer, 0, kUnit, Protection::kReadWrite);
   range.protect(0, kUnit, Protection::kNone);
-  range.data()[0] = std::byte{1};  // the peer's right holds for the process
+  range.data()[0] = std::byte{1};  // the peer's rights apply to the process
   range.share_with(peer, 0, kUnit, Protection::kRead);
   EXPECT_EQ(range.data()[0], std::byte{1});
 }

@@ -1,4 +1,5 @@
-// The streams of the host device beyond what every device promises: who runs the work, and when the caller may go on.
+// Streams of the host device beyond the contract of all devices: which thread runs the work, and when the caller may
+// continue.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -71,7 +72,7 @@ TEST(InlineStream, HandsItsQueueToAWorkerWhenItMustWaitAndTakesItBack) {
   stream.synchronize();
   EXPECT_EQ(order, (std::vector{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_NE(ran_on, std::this_thread::get_id());
-  while (true) {  // the worker lets go of the empty queue a moment after the last operation is seen done
+  while (true) {  // the worker releases the empty queue a moment after the last operation is complete
     stream.run([&] { ran_on = std::this_thread::get_id(); });
     stream.synchronize();
     if (ran_on == std::this_thread::get_id()) break;
@@ -93,7 +94,7 @@ TEST(InlineStream, ParksErrorsInsteadOfThrowingThem) {
 
 TEST(InlineStream, KeepsOrderWhenManyThreadsLaunch) {
   const Stream stream = make(Mode::kInline).default_stream();
-  int count = 0;  // guarded by the stream's order alone
+  int count = 0;  // protected only by stream order
   {
     std::vector<Thread> threads;
     for (int t = 0; t < 4; ++t) {
@@ -283,7 +284,7 @@ TEST(Unseen, WorkBehindTheClocksKeepsItsPlace) {
   }
 }
 
-// Nodes that wait for each other, though not for ever: on one thread no other comes.
+// Nodes that wait for each other with a time limit: on one thread the others never arrive.
 struct Meeting {
   std::atomic<int> running{0};
   std::atomic<int> most{0};
@@ -339,7 +340,7 @@ TEST(Replay, GoesParallelWhereItPays) {
   Meeting meeting;
   const GraphExec exec = wide_graph(device, 2, meeting, InstantiateOptions::Parallel::kAuto);
   const Stream stream = device.create_stream();
-  for (const int patience_ms : {20, 20, 5000}) {  // the first ones are on one thread, to see what they take
+  for (const int patience_ms : {20, 20, 5000}) {  // the first ones run on one thread, to measure them
     meeting.patience_ms = patience_ms;
     exec.launch(stream);
     stream.synchronize();
@@ -347,7 +348,7 @@ TEST(Replay, GoesParallelWhereItPays) {
   EXPECT_GE(meeting.most, 2);
 }
 
-// Steps may wait for other ranks, which must not depend on whether there is a thread to help.
+// Steps may wait for other ranks; this must not depend on the presence of a helper thread.
 TEST(Replay, WithoutAHelperBranchesRunInTheOrderOfTheCapture) {
   const Device device = make(Mode::kThreaded);
   const auto two_branches = [&](const std::function<void(int)>& step) {

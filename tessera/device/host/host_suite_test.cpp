@@ -41,7 +41,7 @@ void slow_add_ints(const LaunchConfig& config, void* const* args) {
   add_ints(config, args);
 }
 
-// Every thread of the grid writes its own number, counted from 1.
+// Each thread of the grid writes its own number, from 1.
 void mark_grid(const LaunchConfig& config, void* const* args) {
   int count = 1;
   for (int i = 0; i < 3; ++i) count *= static_cast<int>(config.grid[i] * config.block[i]);
@@ -96,7 +96,7 @@ class HostSubject : public Subject {
   void launch_unseen(void* native_stream, std::function<void()> body) override {
     host::launch_unseen(native_stream, std::move(body));
   }
-  // What the backend makes without the common layer, which keeps the clocks, is as foreign as it gets.
+  // Objects that the backend creates without the common layer, which keeps the clocks, are foreign.
   void* foreign_stream() override {
     foreign_streams_.push_back(device_.state()->backend->create_stream({.name = "made elsewhere"}, false));
     return foreign_streams_.back()->native();

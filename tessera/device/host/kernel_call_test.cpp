@@ -1,4 +1,4 @@
-// Arguments of kernels of the host: in place or in a block of their own, they arrive as they were at the launch.
+// Arguments of host kernels: in place or in a separate block, they arrive unchanged from the launch.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ T argument(void* const* args, int index) {
 
 std::uint64_t sum;
 
-// Calls it after it was moved into a function and again out of it, twice.
+// Calls it after it was moved into a function and out of it, twice.
 void call_moved(KernelCall call) {
   HostFunction first(std::move(call));
   HostFunction second(std::move(first));

@@ -1,9 +1,9 @@
-// Random programs of several streams, with events, values in memory, copies, kernels and graphs, whose data must be
-// that of the same program run serially.
+// Random programs of several streams, with events, values in memory, copies, kernels and graphs. Their results must
+// equal those of the same program run serially.
 //
-// The generator knows what must be ordered (who wrote and read which buffer) and adds an edge only where none is known
-// yet, so that a device that drops any edge computes something else. Most programs run seeded, some of them twice to
-// see that the order repeats; a share runs on real threads and inline.
+// The generator knows which work must be ordered (writers and readers of each buffer) and adds an edge only if the
+// order is not known yet, so that a device that drops any edge computes a different result. Most programs run seeded,
+// some of them twice to check that the order repeats; the others run on real threads and inline.
 //
 //   random_program_fuzz [--runs N] [--seed FIRST] [--seconds LIMIT]
 #include <array>
@@ -62,7 +62,7 @@ struct Work {
   static Work random(Random& random) {
     Work work{random.below(kKinds), random.below(kBuffers), random.below(kBuffers), random.below(kBuffers),
               static_cast<std::uint32_t>(random.below(1 << 30))};
-    if (work.a == work.to) work.a = (work.a + 1) % kBuffers;  // a copy onto itself would copy overlapping bytes
+    if (work.a == work.to) work.a = (work.a + 1) % kBuffers;  // a copy onto itself would overlap
     return work;
   }
   [[nodiscard]] bool mixes() const { return kind == kKernel || kind == kRun; }
@@ -105,13 +105,13 @@ struct Work {
   }
 };
 
-// A moment: the n-th operation of a lane (a stream, or a stream inside a capture).
+// A point: the n-th operation of a lane (a stream, or a stream inside a capture).
 struct Moment {
   int lane = -1;
   int at = 0;
 };
 
-// What is known to be ordered before what, and what the buffers demand.
+// The known order, and the order that the buffers require.
 class Order {
  public:
   explicit Order(int lanes) : known_(static_cast<std::size_t>(lanes), std::vector<int>(lanes, 0)) {}
@@ -126,7 +126,7 @@ class Order {
   }
   Moment step(int lane) { return {lane, ++clock(lane)[static_cast<std::size_t>(lane)]}; }
 
-  // Calls `edge(moment)` for each moment that `lane` must wait for before it touches the buffers.
+  // Calls `edge(moment)` for each moment that `lane` must wait for before it accesses the buffers.
   void demand(int lane, const std::vector<int>& read, const std::vector<int>& written,
               const std::function<void(Moment)>& edge) {
     const auto want = [&](Moment moment) {
@@ -170,14 +170,14 @@ class Program {
     order_ = Order(lanes);
   }
 
-  // Whether the device computed what the serial program does.
+  // Returns true if the device computed the same result as the serial program.
   bool run() {
     const int steps = 25 + random_.below(30);
     for (int i = 0; i < steps; ++i) {
       if (random_.one_in(9)) {
         graph_step();
       } else if (random_.one_in(8)) {
-        record(pick_event(), random_.below(lanes()));  // moves an event that earlier waits were made on
+        record(pick_event(), random_.below(lanes()));  // moves an event that earlier waits used
       } else {
         work_step();
       }
@@ -189,15 +189,15 @@ class Program {
  private:
   struct KnownEvent {
     Event event;
-    Moment moment;       // of the latest record
-    Order::Clock clock;  // known there
+    Moment moment;       // moment of the latest record
+    Order::Clock clock;  // order known there
   };
   struct Captured {
     Graph graph;
     std::vector<Work> works;  // in serial order
     std::vector<int> read;
     std::vector<int> written;
-    KnownEvent* external = nullptr;  // recorded when all is done
+    KnownEvent* external = nullptr;  // recorded when all work is done
   };
 
   [[nodiscard]] int lanes() const { return static_cast<int>(streams_.size()); }
@@ -212,7 +212,7 @@ class Program {
     known.clock = order_.clock(lane);
   }
 
-  // Orders what `lane` does next after `moment`.
+  // Orders the next work of `lane` after `moment`.
   void add_edge(int lane, Moment moment) {
     if (order_.covers(lane, moment)) return;
     for (KnownEvent& known : events_) {
@@ -244,7 +244,7 @@ class Program {
     if (random_.one_in(4)) record(pick_event(), lane);
   }
 
-  // Captures `works`, or, when it is empty, new ones. `shape` decides streams and edges, so that two captures with the
+  // Captures `works`, or new work if it is empty. `shape` determines streams and edges, so that two captures with the
   // same shape can replace each other.
   Captured capture(std::uint64_t shape_seed, std::uint64_t work_seed) {
     Random shape(shape_seed);
@@ -316,7 +316,8 @@ class Program {
     const int launches = 1 + random_.below(3);
     for (int i = 0; i < launches; ++i) {
       const int lane = random_.below(lanes());
-      // Launches of one executable follow each other with no edge of ours; the clocks of a checked device do not know.
+      // Launches of one executable are ordered without an edge of ours; the clocks of a checked device do not know
+      // that.
       if (i > 0 && !is_checked_) order_.merge(lane, last_clock_);
       launch(exec, captured, lane);
       if (i == 0 && random_.one_in(3)) {
@@ -343,7 +344,7 @@ class Program {
   Order::Clock last_clock_;
 };
 
-// Runs the program of `seed` on a seeded device; the hash tells the order.
+// Runs the program of `seed` on a seeded device; `order` is a hash of the order.
 bool run_seeded(std::uint64_t seed, std::uint64_t& order) {
   const auto scheduler = SeededScheduler::create(seed);
   const SeededScheduler::Participant main(scheduler, "main");

@@ -1,6 +1,6 @@
-// The baton is `running`: a slot, or null when nobody can run. Whoever holds it and stops (yields, waits, leaves) picks
-// the next under the mutex and wakes it; all others sleep on a condition variable of their own. Conditions of waiting
-// slots are evaluated there too, so no condition ever runs beside a participant.
+// The baton is `running`: a slot, or null if no participant can run. The participant that holds it and stops (yields,
+// waits, leaves) picks the next under the mutex and wakes it; all others sleep, each on its own condition variable.
+// Conditions of waiting slots are evaluated there too, so no condition runs concurrently with a participant.
 #include "tessera/device/host/seeded_scheduler.h"
 
 #include <atomic>
@@ -21,7 +21,7 @@ enum class SlotState : std::uint8_t { kRunnable, kWaiting, kParked, kLeft };
 
 constexpr std::chrono::nanoseconds kNever = std::chrono::nanoseconds::max();
 
-// Serial numbers, not addresses: a scheduler made where a dead one lay must not be taken for it.
+// Serial numbers, not addresses: a new scheduler at the address of a destroyed one must not be mistaken for it.
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> serial{0};
   return ++serial;
@@ -39,14 +39,14 @@ struct SchedulerSlot {
   std::chrono::nanoseconds deadline = kNever;
   std::string what;
   bool timed_out = false;
-  std::string deadlock;  // the report, when this waiter is to fail
+  std::string deadlock;  // the report, if this waiter must fail
   std::condition_variable baton;
   std::exception_ptr error;
 };
 
 namespace {
 
-// The slots of this thread: one, but for a thread that takes part in several schedulers.
+// The slots of this thread: one per scheduler that it takes part in.
 std::forward_list<std::shared_ptr<SchedulerSlot>>& own_slots() {
   thread_local std::forward_list<std::shared_ptr<SchedulerSlot>> slots;
   return slots;
@@ -108,7 +108,8 @@ struct SeededScheduler::Impl {
     return false;
   }
 
-  // Nobody can run: moves time to the earliest deadline, else declares a deadlock. False: only parked ones are left.
+  // No participant can run: advances time to the earliest deadline, otherwise declares a deadlock. Returns false if
+  // only parked participants remain.
   bool unblock() {
     SchedulerSlot* first = nullptr;
     bool any_waiting = false;
@@ -131,7 +132,7 @@ struct SeededScheduler::Impl {
     return true;
   }
 
-  // Gives the baton to one that can run; to nobody when there is none.
+  // Gives the baton to a participant that can run, or to none.
   void dispatch() {
     for (;;) {
       std::vector<SchedulerSlot*> able;
@@ -186,7 +187,7 @@ std::shared_ptr<SeededScheduler> SeededScheduler::create(std::uint64_t seed) {
 
 SeededScheduler::~SeededScheduler() {
   for (auto& [id, entry] : impl_->threads) {
-    // A spawned thread may be the last to let go of the scheduler; it has left already and only has to end.
+    // A spawned thread may be the last owner of the scheduler; it has left already and only has to end.
     if (entry.first.get_id() == std::this_thread::get_id()) {
       entry.first.detach();
     } else if (entry.first.joinable()) {
@@ -240,7 +241,8 @@ std::uint64_t SeededScheduler::spawn_unranked(std::string name, std::function<vo
         shared.await_baton(held, *slot);
       }
       const auto end = [&] {
-        body = nullptr;  // what it captured goes while the baton is held, so that its destructors follow the seed too
+        // captures are destroyed while the baton is held, so that their destructors follow the seed too
+        body = nullptr;
         own_slots().clear();
         const std::lock_guard held(shared.mutex);
         shared.remove_slot(*slot);
@@ -269,7 +271,7 @@ void SeededScheduler::join(std::uint64_t id) {
     TESSERA_CHECK(found != impl.threads.end(), "join: no thread ", id, " was spawned here, or it was joined already");
     slot = found->second.second;
     TESSERA_CHECK(impl.own() != slot.get(), "join: thread '", slot->name, "' cannot join itself");
-    if (impl.running == nullptr) impl.dispatch();  // the caller may have changed what a parked one waits for
+    if (impl.running == nullptr) impl.dispatch();  // the caller may have changed a condition of a parked participant
   }
   if (is_participant()) {
     wait_until([&] { return slot->state == SlotState::kLeft; }, kNever, "the end of thread '" + slot->name + "'");

@@ -1,4 +1,5 @@
-// One baton, an order that follows the seed, time that costs nothing, and deadlocks that explain themselves.
+// One participant runs at a time, in an order that follows the seed, in virtual time; deadlocks are reported with
+// details.
 #include "tessera/device/host/seeded_scheduler.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// Three threads write their letters; data is guarded by the baton alone.
+// Three threads write their letters; only the baton protects the data.
 std::pair<std::string, std::uint64_t> write_letters(std::uint64_t seed) {
   const auto scheduler = SeededScheduler::create(seed);
   const SeededScheduler::Participant main(scheduler, "main");
@@ -128,7 +129,7 @@ TEST(SeededScheduler, AParkedThreadIsNoPartOfADeadlock) {
     EXPECT_FALSE(woke_cleanly);
     stop = true;
   }
-  scheduler->join(idle);  // from outside: nobody holds the baton
+  scheduler->join(idle);  // from outside: no participant holds the baton
   EXPECT_TRUE(woke_cleanly);
 }
 
@@ -152,7 +153,7 @@ TEST(SeededScheduler, AThreadJoinsOnce) {
   EXPECT_FALSE(scheduler->is_participant());
 }
 
-// A program with three streams that race for a shared list, and the order they came in.
+// A program with three streams that race for a shared list. Returns the resulting order.
 std::pair<std::vector<int>, std::uint64_t> race(std::uint64_t seed) {
   const auto scheduler = SeededScheduler::create(seed);
   const SeededScheduler::Participant main(scheduler, "main");

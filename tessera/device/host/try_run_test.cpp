@@ -1,4 +1,4 @@
-// Stream::try_run: work that an idle inline stream runs at once, without owning it.
+// Stream::try_run: an idle inline stream runs work immediately, without owning it.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -64,7 +64,7 @@ TEST(TryRun, LeavesToTheQueueWhatTheCallerCannotRunNow) {
   hold.release();
   stream.synchronize();
   EXPECT_EQ(count, 0);
-  while (!stream.try_run(body)) stream.synchronize();  // until the worker lets go of the empty queue
+  while (!stream.try_run(body)) stream.synchronize();  // until the worker releases the empty queue
   EXPECT_EQ(count, 1);
 }
 

@@ -1,4 +1,4 @@
-// Bad input gets a clear error and changes nothing.
+// Bad input causes a clear error and changes nothing.
 #include <array>
 
 #include "tessera/device/host/host_device.h"

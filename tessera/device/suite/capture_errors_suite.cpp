@@ -1,5 +1,5 @@
-// What a capture refuses. Each refusal says what to do and leaves the capture as it was: every case goes on, ends the
-// capture and replays it.
+// Operations that a capture rejects. Each error suggests an alternative and leaves the capture unchanged: every case
+// continues, ends the capture and replays it.
 #include "tessera/device/suite/device_suite.h"
 
 namespace tessera::device::suite {
@@ -8,7 +8,7 @@ using Lines = std::vector<std::string>;
 
 namespace {
 
-/// The capture on `stream` still stands: `nodes` nodes so far, one more can be added, it ends and replays.
+/// Expects an active capture on `stream`: `nodes` nodes so far, one more can be added, it ends and replays.
 template <class Note>
 void expect_goes_on(const Stream& stream, std::size_t nodes, const Note& note) {
   ASSERT_TRUE(stream.is_capturing());

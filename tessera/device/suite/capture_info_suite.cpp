@@ -1,4 +1,4 @@
-// Where a capture stands when its dependencies are many, or were replaced.
+// The capture state if dependencies are many, or were replaced.
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -47,7 +47,7 @@ TEST_P(DeviceSuite, ManyDependenciesAreAllReported) {
   EXPECT_GE(nodes.back().dependencies.size(), kSides);
 }
 
-// Who counts need not be asked again: a change that is not counted would be missed.
+// Users of the counter do not query again: an uncounted change would be missed.
 TEST_P(DeviceSuite, ChangesOfACaptureAreCountedWhereAnyoneCounts) {
   const Stream side = make_stream();
   const std::atomic<std::uint64_t>* const changes = side.capture_changes();
@@ -90,7 +90,7 @@ TEST_P(DeviceSuite, DependenciesThatWereReplacedAreRemembered) {
   note(stream, "three");
   const NodeId three = tip_of(stream);
   EXPECT_EQ(stream.capture_info().dropped, (Dependencies{{two}}));
-  stream.set_capture_dependencies({three, two});  // nothing is lost by this one
+  stream.set_capture_dependencies({three, two});  // this one removes nothing
   EXPECT_EQ(stream.capture_info().dropped, (Dependencies{{two}}));
   stream.set_capture_dependencies({});
   EXPECT_TRUE(stream.capture_info().dependencies.empty());

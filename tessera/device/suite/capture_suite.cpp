@@ -1,4 +1,4 @@
-// Capture: work becomes nodes and does not run; every kind of node replays; forks and joins become edges.
+// Capture: work becomes nodes and does not run; every kind of node can be replayed; forks and joins become edges.
 #include <algorithm>
 
 #include "tessera/device/suite/device_suite.h"
@@ -81,7 +81,7 @@ TEST_P(DeviceSuite, CapturesCopies) {
   const Graph graph = stream.end_capture();
   EXPECT_EQ(kinds(graph), std::vector(2, NodeKind::kCopy));
   const GraphExec exec = graph.instantiate();
-  std::fill(pinned, pinned + 64, 3);  // what a replay reads is what stands there then
+  std::fill(pinned, pinned + 64, 3);  // a replay reads the values at that time
   exec.launch(stream);
   finish(stream);
   EXPECT_EQ(read(b), all(64, 3));
@@ -149,7 +149,7 @@ TEST_P(DeviceSuite, CapturesWaitsForEventsRecordedOutside) {
   held.release();
   finish(stream);
   EXPECT_EQ(journal(), (Lines{"produced", "replayed"}));
-  const Hold again = hold(producer);  // each replay waits for the record that is the latest then
+  const Hold again = hold(producer);  // each replay waits for the latest record at that time
   note(producer, "produced again");
   producer.record(event);
   exec.launch(stream);
@@ -403,7 +403,7 @@ TEST_P(DeviceSuite, PendingWorkOfACapturingStreamRunsOn) {
 TEST_P(DeviceSuite, AnAbortedCaptureLeavesItsStreamsAsBefore) {
   const Stream side = make_stream("side");
   const Event fork = device.create_event();
-  stream.abort_capture();  // nothing happens when there is none
+  stream.abort_capture();  // has no effect without a capture
   stream.begin_capture();
   note(stream, "captured");
   stream.record(fork);
@@ -454,7 +454,7 @@ TEST_P(DeviceSuite, AnEdgeOfACaptureDoesNotTouchTheEvent) {
   note(stream, "captured");
   stream.record(event);
   (void)stream.end_capture();
-  exec.launch(stream);  // waits for the record outside, which is still the event's latest there
+  exec.launch(stream);  // waits for the record outside, which is still the latest one of the event there
   EXPECT_TRUE(is_stuck(stream));
   held.release();
   finish(stream);

@@ -1,4 +1,4 @@
-// Checked devices: a launch that touches what it may not is an error that says what is missing.
+// Checked devices: a launch with an invalid access is an error that names what is missing.
 #include <array>
 #include <optional>
 
@@ -8,7 +8,7 @@ namespace tessera::device::suite {
 
 namespace {
 
-/// A checked device with two streams and a piece of memory.
+/// A checked device with two streams and some memory.
 struct Checked {
   explicit Checked(const Device& made) : device(made) { range.map(0, device.create_memory(granule)); }
   static void touch(const Stream& stream, const char* label, const Access& access) {

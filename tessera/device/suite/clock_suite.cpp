@@ -177,7 +177,7 @@ TEST_P(DeviceSuite, CompletedRisesWhenAnEventOfTheStreamIsSeenReached) {
   const Hold held = hold(stream);
   const Tick later = stream.stamp();
   event.synchronize(kSoon);
-  EXPECT_GE(stream.slot().completed(), point);  // before the stream itself or its progress word is asked
+  EXPECT_GE(stream.slot().completed(), point);  // before a query of the stream or of its progress word
   EXPECT_GE(device.completed(stream.id()), point);
   EXPECT_GE(stream.completed(), used);
   EXPECT_GE(stream.poll(), used);
@@ -207,7 +207,7 @@ TEST_P(DeviceSuite, APublishedTickIsSeenWithNoFurtherCall) {
   EXPECT_LT(stream.completed(), tick);
   const Hold second = hold(stream);
   held.release();
-  finish(other);  // behind the publication; nothing is asked of the stream itself
+  finish(other);  // after the publication; the stream itself is not queried
   EXPECT_GE(stream.completed(), tick);
   EXPECT_GE(device.completed(stream.id()), tick);
   second.release();

@@ -26,7 +26,7 @@ TEST_P(DeviceSuite, ManyThreadsMayUseOneStream) {
   finish(stream);
   EXPECT_EQ(read(sum), all(64, kThreads * 20));
   std::vector<int> next(kThreads, 0);
-  for (const std::string& line : journal()) {  // what one thread enqueued keeps its order
+  for (const std::string& line : journal()) {  // work of one thread keeps its order
     const int thread = line[0] - '0';
     EXPECT_EQ(std::stoi(line.substr(2)), next[static_cast<std::size_t>(thread)]++);
   }

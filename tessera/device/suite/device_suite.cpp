@@ -21,7 +21,7 @@ constexpr std::size_t kPinnedNbytes = 64 << 10;
 
 std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
-// Work that cannot be stopped would hang the device's end and hide which case it was.
+// Work that cannot be stopped would hang the destruction of the device and hide the name of the case.
 [[noreturn]] void end_now(const Stream& stream, const std::exception& error) {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
   std::printf("%s did not end: %s\n[  FAILED  ] %s.%s\n", stream.name().c_str(), error.what(), info->test_suite_name(),
@@ -33,7 +33,7 @@ std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1
 bool is_over(const Stream& stream) {
   try {
     return stream.query();
-  } catch (const std::exception&) {  // the timeout was parked: a hold's, not that of the wait
+  } catch (const std::exception&) {  // the timeout of a hold was parked, not that of the wait
     return true;
   }
 }
@@ -87,7 +87,7 @@ void DeviceSuite::TearDown() {
       each.synchronize(kSoon);
     } catch (const TimeoutError& error) {
       if (!is_over(each)) end_now(each, error);
-    } catch (const std::exception&) {  // what a case parked is its own affair
+    } catch (const std::exception&) {  // errors that a case parked do not matter here
     }
     try {
       each.reset_error();
@@ -215,7 +215,7 @@ int DeviceSuite::child_fd() { return std::atoi(std::getenv(kChildVariable)); }
 
 namespace {
 
-// Replaces this (forked) process by the case; nothing here may allocate or take a lock.
+// Replaces this (forked) process by the case; must not allocate or take a lock.
 [[noreturn]] void become_child(char* const* arguments, char* const* environment, int fd, int output) {
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
@@ -235,8 +235,8 @@ ChildEnd DeviceSuite::run_child(int fd) {
   std::string role = kChildVariable;
   role.append("=").append(std::to_string(fd));
   char* arguments[] = {program.data(), filter.data(), nullptr};
-  std::string no_record = "TESSERA_RECORD=off";      // a child that dies would leave its record behind
-  std::vector<char*> environment{no_record.data()};  // the first of a name counts
+  std::string no_record = "TESSERA_RECORD=off";      // a child that dies would leave its record file
+  std::vector<char*> environment{no_record.data()};  // the first entry of a name counts
   for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
   environment.push_back(role.data());
   environment.push_back(nullptr);

@@ -1,4 +1,4 @@
-// Errors of work that runs later: parked, thrown at the next wait, sticky until reset, inherited by those who wait.
+// Errors of asynchronous work: parked, thrown at the next wait, kept until reset, inherited by waiting streams.
 #include "tessera/device/suite/device_suite.h"
 
 namespace tessera::device::suite {
@@ -6,7 +6,7 @@ namespace tessera::device::suite {
 using Lines = std::vector<std::string>;
 
 TEST_P(DeviceSuite, FailedWorkIsThrownAtTheNextWaitAndNotBefore) {
-  fail_host(stream, "one");  // does not throw, also where it ran at once
+  fail_host(stream, "one");  // does not throw, even if it ran immediately
   expect_error<DeviceError>([&] { finish(stream); }, {"on purpose: one"});
 }
 

@@ -1,4 +1,4 @@
-// Events: when they are reached, what recording again does, time between two.
+// Events: when they are reached, the effect of recording again, and the time between two.
 #include "tessera/device/suite/device_suite.h"
 
 namespace tessera::device::suite {
@@ -76,7 +76,7 @@ TEST_P(DeviceSuite, AWaitKeepsThePointItWasMadeForWhenAPendingOneFollows) {
   const Hold gate_held = hold(gate);
   gate.record(gate_passed);
   stream.record(event);
-  consumer.wait(gate_passed);  // so that the wait below has not been looked at when the event moves
+  consumer.wait(gate_passed);  // so that the wait below is still pending when the event moves
   consumer.wait(event);
   note(consumer, "consumer");
   const Hold held = hold(stream);

@@ -1,4 +1,4 @@
-// Faults on request: the call fails with the error asked for, nothing has changed, and the next call works.
+// Injected faults: the call fails with the requested error, nothing changes, and the next call succeeds.
 #include "tessera/device/suite/device_suite.h"
 
 namespace tessera::device::suite {
@@ -7,7 +7,7 @@ using Lines = std::vector<std::string>;
 
 namespace {
 
-/// `action` fails while the fault stands, and works right after.
+/// Expects `action` to fail once because of the fault, and then to succeed.
 template <class F>
 void expect_fails_once(const Device& device, DriverCall call, const F& action) {
   SCOPED_TRACE(std::string(to_string(call)));

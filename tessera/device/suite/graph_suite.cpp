@@ -1,4 +1,4 @@
-// Graphs: inspection, replay and its order, update, clone, and what outlives what.
+// Graphs: inspection, replay and its order, update, clone, and lifetimes.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ using Lines = std::vector<std::string>;
 
 namespace {
 
-/// Captures what `body` does on the stream.
+/// Captures the work of `body` on the stream.
 template <class F>
 Graph captured(const Stream& stream, const F& body) {
   stream.begin_capture();

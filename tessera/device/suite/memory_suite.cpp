@@ -1,4 +1,4 @@
-// Physical memory, reserved addresses, and the mapping of the one onto the other.
+// Physical memory, reserved addresses, and mappings of memory at addresses.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -278,7 +278,7 @@ TEST_P(DeviceSuite, ProtectionCanBeTakenBack) {
   finish(stream);
   range.protect(0, granule, Protection::kRead);
   EXPECT_EQ(read(low), all(16, 1));
-  fill(stream, high, 2);  // the other mapping is not touched
+  fill(stream, high, 2);  // the other mapping is unchanged
   finish(stream);
   range.protect(0, granule, Protection::kNone);
   range.protect(0, granule, Protection::kReadWrite);
@@ -300,7 +300,7 @@ TEST_P(DeviceSuite, ProtectingPartOfAMappingIsRefused) {
 
 namespace {
 
-// How the children below end: they touch memory they may not, so they end by a signal or say that they were refused.
+// Exit codes of the children below. They access memory without permission, so they end by a signal or report an error.
 constexpr int kRefused = 70;
 constexpr int kSurvived = 71;
 constexpr int kWrongBefore = 72;

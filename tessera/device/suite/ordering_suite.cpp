@@ -1,4 +1,4 @@
-// Order: within a stream, across streams through events, and what a held stream does and does not stop.
+// Order: within a stream, across streams through events, and the effect of a held stream.
 #include <array>
 
 #include "tessera/device/suite/device_suite.h"
@@ -18,7 +18,7 @@ TEST_P(DeviceSuite, WorkOnOneStreamRunsInOrder) {
 }
 
 TEST_P(DeviceSuite, WorkQueuedBehindAHoldRunsInOrder) {
-  constexpr int kQueued = 16;  // a CUDA driver takes some dozens of host functions behind a stopped stream, then blocks
+  constexpr int kQueued = 16;  // a CUDA driver accepts a few dozen host functions after a stopped stream, then blocks
   const Ints sum = ints(64);
   const Hold held = hold(stream);
   Lines expected;
@@ -54,7 +54,7 @@ TEST_P(DeviceSuite, KernelArgumentsAreCopiedByTheCall) {
     int value = 3;
     stream.launch(subject().kernel("fill_ints"), {}, KernelArgs(a.data, a.count, value));
     value = 99;
-    std::array<volatile char, 512> other_frame{};  // what stood on the stack is gone
+    std::array<volatile char, 512> other_frame{};  // overwrites the previous stack frame
     other_frame[0] = 1;
   }
   held.release();

@@ -1,4 +1,4 @@
-// Overlapping launches prove no order: what covers() says inside a scope, and which edges a capture shows.
+// Overlapping launches prove no order: results of covers() inside a scope, and the edges of a capture.
 #include <optional>
 
 #include "tessera/device/suite/device_suite.h"
@@ -67,7 +67,7 @@ TEST_P(DeviceSuite, WorkAfterAScopeIsOrderedAfterAllInIt) {
   const Hold held = hold(stream);
   fill(stream, a, 1);
   {
-    const Stream::OverlapScope scope(stream);  // what overlaps touches different bytes
+    const Stream::OverlapScope scope(stream);  // overlapping launches access different bytes
     slow_add(stream, b, 2, 100us);
     slow_add(stream, c, 3, 100us);
   }

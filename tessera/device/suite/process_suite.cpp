@@ -1,5 +1,5 @@
-// Memory shared between two processes, in both directions. The child is this program started afresh (a CUDA process
-// cannot be forked and go on); descriptors travel over a socket pair whose one end it inherits.
+// Memory shared between two processes, in both directions. The child is a new instance of this program (a CUDA process
+// cannot continue after a fork); descriptors are sent over a socket pair, and the child inherits one end.
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -132,7 +132,7 @@ TEST_P(DeviceSuite, ImportedMemoryIsTheExportedOneInThisProcessToo) {
   EXPECT_EQ(read(ints_at(second)), all(64, 3));
   first.unmap(0, granule);
   memory.reset();
-  EXPECT_EQ(read(ints_at(second)), all(64, 3));  // the bytes live as long as anybody holds them
+  EXPECT_EQ(read(ints_at(second)), all(64, 3));  // the bytes live while any process holds them
 }
 
 TEST_P(DeviceSuite, ExportingTwiceNamesTheSameBytes) {

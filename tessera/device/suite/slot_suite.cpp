@@ -1,5 +1,5 @@
-// What is read of a stream without its lock: its slot, which outlives it, and what the device knows by the slot's
-// number.
+// State of a stream that is read without its lock: its slot, which outlives it, and the state that the device keeps by
+// slot id.
 #include "tessera/device/suite/device_suite.h"
 
 namespace tessera::device::suite {
@@ -212,7 +212,7 @@ TEST_P(DeviceSuite, ThePublishedTickIsKnownToTheDeviceToo) {
   const Hold second = hold(stream);
   EXPECT_LT(device.completed(stream.id()), tick);
   held.release();
-  finish(other);  // behind the publication; the stream itself is not asked
+  finish(other);  // after the publication; the stream itself is not queried
   EXPECT_GE(device.completed(stream.id()), tick);
   second.release();
 }

@@ -1,4 +1,4 @@
-// Words in memory that streams write and wait for, holds, and deadlines.
+// Words in memory that streams write and wait for, holds, and timeouts.
 #include "tessera/device/suite/device_suite.h"
 
 namespace tessera::device::suite {
@@ -139,7 +139,7 @@ TEST_P(DeviceSuite, ReleasingAHoldTwiceIsReleasingItOnce) {
   held.release();
   finish(stream);
   const Hold next = hold(stream);
-  held.release();  // of the first, not of this one
+  held.release();  // releases the first hold, not this one
   EXPECT_TRUE(is_stuck(stream));
   next.release();
   finish(stream);
@@ -192,7 +192,7 @@ TEST_P(DeviceSuite, SynchronizePastItsDeadlineThrowsAndTheWorkGoesOn) {
   expect_error<TimeoutError>([&] { stream.synchronize(0ns); });
   EXPECT_EQ(journal(), Lines{});
   held.release();
-  finish(stream);  // the deadline parked nothing
+  finish(stream);  // the timeout parked nothing
   EXPECT_EQ(journal(), Lines{"work"});
 }
 
@@ -240,7 +240,7 @@ TEST_P(DeviceSuite, AKernelMaySpinOnAWord) {
 TEST_P(DeviceSuite, SpinningLaunchesThatCouldNotAllRunAtOnceAreRefused) {
   if (!traits().has_spin_budget) GTEST_SKIP() << "launches of this device do not compete for room";
   std::uint64_t* const flag = word();
-  store(flag, 1);  // it would end at once
+  store(flag, 1);  // it would end immediately
   const std::uint64_t* at = flag;
   const std::uint64_t value = 1;
   LaunchConfig config;

@@ -1,4 +1,4 @@
-// Streams and events made elsewhere, and work that the clocks did not see.
+// Foreign streams and events, and work that the clocks did not see.
 #include "tessera/device/suite/device_suite.h"
 
 namespace tessera::device::suite {
@@ -62,9 +62,9 @@ TEST_P(DeviceSuite, AWrappedStreamOrdersWithOurs) {
   EXPECT_EQ(journal(), (Lines{"ours", "foreign", "ours again"}));
 }
 
-// The bug the rules of the clocks prevent: an event is recorded, a library launches work on the stream behind our back,
-// the block it uses is freed, and a stream that waited for the event takes the block. The use is stamped at the free,
-// so the stamp is newer than the event and the wait does not cover it.
+// The bug that the clock rules prevent: an event is recorded, a foreign library launches work on the stream, the block
+// it uses is freed, and a stream that waited for the event reuses the block. The use is stamped at the free, so the
+// stamp is newer than the event and the wait does not cover it.
 TEST_P(DeviceSuite, WorkLaunchedUnseenAfterARecordIsNotCoveredByIt) {
   const Stream other = make_stream("other");
   const Event event = device.create_event(), later = device.create_event();

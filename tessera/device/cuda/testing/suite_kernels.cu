@@ -1,4 +1,4 @@
-// The kernels of the device suite. Names and arguments are the suite's; the host's equivalents stand in
+// The kernels of the device suite. The suite defines names and arguments; the host equivalents are in
 // host_suite_test.cpp.
 #include <cstdint>
 
@@ -30,7 +30,7 @@ __global__ void slow_add_ints(int* to, int count, int value, std::uint64_t busy_
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) to[i] += value;
 }
 
-// Every thread of the grid writes its own number, counted from 1.
+// Each thread of the grid writes its own number, from 1.
 __global__ void mark_grid(int* to) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;

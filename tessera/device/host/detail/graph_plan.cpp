@@ -13,7 +13,7 @@ namespace {
 using std::chrono::nanoseconds;
 using Steps = std::vector<std::uint32_t>;
 
-// What handing a step to another thread costs: a wake-up, and a pass through the job's lock for each step.
+// The cost of handing a step to another thread: a wake-up, and the lock of the job per step.
 constexpr nanoseconds kHandOver = std::chrono::microseconds(5);
 constexpr nanoseconds kPerStep{300};
 
@@ -25,11 +25,11 @@ void merge(Steps& into, const Steps& more) {
 
 }  // namespace
 
-// Opens up the nodes. `done_by` of a node are the steps whose end is the node's end.
+// Flattens the nodes. `done_by` of a node are the steps whose end is the end of the node.
 struct GraphPlan::Flattener {
   GraphPlan& plan;
-  std::uint32_t depth = 0;       // graphs that are open
-  std::uint32_t outer_node = 0;  // of the outermost, that is being added
+  std::uint32_t depth = 0;       // number of enclosing graphs
+  std::uint32_t outer_node = 0;  // node of the outermost graph that is being added
 
   Steps add(HostFunction* work, Steps before) {
     const auto step = static_cast<std::uint32_t>(plan.steps_.size());
@@ -90,7 +90,7 @@ GraphPlan::GraphPlan(std::shared_ptr<HostShared> shared, std::shared_ptr<ReplayP
   choose_width();
 }
 
-// The steps of equal depth could run side by side; good enough to decide how many threads are of use.
+// Steps of equal depth could run concurrently; accurate enough to choose the number of threads.
 void GraphPlan::choose_width() {
   std::vector<std::size_t> depth(steps_.size(), 0);
   std::vector<std::size_t> at_depth(steps_.size() + 1, 0);
@@ -152,7 +152,7 @@ void GraphPlan::replay(LaunchPoints* points, RunningNode number) {
     } else if (can_help && (parallel_ == InstantiateOptions::Parallel::kAlways || pays_in_parallel_)) {
       pool_->run(*this, width_);
     } else if (can_help && parallel_ == InstantiateOptions::Parallel::kAuto && !may_wait_ && replays_ == 1) {
-      replay_measured();  // the second: the first is slowed down by cold caches
+      replay_measured();  // the second replay: cold caches slow down the first
     } else {
       replay_serial();
     }
@@ -173,7 +173,7 @@ void GraphPlan::replay_serial() {
 }
 
 void GraphPlan::replay_measured() {
-  std::vector<nanoseconds> end(steps_.size());  // of each step, had every step a thread of its own
+  std::vector<nanoseconds> end(steps_.size());  // end of each step if every step had its own thread
   nanoseconds total{0};
   nanoseconds longest{0};
   for (std::size_t step = 0; step < steps_.size(); ++step) {

@@ -34,7 +34,7 @@ std::shared_ptr<SeededScheduler> scheduler_for(const HostOptions& options) {
   return options.scheduler != nullptr ? options.scheduler : SeededScheduler::create(options.seed);
 }
 
-// Those of `all` that are not gone; forgets the others.
+// Returns the objects of `all` that still exist, and removes the others.
 template <class T>
 std::vector<std::shared_ptr<T>> living(std::vector<std::weak_ptr<T>>& all) {
   std::vector<std::shared_ptr<T>> alive;
@@ -82,7 +82,7 @@ DeviceProperties HostBackend::properties() {
 }
 
 MemoryUse HostBackend::memory_use() {
-  // The memory file is this device's alone: the process takes of it what was created here and nothing else.
+  // Only this device uses the memory file: the process uses exactly what was created here.
   return {.total_nbytes = file_->capacity(), .free_nbytes = file_->capacity() - file_->used(), .process_nbytes = 0};
 }
 
@@ -97,7 +97,7 @@ std::unique_ptr<StreamBackend> HostBackend::create_stream(const StreamOptions& o
   return std::make_unique<HostStream>(std::move(core));
 }
 
-// Streams and events of any host device of this process can be wrapped: they stand for what another library made.
+// Streams and events of any host device of this process can be wrapped, as objects of another library.
 std::unique_ptr<StreamBackend> HostBackend::wrap_stream(void* native) {
   auto core = StreamCore::from_native(native).shared_from_this();
   const std::lock_guard lock(mutex_);
@@ -159,7 +159,7 @@ std::byte* HostBackend::allocate_pinned(std::size_t nbytes) {
 
 void HostBackend::free_pinned(std::byte* address, std::size_t nbytes) { munmap(address, nbytes); }
 
-// Nothing is staged on the host: a replay touches the addresses themselves.
+// The host has no staging: a replay accesses the addresses themselves.
 bool HostBackend::is_capturable(const void*) { return true; }
 
 std::shared_ptr<ModuleBackend> HostBackend::load_module(std::span<const std::byte>) {

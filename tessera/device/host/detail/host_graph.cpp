@@ -13,7 +13,7 @@ const GraphNodes* child_of(const GraphNode& node) {
   return node.extras != nullptr ? node.extras->child.get() : nullptr;
 }
 
-// Why work of `after` cannot take the place of work of `before`; empty: it can.
+// Returns why work of `after` cannot replace work of `before`; empty if it can.
 std::string difference(const GraphNodes& before, const GraphNodes& after) {
   using tessera::detail::concat;
   for (std::size_t i = 0; i < std::min(before.size(), after.size()); ++i) {

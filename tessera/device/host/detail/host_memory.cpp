@@ -56,7 +56,7 @@ std::uint64_t MemoryFile::take(std::size_t nbytes) {
 }
 
 int MemoryFile::export_stretch(std::uint64_t offset, std::size_t nbytes) const {
-  // Opened anew: a lock belongs to an open file, and a duplicate would share ours.
+  // Opened again: a lock belongs to an open file, and a duplicate would share ours.
   const std::string path = "/proc/self/fd/" + std::to_string(fd_);
   const int exported = open(path.c_str(), O_RDWR | O_CLOEXEC);
   TESSERA_CHECK_AS(DeviceError, exported >= 0, device_, ": export: the memory file could not be opened: ", reason());
@@ -155,7 +155,7 @@ HostMemory::~HostMemory() {
 }
 
 ExportedMemory HostMemory::export_handle() {
-  // A duplicate of an imported descriptor carries the lock of the one who exported it.
+  // A duplicate of an imported descriptor carries the lock of its exporter.
   const int own = file_ ? file_->export_stretch(offset_, nbytes_) : fcntl(imported_fd_, F_DUPFD_CLOEXEC, 0);
   TESSERA_CHECK_AS(DeviceError, own >= 0, "export: the descriptor could not be duplicated: ", reason());
   return {own, TESSERA_MUTANT("host.export_wrong_offset") ? 0 : offset_, nbytes_};
@@ -187,7 +187,7 @@ void AddressSpace::map(std::byte* address, HostMemory& memory, std::size_t nbyte
   void* got = mmap(address, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory.fd(),
                    static_cast<off_t>(memory.offset()));
   TESSERA_CHECK_AS(DeviceError, got != MAP_FAILED, "map: ", static_cast<void*>(address), ": ", reason());
-  // A forked child must not share it: both would hand out the same bytes. There an access is a fault.
+  // A forked child must not share it, since both would allocate the same bytes. An access there is a fault.
   TESSERA_CHECK_AS(DeviceError, madvise(got, nbytes, MADV_DONTFORK) == 0, "map: ", static_cast<void*>(address),
                    " could not be kept from forked children: ", reason());
   mappings_[address] = {nbytes, memory.file(), memory.offset(), {{nullptr, Protection::kReadWrite}}};
@@ -227,7 +227,7 @@ std::optional<std::uint64_t> AddressSpace::find(const MemoryFile& file, const st
   const auto inside = static_cast<std::uint64_t>(address - mapping->first);
   const std::uint64_t offset = mapping->second.offset + inside;
   const std::byte* const end = address + nbytes;
-  // Each mapping must go on where the one before it ends, in addresses and in the file.
+  // Each mapping must continue the previous one, in addresses and in the file.
   const std::byte* reached = mapping->first;
   std::uint64_t expected = mapping->second.offset;
   for (; mapping != mappings_.end() && reached < end; ++mapping) {

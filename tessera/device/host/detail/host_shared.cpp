@@ -18,8 +18,8 @@ using std::chrono::steady_clock;
 // About 5 us: longer than a hand-over between two running threads, shorter than a sleep and a wake.
 constexpr int kSpins = 150;
 
-// Devices of ranks that live as long as the process. Never destroyed; when the process ends, threads of theirs that
-// have ended are joined: sanitizers ask for that.
+// Devices of ranks that live as long as the process. Never destroyed; when the process ends, their ended threads are
+// joined, since sanitizers require that.
 struct LivingDevices {
   std::mutex mutex;
   std::set<HostShared*> all;
@@ -131,8 +131,8 @@ void HostShared::join(OwnThread& own) {
 }
 
 void HostShared::reap() {
-  // A seeded thread that has ended for us may still hold the baton for a moment: joining it would be a wait. Those are
-  // joined by stop().
+  // A seeded thread that has ended for us may still hold the baton for a moment: joining it would be a wait. stop()
+  // joins these threads.
   if (scheduler_ != nullptr) return;
   std::vector<OwnThread> ended;
   {
@@ -166,7 +166,7 @@ void HostShared::stop() {
       try {
         join(own);
       } catch (const Error&) {
-        // A seeded thread that is destroying the device cannot join itself; the scheduler lets it go.
+        // A seeded thread that destroys the device cannot join itself; the scheduler detaches it.
       }
     }
   }

@@ -12,7 +12,7 @@
 namespace tessera::device::host::detail {
 namespace {
 
-// Kernels, events and graphs reach a stream only when the layer above has found them to be of the same device.
+// The layer above passes only kernels, events and graphs of the same device.
 HostEvent& host_event(const std::shared_ptr<EventBackend>& event) { return static_cast<HostEvent&>(*event); }
 
 }  // namespace
@@ -29,7 +29,7 @@ HostStream::Lane HostStream::capturing() {
     return {};
   Lane lane(lane_.lock);
   if (lane_.capture != nullptr && lane_.capture->is_active()) return lane;
-  lane_.leave();  // it was ended or dropped on the stream that began it
+  lane_.leave();  // the stream that began the capture has ended or discarded it
   return {};
 }
 
@@ -215,7 +215,7 @@ std::unique_ptr<GraphBackend> HostStream::end_capture() {
 }
 
 void HostStream::abort_capture() {
-  GraphNodes dropped;  // goes after the lock: what nodes keep may do anything when it goes
+  GraphNodes dropped;  // destroyed after the lock is released: captures of nodes may do anything in their destructors
   const Lane lane = capturing();
   if (!lane.owns_lock()) return;
   dropped = lane_.capture->end();

@@ -16,7 +16,7 @@ ReplayJob::ReplayJob(const GraphPlan& plan) : plan_(plan), left_(plan.steps_.siz
   }
 }
 
-// After a failure the rest is counted down without being run.
+// After a failure, the remaining steps are counted without being run.
 void ReplayJob::run_step(std::uint32_t step) {
   try {
     const ReplayScope scope(plan_.number_);
@@ -80,7 +80,7 @@ void ReplayPool::run(const GraphPlan& plan, std::size_t width) {
         shared_->start_thread("replay helper", [self = shared_from_this()] { self->help(); });
         ++helpers_;
       } catch (const std::exception&) {
-        break;  // the caller alone is slower, not wrong
+        break;  // the caller alone is slower, but correct
       }
     }
   }

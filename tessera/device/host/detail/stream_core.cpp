@@ -17,7 +17,7 @@ using std::chrono::nanoseconds;
 constexpr int kIdleSpins = 500;
 
 // The streams whose operations this thread is running, innermost first: an operation that waits for its own stream
-// would wait for ever.
+// would wait forever.
 struct RunningScope {
   explicit RunningScope(const StreamCore* running)
       : core(running), outer(innermost), was_worker(std::exchange(is_device_worker, true)) {
@@ -37,7 +37,7 @@ struct RunningScope {
     return false;
   }
 
-  // Initial-exec: no call to find it.
+  // The initial-exec model avoids a call per access.
   [[gnu::tls_model("initial-exec")]] static constinit thread_local RunningScope* innermost;
 
   const StreamCore* core;
@@ -109,7 +109,7 @@ void StreamCore::drain() {
     return;
   }
   if (is_idle()) return;
-  const auto self = shared_from_this();  // the work may let go of the last stream and device
+  const auto self = shared_from_this();  // the work may release the last stream and device
   while (!is_idle()) {
     Runner nobody = Runner::kNobody;
     if (!runner_.compare_exchange_strong(nobody, Runner::kCaller)) return;
@@ -122,7 +122,7 @@ void StreamCore::drain() {
   }
 }
 
-// The caller is the runner and stays it where no thread can be had.
+// The caller is the runner, and stays it if no thread can be started.
 void StreamCore::hand_over() {
   try {
     const std::lock_guard lock(producer_);
@@ -171,18 +171,18 @@ void StreamCore::work() {
   }
 }
 
-// Runs operations until the queue is empty. False: the next one has to wait and `may_wait` does not hold.
+// Runs operations until the queue is empty. Returns false if the next one must wait and `may_wait` is false.
 bool StreamCore::run_pending(bool may_wait) {
   const RunningScope scope(this);
   while (Op* op = queue_.front()) {
     if (!run_front(*op, timeline_->done() + 1, may_wait)) return false;
-    timeline_->advance(queue_.pop());  // what the operation captured is gone before anyone sees it done
+    timeline_->advance(queue_.pop());  // captures of the operation are destroyed before it is visibly complete
     shared_->yield();
   }
   return true;
 }
 
-// Parks what `body` throws. Calls `lost` if the thread ends in it.
+// Parks the error of `body`. Calls `lost` if the thread ends in it.
 template <class Body, class Lost>
 void StreamCore::attempt(std::uint64_t sequence, const Body& body, const Lost& lost) {
   const auto failed = [&] {
@@ -198,7 +198,7 @@ void StreamCore::run_claimed(HostFunction& body) {
     const std::uint64_t sequence = timeline_->done() + 1;
     attempt(
         sequence, [&] { body(); }, [&] { lose_thread(sequence, queue_.pop_held(), false); });
-    body.reset();  // what it captured is gone before anyone sees it done
+    body.reset();  // captures are destroyed before the work is visibly complete
     timeline_->advance(queue_.pop_held());
   }
   runner_.store(Runner::kNobody);
@@ -219,15 +219,14 @@ bool StreamCore::run_front(Op& op, std::uint64_t sequence, bool may_wait) {
         [&] { lose_thread(sequence, queue_.pop(), may_wait); });
   };
   if (may_wait) {
-    rank_.enter(run);  // left again before the operation is seen done: a worker keeps no rank alive
+    rank_.enter(run);  // left before the operation is visibly complete: a worker keeps no rank alive
   } else {
     run();
   }
   return true;
 }
 
-// The thread that runs the stream ends in the middle of its work. That work has failed, and another thread runs the
-// work after it.
+// The thread that runs the stream ends during its work. That work has failed, and another thread runs later work.
 void StreamCore::lose_thread(std::uint64_t sequence, std::uint64_t popped, bool is_worker) {
   timeline_->fail(sequence, thread_ended("stream '" + name_ + "': its work"));
   timeline_->advance(popped);
@@ -240,7 +239,7 @@ void StreamCore::lose_thread(std::uint64_t sequence, std::uint64_t popped, bool 
     if (!has_worker_) start_worker();
     bell_.ring();
   } catch (const std::exception&) {
-    runner_.store(Runner::kNobody);  // the next operation brings a thread
+    runner_.store(Runner::kNobody);  // the next operation provides a thread
   }
 }
 
@@ -288,7 +287,7 @@ void StreamCore::execute(WaitOp& op) {
   if (error && !TESSERA_MUTANT("host.error_not_inherited")) std::rethrow_exception(error);
 }
 
-// A launch that is skipped waits for the one before it all the same: the next one relies on this one's end for both.
+// A skipped launch still waits for the previous one: the next launch relies on the end of this one for both.
 void StreamCore::execute(GraphOp& op, const std::exception_ptr& poison) {
   const auto body = [&] {
     if (op.previous.timeline != timeline_) {

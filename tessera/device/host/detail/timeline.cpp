@@ -10,7 +10,8 @@ void Timeline::want(std::uint64_t sequence) {
   }
 }
 
-// Forgets all wishes first: a sleeper that wants more has listened already, so the bell wakes it and it asks again.
+// Clears all requests first: a sleeper that waits for more has already listened, so the bell wakes it and it requests
+// again.
 void Timeline::wake() {
   wanted_.store(kOpen);
   bell_.ring();

@@ -10,7 +10,7 @@
 namespace tessera::device::host::detail {
 namespace {
 
-// A type's alignment divides its size, so the lowest set bit of the size is enough.
+// The alignment of a type divides its size, so the lowest set bit of the size is sufficient.
 std::size_t enough_alignment(std::size_t nbytes) { return nbytes & (~nbytes + 1); }
 
 template <class Item>
@@ -21,7 +21,7 @@ void fill_as(void* to, Item item, std::size_t count) {
 
 }  // namespace
 
-// Followed by the pointers, then by the arguments, each at its own alignment.
+// Followed by the pointers, then by the arguments, each aligned.
 struct KernelCall::Block {
   std::align_val_t alignment;
 };
@@ -47,7 +47,7 @@ KernelCall::~KernelCall() {
   if (count_ == kInBlock) ::operator delete(block_, block_->alignment);
 }
 
-// Lays out the arguments and sets count_ when there is room for all.
+// Lays out the arguments and sets count_ if there is room for all.
 bool KernelCall::fits_in_place(const KernelArgs& args) {
   const auto sizes = args.sizes();
   if (sizes.size() > sizeof offsets_) return false;
@@ -131,7 +131,7 @@ bool value_holds(const std::uint64_t* from, std::uint64_t value, Compare compare
 }
 
 void wait_for_value(HostShared& shared, const std::uint64_t* from, std::uint64_t value, Compare compare) {
-  // The word may be written by a plain store of another thread or process, which rings no bell: look again soon.
+  // Another thread or process may write the word by a plain store, which rings no bell: check again soon.
   shared.wait(
       shared.value_bell(), [&] { return value_holds(from, value, compare); }, kForever,
       [&] {
