@@ -25,8 +25,7 @@ using EnvironmentMap = std::map<std::string, std::string>;
 
 /// The settings read from the environment.
 struct LaunchEnvironment {
-  std::string launcher =
-      {};  ///< name of the launcher, for example "tessera run", "Open MPI" or "Slurm"; empty if there is none
+  std::string launcher = {};    ///< name of the launcher, for example "tessera run", "Open MPI" or "Slurm", or empty
   RankPlace place = {};         ///< a world of one rank if there is no launcher
   std::string store = {};       ///< "tcp://127.0.0.1:29500"; empty if the world has one rank and needs no store
   bool hosts_store = false;     ///< true if this rank hosts the store

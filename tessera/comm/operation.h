@@ -92,7 +92,7 @@ struct Fingerprint {
 };
 /// Returns the fingerprint of an operation. `group` is the digest of the group name.
 TESSERA_API Fingerprint fingerprint(const Operation& operation, std::uint64_t group = 0);
-/// Returns a 64-bit digest of the uneven counts and targets; 0 if there are none.
+/// Returns a 64-bit digest of the uneven counts and targets; 0 if the operation has no such lists.
 TESSERA_API std::uint64_t digest_of_parts(const Operation& operation);
 /// Formats an operation for errors and records: "all_reduce(f32[1048576], sum)".
 TESSERA_API std::string text_of(const Operation& operation);

@@ -43,7 +43,7 @@ TEST(ProcessGroup, OfAWorldOfOneGivesBackWhatItGets) {
   EXPECT_EQ(x, (Floats{1, 2, 3}));
 }
 
-// The stream of the rejected operation may stand still for long.
+// The stream of the rejected operation may be stopped for long.
 TEST(ProcessGroup, WhatIsRefusedOrdersNothing) {
   const RankScope rank(std::make_shared<RankContext>(RankPlace{}));
   const device::Device host = device::Device::get("host");

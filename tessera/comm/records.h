@@ -34,7 +34,7 @@ struct OperationRecord {
   std::uint32_t group;   ///< number of the group in this file
   std::uint32_t stream;  ///< StreamId
   probe::StringId device;  ///< device of the stream
-  std::uint32_t parts;     ///< digest of uneven counts and targets; 0 if there are none
+  std::uint32_t parts;     ///< digest of uneven counts and targets; 0 without such lists
   probe::StringId label;   ///< memory::Label of the calling thread
   OpKind kind;             ///< kind of the operation
   DType dtype;             ///< dtype of the elements
@@ -105,7 +105,7 @@ struct CommAskedRow {
   std::uint32_t group;                        ///< see CommGroupRow
   std::uint32_t stream;                       ///< StreamId
   probe::StringId device;                     ///< device of the stream
-  std::uint32_t parts;                        ///< digest of uneven counts and targets; 0 if there are none
+  std::uint32_t parts;                        ///< digest of uneven counts and targets; 0 without such lists
   probe::StringId label;                      ///< memory::Label of the calling thread
   OpKind kind;                                ///< kind of the operation
   DType dtype;                                ///< dtype of the elements

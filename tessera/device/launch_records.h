@@ -33,7 +33,7 @@ struct LaunchEndRecord {
   probe::StringId device;  ///< see LaunchRecord
   probe::Moment when;      ///< reference time of the fields below
   std::int64_t begun_ns;   ///< start; equal to ended_ns if unknown
-  std::int64_t ended_ns;   ///< end
+  std::int64_t ended_ns;   ///< end of the run
   TESSERA_RECORD(LaunchEndRecord, "launch_end", number, stream, device, when, begun_ns, ended_ns)
 };
 

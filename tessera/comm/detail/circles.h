@@ -29,7 +29,7 @@ class Circles {
   void enter(Rank rank, Wait wait);
   /// Removes the wait of a rank.
   void leave(Rank rank);
-  /// Describes the waits of the cycle that contains this rank; empty if there is none.
+  /// Describes the waits of the cycle that contains this rank; empty if the rank is in no cycle.
   [[nodiscard]] std::string of(Rank rank) const;
 
  private:

@@ -17,7 +17,7 @@ namespace tessera::comm::detail {
 /// A step of a group creation that several ranks must reach.
 struct CommMakingRow {
   probe::StringId what;                      ///< "split 3 of group world", "group low"; equal on all ranks
-  probe::StringId from;                      ///< parent group of a split; empty if there is none
+  probe::StringId from;                      ///< parent group of a split, or empty
   probe::StringId ranks;                     ///< world ranks that must arrive: "0-3"
   std::uint32_t number;                      ///< number of the split in its parent group; 0 for other groups
   probe::Moment when;                        ///< start of the step

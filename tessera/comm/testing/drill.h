@@ -94,7 +94,7 @@ const std::vector<Fault>& all_faults();
 struct DrilledRank {
   ProcessEnd end = {};
   bool was_hung = false;   ///< it had to be killed
-  std::string words = {};  ///< message of its error; empty if there is none
+  std::string words = {};  ///< message of its error, or empty
 };
 /// The result of a drill.
 struct DrillReport {
@@ -105,7 +105,7 @@ struct DrillReport {
 DrillReport run_drill(const Fault& fault);
 /// Runs this process as the drill rank that a launcher started it as. Its error goes to stderr.
 [[noreturn]] void be_launched_rank(const Fault& fault);
-/// Describes the differences between expected and actual ends, one per line; empty if there are none.
+/// Describes the differences between expected and actual ends, one per line; empty if all are as expected.
 std::string judge(const Fault& fault, const DrillReport& report);
 
 }  // namespace tessera::comm

@@ -220,7 +220,7 @@ Dependencies CudaStream::capture_predecessors(NodeId id) {
   if (TESSERA_MUTANT("cuda.predecessors_empty")) return {};
   Dependencies dependencies = dependencies_of(context_, node);
   if (capture != nullptr) {
-    SmallVector<CUgraphNode, 4> nodes;  // queried next
+    SmallVector<CUgraphNode, 4> nodes;  // queried in the next iteration
     for (const Dependency& dependency : dependencies) nodes.push_back(node_of(dependency.node));
     capture->know(nodes);
   }

@@ -94,7 +94,7 @@ struct DeviceState : std::enable_shared_from_this<DeviceState> {
   std::vector<Retiring> retiring;  // streams without handles whose work has not completed
   std::unordered_map<void*, std::weak_ptr<StreamState>> streams;  // by native handle
   std::unordered_map<void*, std::weak_ptr<EventState>> events;    // by native handle
-  std::map<CaptureId, std::shared_ptr<CaptureState>> captures;    // active captures
+  std::map<CaptureId, std::shared_ptr<CaptureState>> captures;
   std::shared_ptr<StreamState> default_stream;
   std::uint64_t streams_made = 0;
 

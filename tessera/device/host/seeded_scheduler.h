@@ -17,7 +17,7 @@ namespace tessera::device::host {
 
 struct SchedulerSlot;
 
-/// A set of threads of which one runs at a time. Thread-safe.
+/// A set of threads that run one at a time. Thread-safe.
 class TESSERA_API SeededScheduler : public std::enable_shared_from_this<SeededScheduler> {
  public:
   /// Creates a scheduler with the interleaving of this seed.

@@ -1,4 +1,4 @@
-// Checked devices: a launch with an invalid access is an error that names what is missing.
+// Checked devices: a launch with an invalid access is an error that names the missing edge or declaration.
 #include <array>
 #include <optional>
 

@@ -88,7 +88,7 @@ class CudaCommunicator : public Communicator,
   std::vector<Slot> slots_;
   std::uint64_t launched_ = 0;
   device::Stream last_stream_;
-  std::uint64_t last_group_ = 0;  // digest
+  std::uint64_t last_group_ = 0;  // digest of the name
   std::mutex look_mutex_;         // protects the results of tasks and the members below
   std::deque<Pending> pending_;   // in launch order, which is the order of their ends
   bool is_watched_ = false;

@@ -52,8 +52,8 @@ struct alignas(16) Notice {
   std::uint64_t task;              ///< number of the task that the step belongs to
   std::uint64_t registrations;     ///< digest of the earlier registrations; 0 if unknown
   std::uint64_t group;             ///< digest of the group name
-  const std::byte* in;             ///< input; null if there is none
-  std::byte* out;                  ///< output; null if there is none
+  const std::byte* in;             ///< input, or null
+  std::byte* out;                  ///< output, or null
   std::int64_t count;              ///< this and the fields below are for mismatch errors
   std::uint64_t counts_digest;     ///< digest of uneven counts and targets
   double factor;                   ///< factor of the reduction
@@ -181,7 +181,7 @@ struct Launch {
   std::int64_t row_count;               ///< elements per row
   std::int64_t in_rows;                 ///< rows of the input
   Offer offers[kMostRanks];
-  std::uint64_t registration;  ///< registration of a rendezvous; 0 if there is none
+  std::uint64_t registration;  ///< registration of a rendezvous, or 0
   std::int32_t row_total;      ///< number of `rows`
   MoveRow rows[kMostRanks];
 };

@@ -61,7 +61,7 @@ struct Waiter {
   std::uint64_t task;
   std::uint64_t start_ns;
   std::uint64_t deadline_ns;
-  std::uint64_t registration;   ///< registration of a rendezvous; 0 if there is none
+  std::uint64_t registration;   ///< registration of a rendezvous, or 0
   std::uint64_t extended_base;  ///< see Launch and SignalLaunch
   std::uint32_t pool;           ///< number of the pool for signals; 0 for an operation
   std::int32_t signal;          ///< for signals

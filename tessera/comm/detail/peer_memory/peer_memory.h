@@ -37,8 +37,8 @@ class PeerMemory {
     const std::function<bool()>& is_over;  ///< returns true if the wait ends for another reason; called from any thread
     std::string what;
   };
-  /// Notes that this rank waits. Returns a description of the wait cycle that contains it; empty if there is none or it
-  /// is unknown. end_wait() must follow before the wait ends.
+  /// Notes that this rank waits. Returns a description of the wait cycle that contains it; empty if it is in no cycle
+  /// or that is unknown. end_wait() must follow before the wait ends.
   [[nodiscard]] virtual std::string circle_of(const Wait& wait) {
     (void)wait;
     return {};

@@ -40,7 +40,7 @@ PeerSignals::PeerSignals(std::shared_ptr<const Communicator> communicator, const
 
 void PeerSignals::enqueue(const Signal& signal, const device::Stream& stream) {
   const std::int64_t extended = stream.is_capturing() ? Task::kAtEachRun : extended_ns_.load(std::memory_order_relaxed);
-  // Peers may access memory before a barrier of the stream that orders it: no access belongs to this rank alone.
+  // Declares no accesses: which memory a signal orders is unknown, and peers access it too.
   stream.run([self = shared_from_this(), signal, extended] { self->run(signal, extended); },
              {.label = text_of(signal.kind), .accesses = std::span<const device::Access>()});
 }

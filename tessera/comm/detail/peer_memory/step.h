@@ -74,10 +74,10 @@ class Steps {
   const GroupMemory group_;
   const int rank_;
   TaskRunner& tasks_;
-  const Task* task_ = nullptr;  // running task
-  bool has_met_ = false;        // all participants have arrived, according to its record
-  std::size_t to_come_ = 0;     // its point-to-point operations whose peer has not arrived yet
-  std::string_view name_;       // name of the group of the running task
+  const Task* task_ = nullptr;
+  bool has_met_ = false;     // all participants have arrived, according to its record
+  std::size_t to_come_ = 0;  // its point-to-point operations whose peer has not arrived yet
+  std::string_view name_;    // name of the group of the running task
   std::uint64_t step_ = 0;
   bool is_staged_ = false;  // the inputs of this step are in the stages from the start
   std::uint64_t sequence_ = 0;

@@ -32,7 +32,7 @@ struct RequestLog {
   static constexpr std::uint64_t kRecent = 16;
 
   std::uint64_t count = 0;                ///< number of requests so far
-  std::uint64_t digest = 0;               ///< digest of all requests; 0 if there are none
+  std::uint64_t digest = 0;               ///< digest of all requests; initially 0
   SymmetricRequest recent[kRecent] = {};  ///< request i, from 0, at index i % kRecent
 
   void add(const SymmetricRequest& request);

@@ -12,7 +12,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-// Returns the number in a file, or 0 if there is none.
+// Returns the number in a file; 0 if the file has no number.
 int number_in(const std::string& path) {
   int number = 0;
   std::ifstream(path) >> number;

@@ -29,7 +29,7 @@ struct GraphNode {
   mutable HostFunction work;           ///< empty for event and graph nodes; shared by all replays
   SmallVector<Dependency, 2> edges;    ///< incoming edges
   std::string label;                   ///< label of the launch
-  std::unique_ptr<NodeExtras> extras;  ///< null if there are none
+  std::unique_ptr<NodeExtras> extras;  ///< null for most nodes
   NodeKind kind = NodeKind::kOther;    ///< kind of the node
   bool may_wait = false;               ///< the work may wait for something outside
   bool has_declared_accesses = false;  ///< true if it declared its accesses

@@ -26,7 +26,7 @@ class HostEvent : public EventBackend, public std::enable_shared_from_this<HostE
  public:
   HostEvent(std::shared_ptr<HostShared> shared, bool timing) : shared_(std::move(shared)), timing_(timing) {}
   ~HostEvent() override { magic_ = 0; }
-  /// Returns the event of a native pointer. Throws if there is none.
+  /// Returns the event of a native pointer. Throws if the pointer is invalid.
   static HostEvent& from_native(void* native);
 
   bool query() override;

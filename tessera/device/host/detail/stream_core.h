@@ -107,7 +107,7 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   [[nodiscard]] const std::shared_ptr<Timeline>& timeline() const { return timeline_; }
   /// Returns the shared state of the device.
   [[nodiscard]] HostShared& shared() const { return *shared_; }
-  /// Returns the core of a native pointer. Throws if there is none.
+  /// Returns the core of a native pointer. Throws if the pointer is invalid.
   static StreamCore& from_native(void* native);
 
  private:
