@@ -44,7 +44,7 @@ enum class OnHang : std::uint8_t {
 /// Options of a new group. Unset fields are inherited from the parent group.
 struct GroupOptions {
   std::string name = {};     ///< shown in errors and records; by default derived, for example "world/0-3" or "split 2"
-  std::string backend = {};  ///< "thread", "shm", "mpi", "cuda" or "nccl"; by default the preferred usable one
+  std::string backend = {};  ///< "thread", "shm", "mpi", "cuda" or "nccl"; world(): the preferred usable one
   std::optional<std::chrono::nanoseconds> deadline = {};  ///< limit of an operation; world(): TESSERA_DEADLINE
   std::optional<bool> fixed_order = {};                   ///< deterministic reductions, in rank order; world(): true
   std::optional<OnHang> on_hang = {};                     ///< action at a missed deadline; world(): TESSERA_ON_HANG
