@@ -1,4 +1,12 @@
-// then its store has no secret.
+// Finds the secret of a store that rank 0 hosts. All ranks of the world search in this order:
+//
+//   TESSERA_STORE_SECRET               set by the user, or by tessera run for its ranks
+//   /dev/shm/tessera-UID/store.secret  if all ranks run on this machine
+//   RUN_DIR/store.secret               if TESSERA_RUN_DIR names a directory, which all machines must share
+//
+// The first rank creates the file with a random secret, readable only by its user. The other ranks read it. The name of
+// the job, if the launcher sets one, is mixed in. A world without any of these does not start, unless
+// TESSERA_STORE_INSECURE is 1. In that case its store has no secret.
 #pragma once
 
 #include <string>

@@ -1,8 +1,7 @@
 // Runs operations over messages, one step each:
 //
-//   meet    each rank sends every other a letter: its operation (a Notice), its offer to the peer, and the complete
-//   input
-//           if it is small; it waits for all letters and compares them
+//   meet    each rank sends every other a letter: its operation (a Notice), its offer to the peer, and a small input;
+//           it waits for all letters and compares them
 //   move    makes the transfers of the operation (collective.h). A copy goes directly from its source to its target; a
 //           reduction goes through its maker, a window at a time. For a small operation, the letters hold all data.
 //
