@@ -38,7 +38,7 @@ struct Capabilities {
   bool has_abort = false;          ///< abort() ends pending operations
   bool has_shrink = false;         ///< surviving ranks can create a new group
   bool has_capture = false;        ///< operations may be captured
-  /// supports TESSERA_COMM_CHECK: ranks compare a complete launch before they run any of it
+  /// Supports TESSERA_COMM_CHECK: ranks compare a complete launch before they run any of it.
   bool has_checked_mode = false;
 };
 

@@ -228,7 +228,7 @@ void Launcher::wait_for_something() {
   const std::vector<int> waiting = output_.waiting();
   for (const int fd : output_.open()) {
     const bool has_lines = std::ranges::find(waiting, fd) != waiting.end();
-    // without lines: only polls whether it is closed
+    // Without lines, only polls whether it is closed.
     ready.push_back({fd, static_cast<short>(has_lines ? POLLOUT : 0), 0});
   }
   const std::size_t first_pipe = ready.size();

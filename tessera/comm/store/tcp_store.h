@@ -18,7 +18,7 @@ struct TcpStoreOptions {
   std::uint16_t port = 0;                                              ///< port of the server
   std::string secret = {};                                             ///< secret of the server; never sent
   std::chrono::nanoseconds connect_timeout = std::chrono::minutes(5);  ///< limit for the server to start
-  /// limit for a reply, in addition to the timeout of a wait
+  /// Limit for a reply, in addition to the timeout of a wait.
   std::chrono::nanoseconds answer_timeout = std::chrono::minutes(1);
   bool allow_no_secret = false;  ///< allows an empty secret
   std::string label = {};        ///< name of this client in errors; by default its process id

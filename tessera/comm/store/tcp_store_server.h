@@ -19,7 +19,7 @@ struct TcpStoreServerOptions {
   std::uint16_t port = 0;          ///< port to listen on; 0: any free port
   std::string secret = {};         ///< secret that clients must know; at most 256 bytes
   bool allow_no_secret = false;    ///< allows an empty secret: every process that reaches the port can connect
-  /// bytes held for one client; by default TESSERA_STORE_CLIENT_BYTES
+  /// Bytes held for one client; by default TESSERA_STORE_CLIENT_BYTES.
   std::optional<std::uint64_t> max_client_bytes = {};
   std::optional<std::uint64_t> max_bytes = {};  ///< bytes held for all clients; by default TESSERA_STORE_BYTES
 };

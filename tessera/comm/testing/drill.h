@@ -82,7 +82,7 @@ struct DrillEnd {
 /// A fault of the drill.
 struct Fault {
   std::string_view name;
-  /// deadline that must pass before the other ranks detect it; 0: they detect it immediately
+  /// Deadline that must pass before the other ranks detect it; 0: they detect it immediately.
   std::chrono::nanoseconds deadline;
   std::function<void(DrillRank&)> body;        ///< body of each rank
   std::function<DrillEnd(int rank)> expected;  ///< expected end of each rank

@@ -122,7 +122,7 @@ struct StreamState {
   VectorClock clock;
   std::uint64_t before_last_full = 0;  // ticks taken before the latest launch that did not overlap
   int overlap_depth = 0;
-  // begun by Tessera; the driver is queried for a foreign capture of a wrapped stream
+  // Begun by Tessera; the driver is queried for a foreign capture of a wrapped stream.
   std::shared_ptr<CaptureState> capture;
   CaptureId dropped_in;  // capture of `dropped`
   Dependencies dropped;  // dependencies removed by set_capture_dependencies

@@ -241,7 +241,7 @@ std::uint64_t SeededScheduler::spawn_unranked(std::string name, std::function<vo
         shared.await_baton(held, *slot);
       }
       const auto end = [&] {
-        // captures are destroyed while the baton is held, so that their destructors follow the seed too
+        // Captures are destroyed while the baton is held, so that their destructors follow the seed too.
         body = nullptr;
         own_slots().clear();
         const std::lock_guard held(shared.mutex);

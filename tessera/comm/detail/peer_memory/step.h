@@ -82,7 +82,7 @@ class Steps {
   bool is_staged_ = false;  // the inputs of this step are in the stages from the start
   std::uint64_t sequence_ = 0;
   std::uint64_t registrations_ = 0;  // registrations of the running task
-  // number of tasks with collectives, equal on all ranks: point-to-point tasks do not count
+  // Number of tasks with collectives, equal on all ranks: point-to-point tasks do not count.
   std::uint64_t collectives_ = 0;
   std::uint64_t group_digest_ = 0;     // digest of the group name
   std::chrono::nanoseconds began_{0};  // start of the task, in the time of the scheduler

@@ -108,7 +108,7 @@ class Steps {
   const Task* to_meet_ = nullptr;  // running task, until its ranks have met; null for tasks of messages only
   std::string_view name_;          // name of the group of the running task
   std::uint64_t sequence_ = 0;
-  // number of tasks with collectives, equal on all ranks: point-to-point tasks do not count
+  // Number of tasks with collectives, equal on all ranks: point-to-point tasks do not count.
   std::uint64_t collectives_ = 0;
   std::uint64_t group_digest_ = 0;  // digest of the group name
   std::chrono::steady_clock::time_point until_;
