@@ -11,6 +11,13 @@
 
 #include "tessera/base/export.h"
 
+/// Switches the check for null references off in one function. GCC and clang spell it differently.
+#ifdef __clang__
+#define TESSERA_NO_NULL_CHECK [[clang::no_sanitize("null")]]
+#else
+#define TESSERA_NO_NULL_CHECK [[gnu::no_sanitize("null")]]
+#endif
+
 namespace tessera {
 
 /// Returns the exception that is being handled. An exception that is not a std::exception becomes an AbortedError that
@@ -22,7 +29,7 @@ TESSERA_API std::exception_ptr caught_error(std::string_view where) noexcept;
 /// a cancellation), calls `ended`, and the thread then continues to end. The sanitizer attribute is
 /// needed because the end of a thread has no exception object.
 template <class Body, class Failed, class Ended>
-__attribute__((no_sanitize("null"))) void run_guarded(const Body& body, const Failed& failed, const Ended& ended) {
+TESSERA_NO_NULL_CHECK void run_guarded(const Body& body, const Failed& failed, const Ended& ended) {
   try {
     body();
   } catch (const abi::__forced_unwind&) {
