@@ -1,10 +1,10 @@
-// The prices that plans are made with, measured where they are paid.
+// Measures and sets the cost model that redistribution plans are made with.
 //
-//   shard::calibrate(mesh, {.save_to = "prices.json"});      // once, on the machine at hand
-//   shard::load_cost_model("prices.json");                   // in every run after that
+//   shard::calibrate(mesh, {.save_to = "prices.json"});      // once per machine
+//   shard::load_cost_model("prices.json");                   // in every later run
 //
-// Plans must be the same on all ranks, and so must prices: every rank of the world calls these functions, at the same
-// point of the program, those off a mesh too. What was planned at other prices is planned again when next asked for.
+// Plans must be equal on all ranks, so costs must be too. Every rank of the world calls these functions at the same
+// point of the program, even ranks outside the mesh. A plan made with other costs is made again at its next use.
 #pragma once
 
 #include <chrono>
@@ -18,20 +18,21 @@
 
 namespace tessera::shard {
 
-/// How prices are measured.
+/// Options of calibrate().
 struct CalibrateOptions {
-  std::chrono::milliseconds budget = std::chrono::seconds(2);  ///< most time for it, beside that of making groups
-  std::string save_to = {};  ///< the world's first rank writes them there, as a whole; empty: nobody does
-  std::optional<device::Device> device = {};  ///< where tensors lie; none: the host
+  /// Time limit of the measurement. Group creation is not included.
+  std::chrono::milliseconds budget = std::chrono::seconds(2);
+  std::string save_to = {};                   ///< File that world rank 0 writes atomically. Empty: no file is written.
+  std::optional<device::Device> device = {};  ///< Device of the measured tensors. Default: the host.
 };
-/// Measures what starting a step costs, copies on the device, and for each axis of the mesh latency and bandwidth, by
-/// gathers along it; a link class is as slow as its slowest axis. The slowest rank counts. Sets the prices and returns
-/// them; what was not measured stays as it was.
+/// Measures the cost of starting a step, of copies on the device and, for each mesh axis, latency and bandwidth by
+/// all-gathers along the axis. The slowest rank counts, and a link class is as slow as its slowest axis. Sets the cost
+/// model and returns it. Costs that were not measured keep their values.
 TESSERA_API layout::CostModel calibrate(const layout::Mesh& mesh, const CalibrateOptions& options = {});
 
-/// Sets the prices. MismatchError where ranks give different ones.
+/// Sets the cost model. Throws MismatchError if the ranks pass different models.
 TESSERA_API void set_cost_model(const layout::CostModel& model);
-/// Sets the prices of a file, which the world's first rank reads. Its error is the error of all.
+/// Sets the cost model from a file that world rank 0 reads. If reading fails, all ranks throw the error of rank 0.
 TESSERA_API void load_cost_model(const std::string& path);
 
 }  // namespace tessera::shard

@@ -1,20 +1,20 @@
-// Collectives on plain tensors, one on each rank: for functions under local_map and for kernels of one's own.
+// Collectives on plain tensors, one tensor per rank. Functions under local_map and custom kernels use them.
 //
 //   Tensor scores = shard::all_gather(part, 0, {mesh, "tp"});
 //   Tensor total = shard::all_reduce(ops::sum(x), {mesh, {"dp", "tp"}});
 //
-// All ranks along the axes ask for the same, in the same order. Each goes to the current stream and is one launch,
-// counted and told by traces; inside a ForbidCommunication scope it is refused.
+// All ranks along the axes call the same collectives in the same order. Each call is one launch on the current stream,
+// is counted and appears in traces. Inside a ForbidCommunication scope it throws.
 //
-// Differentiable, as often as one likes. A gradient is that of the sum over all ranks of what they compute, each rank's
-// tensor being a variable of its own; so it is the transpose:
+// The collectives are differentiable any number of times. The gradient is that of the sum over all ranks of their
+// results, where the tensor of each rank is a separate variable. It is therefore the transpose:
 //
 //   all_reduce     -> all_reduce         all_to_all -> all_to_all, dimensions exchanged
-//   all_gather     -> reduce_scatter     permute    -> permute, the other way round
+//   all_gather     -> reduce_scatter     permute    -> permute in the opposite direction
 //   reduce_scatter -> all_gather         broadcast  -> a sum to the root, zeros elsewhere
 //
-// Ranks meet in backward too: all of them want the gradient, or none does. One rank alone gets its tensor back as it
-// is.
+// Ranks also communicate in backward: either all of them request the gradient, or none does. With a single rank, each
+// collective returns its input.
 #pragma once
 
 #include <cstdint>
@@ -30,25 +30,25 @@
 
 namespace tessera::shard {
 
-/// The ranks of a mesh that differ from the current one along some axes alone, the last axis fastest. A value.
+/// Ranks of a mesh that differ from the current rank only along some axes. The last axis varies fastest. A value type.
 class TESSERA_API Along {
  public:
-  /// One axis; InvalidArgument names the nearest where there is none such.
+  /// One axis. Throws InvalidArgument, with the nearest name, if the mesh has no such axis.
   Along(layout::Mesh mesh, std::string_view axis);
-  /// Several, major to minor.
+  /// Several axes, major to minor.
   Along(layout::Mesh mesh, std::initializer_list<std::string_view> axes);
-  /// Parts of axes, major to minor.
+  /// Several sub-axes, major to minor.
   Along(layout::Mesh mesh, std::vector<layout::SubAxis> axes);
 
-  /// The mesh.
+  /// Returns the mesh.
   [[nodiscard]] const layout::Mesh& mesh() const { return mesh_; }
-  /// The axes, major to minor.
+  /// Returns the sub-axes, major to minor.
   [[nodiscard]] std::span<const layout::SubAxis> axes() const { return axes_; }
-  /// How many ranks there are.
+  /// Returns the number of ranks along the axes.
   [[nodiscard]] int size() const;
-  /// The current rank's place among them; InvalidArgument off the mesh.
+  /// Returns the index of the current rank among these ranks. Throws InvalidArgument if the rank is outside the mesh.
   [[nodiscard]] int place() const;
-  /// "dp and tp".
+  /// Returns the axes as text: "dp and tp".
   [[nodiscard]] std::string text() const;
 
  private:
@@ -56,35 +56,37 @@ class TESSERA_API Along {
   std::vector<layout::SubAxis> axes_;
 };
 
-/// The reduction of all tensors, which are alike in shape and dtype. Gradients of sums and means alone.
+/// Reduces the tensors of all ranks, which must have equal shape and dtype. Only sum and avg are differentiable.
 TESSERA_API Tensor all_reduce(const Tensor& x, const Along& over,
                               layout::Reduction reduction = layout::Reduction::kSum);
 
-/// All tensors one behind the other along `dim`. `sizes`: of each rank's there; not given: they are alike.
+/// Concatenates the tensors of all ranks along `dim`. `sizes[r]` is the extent of rank r; by default all are equal.
 TESSERA_API Tensor all_gather(const Tensor& x, std::int64_t dim, const Along& over,
                               const std::vector<std::int64_t>& sizes = {});
 
-/// This rank's piece along `dim` of the reduction of all tensors. `sizes`: of the pieces; not given: they are alike.
+/// Reduces the tensors of all ranks and returns the chunk of this rank along `dim`. `sizes[r]` is the extent of the
+/// chunk of rank r; by default all are equal.
 TESSERA_API Tensor reduce_scatter(const Tensor& x, std::int64_t dim, const Along& over,
                                   const std::vector<std::int64_t>& sizes = {},
                                   layout::Reduction reduction = layout::Reduction::kSum);
 
-/// Sizes of pieces that are not alike, one for each rank.
+/// Sizes of unequal chunks, one per rank.
 struct AllToAllSizes {
-  std::vector<std::int64_t> split = {};   ///< of what goes to each, along `split_dim`
-  std::vector<std::int64_t> concat = {};  ///< of what comes from each, along `concat_dim`
+  std::vector<std::int64_t> split = {};   ///< Extent of the chunk sent to each rank, along `split_dim`.
+  std::vector<std::int64_t> concat = {};  ///< Extent of the chunk received from each rank, along `concat_dim`.
 };
-/// Each rank cuts its tensor along `split_dim`, sends each rank its piece, and puts what it gets one behind the other
-/// along `concat_dim`. Of a tensor that was cut in `concat_dim` it makes one that is cut in `split_dim`; with both the
-/// same, rows go wherever `sizes` says.
+/// Splits the tensor of each rank along `split_dim`, sends chunk r to rank r, and concatenates the received chunks
+/// along `concat_dim`. A tensor sharded in `concat_dim` becomes one sharded in `split_dim`. If both dimensions are the
+/// same, `sizes` routes the rows.
 TESSERA_API Tensor all_to_all(const Tensor& x, std::int64_t split_dim, std::int64_t concat_dim, const Along& over,
                               const AllToAllSizes& sizes = {});
 
-/// The tensor of the rank that sends to this one; zeros where none does. `targets`: the place that each sends to, -1
-/// for none, no place twice; the same on all ranks.
+/// Returns the tensor of the rank that sends to this rank, or zeros if no rank does. `targets[r]` is the index that
+/// rank r sends to, or -1. Each index appears at most once, and `targets` is equal on all ranks.
 TESSERA_API Tensor permute(const Tensor& x, std::span<const int> targets, const Along& over);
 
-/// The tensor of the rank at place `root`; the others give one of the same shape and dtype, not read.
+/// Returns the tensor of the rank at index `root`. The other ranks pass a tensor of the same shape and dtype, which is
+/// not read.
 TESSERA_API Tensor broadcast(const Tensor& x, int root, const Along& over);
 
 }  // namespace tessera::shard

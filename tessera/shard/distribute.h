@@ -1,4 +1,7 @@
-// Between plain tensors and tensors with layouts.
+// Conversions between plain tensors and tensors with layouts.
+//
+//   Tensor x = shard::distribute(batch, layout, DataOn::kFirstRank);
+//   Tensor mine = shard::local(x);          // shares memory
 #pragma once
 
 #include <optional>
@@ -9,33 +12,35 @@
 
 namespace tessera::shard {
 
-/// Where the data of a tensor that is distributed is.
+/// Location of the data that distribute() reads.
 enum class DataOn : std::uint8_t {
-  kFirstRank,  ///< on the mesh's first rank: it is sent; the others give a tensor of the same shape and dtype, not read
-  kEveryRank,  ///< on all: each keeps its part, nothing is sent
+  kFirstRank,  ///< On the first rank of the mesh, which sends it. Other ranks pass a tensor of the same shape and
+               ///< dtype, not read.
+  kEveryRank,  ///< On all ranks. Each keeps its shard, and nothing is sent.
 };
-/// The whole tensor cut as `layout` says, in memory of its own. Differentiable: every rank of the mesh gets the
-/// gradient of the whole, so that all ask for it or none does.
+/// Returns the global tensor `whole` sharded by `layout`, in separate memory. Differentiable: every rank of the mesh
+/// receives the gradient of the global tensor, so either all ranks request it or none does.
 TESSERA_API Tensor distribute(const Tensor& whole, const layout::Layout& layout, DataOn where);
 
-/// What is known of parts.
+/// Facts about the shards that from_local() receives.
 struct FromLocalOptions {
-  std::optional<Shape> shape = {};  ///< of the whole; not given: computed from the sizes of all parts, by communication
-  bool check = false;               ///< ranks compare shape, dtype and layout, and the bytes of replicas
-  std::optional<DType> dtype = {};  ///< needed off the mesh, where there is no part that says it
+  std::optional<Shape> shape = {};  ///< Global shape. By default it is computed from the shards, by communication.
+  bool check = false;               ///< Ranks compare shape, dtype and layout, and the bytes of replicas.
+  std::optional<DType> dtype = {};  ///< Required on ranks outside the mesh, which have no shard.
 };
-/// The tensor whose part on this rank is `local`, whose memory it shares (no tensor off the mesh, where shape and dtype
-/// must be given). Differentiable: the gradient of the part is that of the whole, at the dual layout; where the parts
-/// are averaged, divided by their number; where they are a min, max or product, refused.
+/// Returns the global tensor whose shard on this rank is `local`. Both share memory. Ranks outside the mesh pass an
+/// empty tensor, and must give shape and dtype. Differentiable: the gradient of the shard is that of the global tensor
+/// at the dual layout, divided by the number of shards for Partial(avg). Throws for Partial(min), Partial(max) and
+/// Partial(prod) if a gradient is required.
 TESSERA_API Tensor from_local(const Tensor& local, const layout::Layout& layout, const FromLocalOptions& options = {});
-/// This rank's part as a plain tensor, sharing memory. Differentiable: the gradient that comes back has the layout
-/// `gradient`; not given: the dual of x's (cut stays cut, partial becomes replicated).
+/// Returns the shard of this rank as a plain tensor that shares memory. Differentiable: `gradient` is the layout of the
+/// gradient. By default it is the dual of the layout of `x`: sharded stays sharded, partial becomes replicated.
 TESSERA_API Tensor local(const Tensor& x, const std::optional<layout::Layout>& gradient = {});
-/// The whole as a plain tensor, on every rank of the mesh; no tensor off it. Of a plain tensor: itself. Differentiable:
-/// every rank gives the gradient of the whole.
+/// Gathers the global tensor as a plain tensor on every rank of the mesh. Returns an empty tensor on other ranks, and a
+/// plain `x` unchanged. Differentiable: every rank passes the gradient of the global tensor.
 TESSERA_API Tensor full(const Tensor& x);
-/// A plain tensor that every rank has alike, as a replicated one on `mesh` that shares its memory. Nothing is sent; the
-/// caller answers for it. Differentiable, as from_local.
+/// Returns a replicated tensor on `mesh` that shares the memory of `plain`. Nothing is sent, and the values must
+/// already be equal on all ranks, which is not checked. Differentiable, as from_local().
 TESSERA_API Tensor replicate(const Tensor& plain, const layout::Mesh& mesh);
 
 }  // namespace tessera::shard

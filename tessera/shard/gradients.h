@@ -1,12 +1,11 @@
-// Settling gradients. Backward leaves partial sums as they are: a gradient is *pending* along axes whose ranks each
-// hold a summand of it, and flows on like that, and leaves accumulate it, without a word between ranks. Sums are taken
-// where one asks for them:
+// Reduction of gradients. Backward does not reduce: a gradient is *partial* along the axes whose ranks each hold a
+// summand. It flows on and accumulates in leaves without communication. Sums are computed on request:
 //
 //   backward(loss);                        // micro-batches: leaves accumulate
 //   reduce_gradients(params);              // one launch for each kind of step and group
-//   grad_norm(grads, 1.0), adamw_(...);    // which refuse what is pending
+//   grad_norm(grads, 1.0), adamw_(...);    // reject partial gradients
 //
-// Nothing is divided: the mean of a loss over cut rows is a partial sum over the count of all of them.
+// Nothing is divided: the mean of a loss over sharded rows is a partial sum divided by the global count.
 #pragma once
 
 #include <span>
@@ -18,15 +17,14 @@
 
 namespace tessera::shard {
 
-/// x itself. On the way back, what its gradient is pending along these axes of the mesh, by name, is settled: summed up
-/// by all ranks along them. No names: along all axes. Ranks of the mesh run backward together, as for redistribute().
-/// Differentiable twice.
+/// Returns `x`. In backward, sums the gradient along those of the named mesh axes along which it is partial. Without
+/// names, all axes count. All ranks of the mesh run backward together, as for redistribute(). Differentiable twice.
 TESSERA_API Tensor settle(const Tensor& x, const std::vector<std::string>& axes = {});
 
-/// Settles the gradients of leaves: each comes to have the layout of its leaf, by an all-reduce or, where the leaf is
-/// cut along an axis that the gradient was put elsewhere along, whatever is cheapest. All together: one launch for each
-/// kind of step and group. Leaves without a gradient, with one that is settled, and plain ones stay as they are. All
-/// ranks give the same leaves in the same order.
+/// Reduces the gradients of leaves, so that each gradient has the layout of its leaf. It uses an all-reduce or, if the
+/// leaf is sharded along an axis on which the gradient has another placement, the cheapest steps. There is one launch
+/// for each kind of step and group. Leaves without a gradient or with a reduced one, and plain leaves, stay unchanged.
+/// All ranks pass the same leaves in the same order.
 TESSERA_API void reduce_gradients(std::span<const Tensor> leaves);
 
 }  // namespace tessera::shard

@@ -1,9 +1,9 @@
-// Who talks to whom on a mesh. A group is the ranks that differ along some axes alone, major to minor; it is made when
-// first asked for, once for each list of ranks, on the backend and with the options that the mesh gives its axes:
+// Process groups along mesh axes. A group holds the ranks that differ only along some axes, major to minor. It is
+// created on first use, once per list of ranks, with the backend and the options that the mesh gives its axes:
 //
 //   AxisSpec::options: ("backend", "shm"), ("deadline_ms", "5000"), ("fixed_order", "false")
 //
-// Axes that are merged in one group must not ask for different things; one that asks for nothing goes along.
+// Axes merged in one group must not set an option to different values. An axis without an option accepts any value.
 #pragma once
 
 #include <span>
@@ -16,18 +16,18 @@
 
 namespace tessera::shard {
 
-/// The ranks that differ from `rank` along these (parts of) axes alone, in their order, the last one fastest.
-/// InvalidArgument off the mesh, and for parts that are none of an axis or overlap.
+/// Returns the ranks that differ from `rank` only along these sub-axes, in the order of the sub-axes, the last one
+/// fastest. Throws InvalidArgument if `rank` is outside the mesh, or if sub-axes overlap or do not belong to an axis.
 TESSERA_API std::vector<Rank> ranks_along(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes, Rank rank);
 
-/// What the mesh asks for in groups along these axes. InvalidArgument names options that there are not (and the nearest
-/// that there is), values that make no sense, and axes that ask for different things.
+/// Returns the group options that the mesh sets for these axes. Throws InvalidArgument for unknown options (with the
+/// nearest name), for invalid values, and for axes with conflicting values.
 TESSERA_API comm::GroupOptions group_options(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes);
 
-/// The group of the current rank along these (parts of) axes. A handle of this rank's, kept: asking again is a look-up.
-/// InvalidArgument off the mesh.
+/// Returns the group of the current rank along these sub-axes. The handle is cached per rank, so later calls are
+/// look-ups. Throws InvalidArgument outside the mesh.
 TESSERA_API const comm::ProcessGroup& group_along(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes);
-/// The group of all ranks of the mesh, in its order.
+/// Returns the group of all ranks of the mesh, in mesh order.
 TESSERA_API const comm::ProcessGroup& group_of_mesh(const layout::Mesh& mesh);
 
 }  // namespace tessera::shard

@@ -1,5 +1,4 @@
-// A function of plain tensors, run by every rank on its parts of tensors with layouts: for kernels that no operator's
-// rule describes.
+// Runs a function of plain tensors on the local shards of tensors with layouts, for kernels without a factor rule.
 //
 //   const auto norm = shard::local_map(
 //       [&](const std::vector<Tensor>& parts) -> std::vector<Tensor> {
@@ -9,21 +8,20 @@
 //       {columns}, {columns});
 //   const Tensor y = norm({x}, {{x.shape(), x.dtype()}})[0];
 //
-// Inputs must have the layouts said; inside an AutoRedistribute scope those that have not are moved. The caller answers
-// for the results: what is said to be replicated is the same on all ranks, what is said to be partial is reduced to the
-// whole.
+// Inputs must have the declared layouts. Inside an AutoRedistribute scope, other layouts are redistributed. The caller
+// guarantees the results: replicated results are equal on all ranks, and partial ones reduce to the global tensor.
 //
-// Differentiable, as often as what the function does is. Backward needs no word of its own: along each axis
+// The map is differentiable as often as the function is. Backward needs no declaration. Along each axis:
 //
-//   input        its gradient                   result       what the function's gradient is given
-//   cut          cut alike                      cut          the part
-//   partial      replicated                     partial      the whole
-//   replicated   pending: the sum over ranks    replicated   the whole on the first rank, zeros elsewhere (or what is
-//                                                            pending, as it is)
+//   input        its gradient                   result       gradient that the function receives
+//   sharded      sharded in the same way        sharded      the shard
+//   partial      replicated                     partial      the global gradient
+//   replicated   partial: the sum over ranks    replicated   the global gradient on the first rank, zeros elsewhere (or
+//                                                            the partial gradient as it is)
 //
-// which is right whatever collectives the function talks by. Along an axis where every input and result is replicated
-// and the function talks over nothing, it does the same on all ranks, and gradients stay what they are there, whole or
-// pending.
+// This is correct for any collectives inside the function. Along an axis on which all inputs and results are replicated
+// and the function does not communicate, all ranks compute the same, and gradients keep their placement, global or
+// partial.
 #pragma once
 
 #include <functional>
@@ -36,25 +34,25 @@
 
 namespace tessera::shard {
 
-/// Results from this rank's parts, all plain. Every rank of the mesh calls it.
+/// Computes results from the shards of this rank, all plain tensors. Every rank of the mesh calls it.
 using LocalFn = std::function<std::vector<Tensor>(const std::vector<Tensor>& parts)>;
 
-/// How a function is mapped.
+/// Options of local_map().
 struct LocalMapOptions {
-  /// For each input the layout that its gradient comes out of the function with, where that is not as the table above
-  /// says; an empty one: it is. None at all: all are.
+  /// Layout of the gradient of each input, as the function returns it. An empty layout, or an empty vector, selects the
+  /// table above.
   std::vector<layout::Layout> gradients = {};
 };
 
-/// What local_map() makes. A value; may be called by many threads.
+/// Function returned by local_map(). A value type. Several threads may call it.
 class TESSERA_API LocalMap {
  public:
-  /// See local_map().
+  /// Constructs the function; see local_map().
   LocalMap(LocalFn fn, std::vector<layout::Layout> in_layouts, std::vector<layout::Layout> out_layouts,
            LocalMapOptions options);
-  /// Calls the function on the parts of `inputs`. `outputs` says shape and dtype of each whole result; not given: parts
-  /// along dimensions that are cut are measured, by communication that waits for the stream. Ranks off the mesh do not
-  /// call the function and must be given them.
+  /// Calls the function on the shards of `inputs`. `outputs` holds the global shape and dtype of each result. By
+  /// default, shards along sharded dimensions are measured by communication that waits for the stream. Ranks outside
+  /// the mesh do not call the function and must be given `outputs`.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs,
                                  const std::vector<tensor::OutputInfo>& outputs = {}) const;
 
@@ -66,8 +64,8 @@ class TESSERA_API LocalMap {
   layout::Mesh mesh_;
 };
 
-/// `fn` as a function of tensors with these layouts, all on one mesh. An empty layout stands for a plain tensor, or
-/// none, which is passed as it is; its gradient is each rank's own.
+/// Wraps `fn` as a function of tensors with these layouts, all on one mesh. An empty layout denotes a plain or empty
+/// tensor, which is passed unchanged. Its gradient is separate on each rank.
 TESSERA_API LocalMap local_map(LocalFn fn, std::vector<layout::Layout> in_layouts,
                                std::vector<layout::Layout> out_layouts, LocalMapOptions options = {});
 

@@ -1,11 +1,11 @@
-// From one layout to another. The planner finds the cheapest steps (layout/plan.h), all ranks of the mesh the same
-// ones; each rank carries out its side of them on its part. This is the one way in which tensors move between ranks.
+// Changes the layout of tensors. The planner finds the cheapest steps (layout/plan.h), the same on all ranks of the
+// mesh, and each rank executes its side of them on its shard. All transfers of sharded tensors use this function.
 //
 //   Tensor w = redistribute(shard, Layout::replicated(mesh), {.remat = true});   // FSDP's gather
 //
-// Differentiable, as often as one likes: the gradient, whatever its layout, goes to the source's dual one (cut stays
-// cut, partial becomes replicated), settling what is pending there. A tensor that is to stay as it is comes back
-// itself, and so does its gradient. Ranks off the mesh hold nothing and enter nothing.
+// Differentiable any number of times: the gradient is redistributed to the dual layout of the source (sharded stays
+// sharded, partial becomes replicated), and partial gradients are reduced. If the layout does not change, the tensor
+// itself is returned, and so is its gradient. Ranks outside the mesh hold no data and take no part.
 #pragma once
 
 #include <optional>
@@ -19,27 +19,28 @@
 
 namespace tessera::shard {
 
-/// How a tensor is moved.
+/// Options of redistribute().
 struct RedistributeOptions {
-  /// Calls that save the result for their gradient keep the source instead, and move it again when backward gets there
-  /// (each of them once). The source must not change until then: an error. A view of the result that is saved keeps the
+  /// Calls that save the result for their gradient keep the source instead. Backward redistributes it again, once per
+  /// call. The source must not change until then, otherwise backward throws. A saved view of the result keeps the
   /// result.
   bool remat = false;
-  std::optional<DType> forward_dtype = {};   ///< cast to this before it moves; the result has it
-  std::optional<DType> backward_dtype = {};  ///< the gradient is cast to this before it moves, then to the source's
-  /// The steps run there: it waits for the current stream, and the current one waits for it at once; none: the current
-  /// stream itself.
+  std::optional<DType> forward_dtype = {};  ///< Dtype of the result. The tensor is cast before the transfer.
+  std::optional<DType> backward_dtype =
+      {};  ///< The gradient is cast to this dtype before the transfer, then to that of the source.
+  /// Stream of the steps. It waits for the current stream, and the current stream then waits for it. Default: the
+  /// current stream.
   std::optional<device::Stream> stream = {};
 };
 
-/// `x`, a tensor with a layout, under the layout `to` of the same mesh.
+/// Returns `x`, a tensor with a layout, redistributed to the layout `to` of the same mesh.
 TESSERA_API Tensor redistribute(const Tensor& x, const layout::Layout& to, const RedistributeOptions& options = {});
-/// Likewise many tensors at once: steps of one kind over the same group are one launch, in backward too. `to` has one
-/// for each.
+/// Redistributes several tensors together; `to` holds one layout per tensor. Steps of one kind over the same group are
+/// one launch, also in backward.
 TESSERA_API std::vector<Tensor> redistribute(std::span<const Tensor> tensors, std::span<const layout::Layout> to,
                                              const RedistributeOptions& options = {});
 
-/// The planner of this rank, with the prices in force.
+/// Returns the planner of this rank, with the current cost model.
 TESSERA_API layout::Planner& planner();
 
 }  // namespace tessera::shard

@@ -1,5 +1,10 @@
-// What sharded calls on this thread may do, and how they are watched. Scopes nest, the innermost counts; calls of
-// backward are under the scope that is in force where backward runs, and their errors name the forward operator.
+// Scopes that control the communication of sharded calls on this thread, and counters of it.
+//
+//   AutoRedistribute scope;                 // operands are redistributed as needed
+//   Tensor y = ops::mm(x, w);
+//
+// Scopes nest, and the innermost one applies. Calls of backward use the scope of the thread that runs backward. Their
+// errors name the forward operator.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +13,21 @@
 
 namespace tessera::shard {
 
-/// What happens when the operands of a call would have to move.
+/// Reaction to a call whose operands must be redistributed.
 enum class Moving : std::uint8_t {
-  kRefused,    ///< an error that names the cheapest fixes; the default
-  kAutomatic,  ///< the cheapest fix is taken, and the record says so
-  kForbidden,  ///< an error, and so is any communication: cooperative operators, redistribute
+  kRefused,    ///< Throws an error with the cheapest fixes. The default.
+  kAutomatic,  ///< Applies the cheapest fix and records it.
+  kForbidden,  ///< Throws, as does any communication: cooperative operators, redistribute.
 };
-/// In force on this thread.
+/// Returns the mode in force on this thread.
 TESSERA_API Moving moving();
 
-/// Sets what is in force while it lives.
+/// Sets the mode of this thread for the lifetime of the scope.
 class TESSERA_API MovingScope {
  public:
-  /// As said.
+  /// Sets the mode.
   explicit MovingScope(Moving moving);
-  /// As before.
+  /// Restores the previous mode.
   ~MovingScope();
   MovingScope(const MovingScope&) = delete;
   MovingScope& operator=(const MovingScope&) = delete;
@@ -31,29 +36,29 @@ class TESSERA_API MovingScope {
   Moving previous_;
 };
 
-/// Operands move as they must.
+/// Scope in which operands are redistributed as needed.
 class AutoRedistribute : public MovingScope {
  public:
-  /// On.
+  /// Starts the scope.
   AutoRedistribute() : MovingScope(Moving::kAutomatic) {}
 };
-/// Nothing is sent.
+/// Scope in which any communication throws.
 class ForbidCommunication : public MovingScope {
  public:
-  /// On.
+  /// Starts the scope.
   ForbidCommunication() : MovingScope(Moving::kForbidden) {}
 };
 
-/// What sharded calls of this rank have done so far.
+/// Counters of the sharded calls of this rank.
 struct ShardCounts {
-  std::uint64_t calls = 0;        ///< of operators on tensors with layouts
-  std::uint64_t hits = 0;         ///< of these, known to the cache
-  std::uint64_t evictions = 0;    ///< entries dropped for others
-  std::uint64_t automatic = 0;    ///< operands moved automatically
-  std::uint64_t collectives = 0;  ///< launches of groups: moves, cooperation, settling
-  std::uint64_t nbytes = 0;       ///< that this rank received in them, by plan
+  std::uint64_t calls = 0;        ///< Calls of operators on tensors with layouts.
+  std::uint64_t hits = 0;         ///< Calls whose plan was in the cache.
+  std::uint64_t evictions = 0;    ///< Cache entries evicted for others.
+  std::uint64_t automatic = 0;    ///< Operands redistributed automatically.
+  std::uint64_t collectives = 0;  ///< Group launches of redistributions, cooperative operators and reductions.
+  std::uint64_t nbytes = 0;       ///< Planned bytes that this rank received in these launches.
 };
-/// Of the current rank.
+/// Returns the counters of the current rank.
 TESSERA_API ShardCounts shard_counts();
 
 }  // namespace tessera::shard

@@ -1,4 +1,4 @@
-// What sharded calls do, told as they do it:
+// Traces of sharded calls:
 //
 //   TraceLayouts trace(&std::cerr);
 //   loss = model(batch);
@@ -7,7 +7,7 @@
 //   mm(f32[8, 64] {Shard(0), Replicate()}, f32[64, 64] {Replicate(), Shard(1)}) -> f32[8, 64] {Shard(0), Shard(1)}
 //   move f32[8, 64] {Partial()} -> {Replicate()}: all-reduce over tp, 2 KiB, 6.1 us; automatic [encoder]
 //
-// and who owns what of one tensor, drawn as text.
+// visualize() draws which ranks own which elements of a tensor.
 #pragma once
 
 #include <cstdint>
@@ -25,47 +25,47 @@ namespace tessera::shard {
 
 struct TraceEvent;
 namespace detail {
-/// Tells all scopes of this thread.
+/// Passes the event to all scopes of this thread.
 void tell(const TraceEvent& event);
 }  // namespace detail
 
-/// One thing that happened.
+/// One traced event.
 struct TESSERA_API TraceEvent {
-  /// What.
+  /// Kind of an event.
   enum class Kind : std::uint8_t {
-    kCall,         ///< an operator was called
-    kMove,         ///< a tensor went to another layout
-    kCooperation,  ///< ranks shared statistics of a cooperative operator
-    kCollective,   ///< ranks met in a collective on plain tensors
+    kCall,         ///< Call of an operator.
+    kMove,         ///< Redistribution of a tensor.
+    kCooperation,  ///< Exchange of statistics by a cooperative operator.
+    kCollective,   ///< Collective on plain tensors.
   };
-  Kind kind = Kind::kCall;                        ///< what
-  std::string op = {};                            ///< the operator or collective; of a move that was asked for: none
-  std::vector<std::string> inputs = {};           ///< "f32[8, 64] {Shard(0)}": of a move, the tensor before
-  std::vector<std::string> outputs = {};          ///< likewise the results; of a move, the tensor after
-  std::shared_ptr<const layout::Plan> plan = {};  ///< of a move
-  std::string axes = {};                          ///< of a cooperation or a collective: "dp and tp"
-  std::int64_t nbytes = 0;                        ///< received by the busiest rank
-  double us = 0;                                  ///< of a move, by the cost model
-  bool is_automatic = false;                      ///< of a move: an AutoRedistribute scope did it
-  std::string label = {};                         ///< memory label in force; of backward, that of the forward call
-  /// One line, or one for each step of a move behind the first.
+  Kind kind = Kind::kCall;                        ///< Kind of this event.
+  std::string op = {};                            ///< Operator or collective. Empty for an explicit redistribution.
+  std::vector<std::string> inputs = {};           ///< "f32[8, 64] {Shard(0)}". For kMove, the tensor before.
+  std::vector<std::string> outputs = {};          ///< Results in the same format. For kMove, the tensor after.
+  std::shared_ptr<const layout::Plan> plan = {};  ///< Plan of a kMove.
+  std::string axes = {};                          ///< Axes of a kCooperation or kCollective: "dp and tp".
+  std::int64_t nbytes = 0;                        ///< Bytes received by the busiest rank.
+  double us = 0;                                  ///< Estimated time of a kMove in microseconds.
+  bool is_automatic = false;                      ///< True if an AutoRedistribute scope caused the kMove.
+  std::string label = {};                         ///< Memory label in force. In backward, that of the forward call.
+  /// Returns one line, and for a kMove one more line for each step after the first.
   [[nodiscard]] std::string text() const;
 };
 
-/// Collects what sharded calls of this thread do while it lives, and prints it where a stream is given. Scopes nest:
-/// the outer ones see it too.
+/// Collects the events of this thread during its lifetime, and prints them if a stream is given. Scopes nest: outer
+/// scopes also receive the events.
 class TESSERA_API TraceLayouts {
  public:
-  /// Starts; `to` outlives it.
+  /// Starts the trace. `to` must outlive it.
   explicit TraceLayouts(std::ostream* to = nullptr);
-  /// Ends.
+  /// Ends the trace.
   ~TraceLayouts();
   TraceLayouts(const TraceLayouts&) = delete;
   TraceLayouts& operator=(const TraceLayouts&) = delete;
 
-  /// What happened so far, in order.
+  /// Returns the events so far, in order.
   [[nodiscard]] const std::vector<TraceEvent>& events() const { return events_; }
-  /// What this rank has counted since the scope began.
+  /// Returns the increase of the counters of this rank since the scope began.
   [[nodiscard]] ShardCounts counts() const;
 
  private:
@@ -76,9 +76,9 @@ class TESSERA_API TraceLayouts {
   std::vector<TraceEvent> events_;
 };
 
-/// Who owns what, as text: a row for each piece of one dimension, a column for each of another, the ranks that hold the
-/// box in each cell. Of a tensor of more than two dimensions those are drawn that are cut, at most two. Says which
-/// ranks hold nothing, and where values are partial.
+/// Draws which ranks own which elements, as text: one row per chunk of one dimension, one column per chunk of another,
+/// and in each cell the ranks that hold the box. If the tensor has more than two dimensions, at most two sharded ones
+/// are drawn. Also lists ranks without data and partial axes.
 TESSERA_API std::string visualize(const Tensor& tensor);
 
 }  // namespace tessera::shard
