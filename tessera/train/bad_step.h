@@ -1,5 +1,5 @@
-// A step that the policy for bad ones stopped or skipped, kept for a look: what it was about to do to which parameters,
-// because of which samples.
+// Dump of a step that the policy for bad steps stopped or skipped, for inspection: the parameters, the update they were
+// about to receive, and the samples that caused it.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace tessera::train {
 
-/// As a rank saw it, before its gradients go. Parameters are those before the step.
+/// A bad step as one rank saw it, before its gradients are freed. Parameters have their values from before the step.
 struct BadStep {
-  StepReport report;                      ///< whose loss or gradient norm is not finite, or a spike
-  std::vector<std::uint64_t> samples;     ///< that this rank read for it, by number
-  std::span<const Parameter> parameters;  ///< with their gradients
+  StepReport report;                      ///< Report with a loss or gradient norm that is not finite or a spike.
+  std::vector<std::uint64_t> samples;     ///< Numbers of the samples that this rank read for the step.
+  std::span<const Parameter> parameters;  ///< Parameters with their gradients.
 };
 
-/// Writes DIRECTORY/bad-step-N/rank-R.safetensors: this rank's parts of all parameters ("parameters/NAME") and of their
-/// gradients ("gradients/NAME"); how each is cut, the numbers of the step and its samples are texts in it. Its path.
-/// `directory` must exist. Throws IoError.
+/// Writes DIRECTORY/bad-step-N/rank-R.safetensors and returns its path. The file holds the shards of this rank of all
+/// parameters ("parameters/NAME") and gradients ("gradients/NAME"). Its metadata holds their layouts, the values of the
+/// step report and the samples. `directory` must exist. Throws IoError.
 TESSERA_API std::string write_bad_step(const std::string& directory, int rank, const BadStep& step);
 
 }  // namespace tessera::train

@@ -1,6 +1,6 @@
-// Exposed communication: time in which the stream that computes does nothing but wait for other ranks or move data
-// between them. Taken by pairs of events on that stream, and asked for when its work is done. In a capture the events
-// become nodes of the graph, and each replay sets them anew.
+// Exposed communication: time in which the compute stream only waits for other ranks or transfers data between them.
+// Pairs of events on that stream measure it, and it is read when the work is done. In a capture, the events become
+// graph nodes, and each replay records them again.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace tessera::train {
 
-/// See the head of this file. For one thread.
+/// Sum of exposed communication on one stream. Not thread-safe.
 class TESSERA_API ExposedTime {
  public:
-  /// Counts from here to its end, on the stream.
+  /// Measures the time between its construction and destruction on a stream.
   class TESSERA_API Scope {
    public:
-    /// Begins.
+    /// Records the start.
     Scope(ExposedTime& time, const device::Stream& stream);
-    /// Ends.
+    /// Records the end.
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -31,11 +31,11 @@ class TESSERA_API ExposedTime {
     device::Event end_;
   };
 
-  /// All scopes since the last call that were not captured, whose work has ended.
+  /// Returns the time of all eager scopes since the last call. Their work must have finished.
   double take_seconds();
-  /// All scopes of the last replay of what was captured, which has ended.
+  /// Returns the time of all captured scopes in the last replay, which must have finished.
   [[nodiscard]] double replayed_seconds() const { return sum_of(captured_, captured_.size()); }
-  /// A capture begins: scopes of one before are forgotten.
+  /// Discards the scopes of an earlier capture. Called when a capture begins.
   void begin_capture() { captured_.clear(); }
 
  private:
@@ -44,7 +44,7 @@ class TESSERA_API ExposedTime {
     device::Event end;
   };
   static double sum_of(const std::vector<Pair>& pairs, std::size_t count);
-  std::vector<Pair> pairs_;  // kept: events are used again
+  std::vector<Pair> pairs_;  // events are reused
   std::size_t used_ = 0;
   std::vector<Pair> captured_;
 };

@@ -1,9 +1,9 @@
-// Floating-point operations of a model, counted from its numbers by two conventions. Both count products of matrices
-// alone, a multiplication and an addition as two; backward twice as much as forward; nothing that checkpointing
-// computes again; no lookup of the embedding. They differ in attention:
+// Floating-point operations of a model, computed from its sizes by two conventions. Both count only matrix products,
+// with a multiplication and an addition as two operations. Backward counts twice as much as forward. Recomputation by
+// activation checkpointing and the embedding lookup do not count. The conventions differ in attention:
 //
-//   full     every query meets every key of its sequence: 4 x sequence x width a token and layer, forward
-//   causal   half of that: a query meets the keys before it
+//   full     every query meets every key of its sequence: 4 x sequence x width per token and layer, forward
+//   causal   half of that: a query meets only the keys before it
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace tessera::train {
 
-/// Of one token of training, forward and backward, over all ranks.
+/// Operations per training token, forward and backward, over all ranks.
 struct Flops {
-  double causal = 0;  ///< attention counted half
-  double full = 0;    ///< attention counted whole
+  double causal = 0;  ///< Attention counts half.
+  double full = 0;    ///< Attention counts fully.
 };
-/// Of a resolved model.
+/// Returns the operations per token of a resolved model.
 TESSERA_API Flops flops_per_token(const ModelConfig& model);
 
-/// Numbers that a resolved model has.
+/// Returns the number of parameter elements of a resolved model.
 TESSERA_API std::int64_t parameter_count(const ModelConfig& model);
 
 }  // namespace tessera::train

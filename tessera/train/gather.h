@@ -1,12 +1,12 @@
-// Parameters as the blocks of a model use them. They are kept in f32, in pieces over fsdp; a block is given all of
-// each, in the dtype that it computes in. Those of a block are one unit: they travel together, in one launch.
+// Parameters as the blocks of a model use them. Parameters are stored in f32, sharded over fsdp. A block receives them
+// gathered, in its compute dtype. The parameters of a block are one unit and travel in one launch.
 //
-//   forward    unit i is gathered, on a stream of its own, while unit i - 1 is computed with, and dropped after use
-//   backward   it is gathered again where a gradient first asks for it (no copy of it was kept), while the unit behind
-//              it is still computed with; gradients go back as f32, in pieces, by one reduce-scatter a unit
+//   forward    unit i is gathered on a separate stream while unit i - 1 computes, and is dropped after use
+//   backward   the unit is gathered again at the first gradient that reads it (no copy is kept), while the next unit
+//              still computes; gradients return as f32 shards, by one reduce-scatter per unit
 //
-// Along dp and tp gradients stay pending: micro-batches accumulate partial sums, and the trainer settles them once.
-// Where nothing is cut over fsdp and nothing cast, a unit is the parameters themselves.
+// Along dp and tp, gradients stay partial: micro-batches accumulate partial sums, and the trainer reduces them once. If
+// nothing is sharded over fsdp and nothing is cast, a unit is the parameters themselves.
 #pragma once
 
 #include <cstdint>
@@ -26,50 +26,51 @@ namespace tessera::train {
 /// A parameter of a model.
 struct Parameter {
   std::string name;                                ///< "layers.3.query"
-  ParameterKind kind = ParameterKind::kEmbedding;  ///< what it is for
-  Tensor tensor = {};                              ///< f32, a leaf
+  ParameterKind kind = ParameterKind::kEmbedding;  ///< Role of the parameter.
+  Tensor tensor = {};                              ///< Leaf tensor in f32.
 };
 
-/// Bytes that are held at one time.
+/// Bytes in use.
 struct HeldBytes {
-  std::int64_t now = 0;   ///< at this moment
-  std::int64_t peak = 0;  ///< the most so far
+  std::int64_t now = 0;   ///< Current bytes.
+  std::int64_t peak = 0;  ///< Maximum so far.
 };
 
-/// The parameters of a unit while they are used.
+/// Gathered parameters of a unit. They stay gathered during the lifetime of this object.
 class TESSERA_API Weights {
  public:
-  /// The one of this kind, which the unit has.
+  /// Returns the parameter of this kind, which must be in the unit.
   [[nodiscard]] const Tensor& operator[](ParameterKind kind) const;
 
  private:
   friend class Gatherer;
   std::vector<ParameterKind> kinds_;
   std::vector<Tensor> tensors_;
-  std::shared_ptr<void> hold_;  // counts the bytes until it goes
+  std::shared_ptr<void> hold_;  // counts the bytes until it is released
 };
 
-/// What becomes of weights that a call saves for its gradient.
+/// Treatment of weights that a call saves for its gradient.
 enum class SavedWeights : std::uint8_t {
-  kGatheredAgain,  ///< nothing is kept, and the unit is gathered again
-  kByCaller,       ///< up to whoever is around: a checkpoint, which calls use() again
+  kGatheredAgain,  ///< Nothing is kept, and backward gathers the unit again.
+  kByCaller,       ///< The caller decides: a checkpoint, which calls use() again.
 };
 
-/// See the head of this file. For one thread.
+/// Gathers parameters ahead of their use. Not thread-safe.
 class TESSERA_API Gatherer {
  public:
-  /// For parameters of this plan, used as `dtype`. What is waited for is counted in `exposed`, which outlives it.
+  /// Gathers parameters of `plan` as `dtype`, ahead of use if `prefetches`. Waiting time is added to `exposed`, which
+  /// must outlive the gatherer.
   Gatherer(const Plan& plan, DType dtype, bool prefetches, ExposedTime& exposed);
   ~Gatherer();
   Gatherer(const Gatherer&) = delete;
   Gatherer& operator=(const Gatherer&) = delete;
 
-  /// Adds a unit behind those that there are: forward uses units in this order. `is_used_in_backward`: whether a
-  /// gradient reads these parameters. Returns its number.
+  /// Appends a unit and returns its number. Forward uses units in this order. `is_used_in_backward` states whether a
+  /// gradient reads these parameters.
   std::size_t add_unit(std::vector<Parameter> parameters, bool is_used_in_backward = true);
-  /// The parameters of a unit, for calls on the current stream.
+  /// Returns the parameters of a unit for calls on the current stream.
   [[nodiscard]] Weights use(std::size_t unit, SavedWeights saved);
-  /// Bytes that are gathered now, and were at most.
+  /// Returns the current and the maximum number of gathered bytes.
   [[nodiscard]] const HeldBytes& held() const;
 
  private:

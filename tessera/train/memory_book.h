@@ -1,6 +1,6 @@
-// Bytes of a rank's memory by owner. Parameters, gradients, the state of the optimizer and what is gathered are known
-// one by one; all else that is in use is activations: results that backward will read, and what is under way.
-// A step that is replayed keeps its activations' memory for good.
+// Memory of a rank in bytes by owner. Parameters, gradients, optimizer state and gathered parameters are counted
+// exactly. All other memory in use counts as activations: results that backward will read, and temporaries. A replayed
+// step holds the memory of its activations permanently.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@
 
 namespace tessera::train {
 
-/// See the head of this file.
+/// Current and peak memory by owner.
 class TESSERA_API MemoryBook {
  public:
-  /// Of these, which outlive it.
+  /// `model` and `optimizer` must outlive this object.
   MemoryBook(const Model& model, const Optimizer& optimizer);
-  /// Keeps the most that each owner has had; called at the ends of forward and of backward, where owners hold most.
+  /// Updates the peak of each owner. Called at the ends of forward and backward, where owners hold most.
   void note();
-  /// Steps are replayed from here on by a graph with memory of its own, in `pool`: all of it is in use between steps
-  /// too, these gradients among it. No pool: they are not any more.
+  /// Registers a graph that replays steps with its own memory in `pool`. All of that memory, including these gradients,
+  /// is in use between steps too. An empty pool removes the graph.
   void note_graph(const memory::Pool& pool, std::span<const Tensor> gradients);
-  /// In use now.
+  /// Returns the bytes in use now.
   [[nodiscard]] std::vector<OwnedBytes> now() const;
-  /// The most of each owner, and `total`: the most that was in use at once; where parameters are gathered ahead, on a
-  /// stream of their own, it may be as much as the sum of what each stream had most of.
+  /// Returns the peak of each owner, and `total`, the peak of all memory. If parameters are gathered ahead on a
+  /// separate stream, `total` may be the sum of the peaks of both streams.
   [[nodiscard]] std::vector<OwnedBytes> peak() const;
 
  private:

@@ -19,10 +19,10 @@ namespace tessera::train {
 
 /// Memory that the ranks of one host may use.
 struct MemoryLimits {
-  std::optional<std::int64_t> host_nbytes = {};  ///< shared by all ranks of the host; none: unknown
-  std::int64_t rank_nbytes = 0;                  ///< limit of each rank, TESSERA_HOST_CAPACITY; 0: none
-  int ranks = 1;                                 ///< ranks of the run on this host
-  /// Address space that each rank has left (RLIMIT_AS, ulimit -v); none: no limit.
+  std::optional<std::int64_t> host_nbytes = {};  ///< Bytes shared by all ranks of the host. Unset: unknown.
+  std::int64_t rank_nbytes = 0;                  ///< Limit of each rank, TESSERA_HOST_CAPACITY. 0: no limit.
+  int ranks = 1;                                 ///< Ranks of the run on this host.
+  /// Remaining address space of each rank (RLIMIT_AS, ulimit -v). Unset: no limit.
   std::optional<std::int64_t> address_nbytes = {};
 };
 
@@ -30,15 +30,15 @@ struct MemoryLimits {
 /// leaves less. Returns nothing if the system does not report them. `root` is the directory that holds proc/ and sys/.
 TESSERA_API std::optional<std::int64_t> free_host_memory(const std::filesystem::path& root = "/");
 
-/// Returns the address space that this process may still map, in bytes: RLIMIT_AS less what is mapped. Returns nothing
-/// without a limit.
+/// Returns the address space that this process may still map, in bytes: RLIMIT_AS minus the mapped size. Returns
+/// nothing if no limit is set.
 TESSERA_API std::optional<std::int64_t> free_address_space();
 
 /// Returns the predicted peak of one rank, in bytes. With checkpoint.every it includes the copy of parameters and
 /// optimizer state that a checkpoint is written from. Throws what resolved() throws.
 TESSERA_API std::int64_t predicted_peak(const Config& config, int world_size);
 
-/// Returns why a run with these options does not fit, with the numbers and with options that fit; empty if it fits.
+/// Returns why a run with these options does not fit, with sizes and with options that fit. Returns "" if it fits.
 TESSERA_API std::string memory_refusal(const Config& config, int world_size, const MemoryLimits& limits);
 
 /// Throws InvalidArgument with memory_refusal() for this host, on which `ranks` ranks run. Does nothing with run.force.

@@ -1,6 +1,6 @@
-// What a run will need of each rank's memory, from its plan alone: parameters, gradients and the optimizer's state are
-// counted; for the rest, a step is gone through call by call, with what each makes and what it keeps for its gradient.
-// Nothing is run, so that one can ask before there are as many ranks.
+// Predicts the memory of each rank from the parallelism plan alone. Parameters, gradients and optimizer state are
+// counted. For the rest, the prediction walks a step call by call, with the results of each call and the tensors that
+// it saves for its gradient. Nothing runs, so a prediction needs no ranks.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,10 @@
 
 namespace tessera::train {
 
-/// The most that each owner will hold on the first rank, and `total`: the most at once. `config` is resolved.
+/// Returns the peak of each owner on the first rank, and `total`, the overall peak. `config` must be resolved.
 TESSERA_API std::vector<OwnedBytes> predicted_memory(const Config& config, const Plan& plan);
 
-/// Bytes of gradients that are settled in one launch: new ones stand beside the old ones that long.
+/// Bytes of gradients that one launch reduces. Until it ends, the old and the new gradients coexist.
 inline constexpr std::int64_t kSettledTogether = std::int64_t{64} << 20;
 
 }  // namespace tessera::train

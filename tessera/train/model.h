@@ -1,15 +1,15 @@
-// The model: a decoder of Llama's shape, written once in global terms over the public operators. On plain tensors it is
-// what one device computes; on a mesh the same calls are cut as the plan says (plan.h), and what has to be said between
-// ranks stands where x moves from one point of the plan to the next: entered() and left().
+// A Llama-style decoder, written once in global terms with the public operators. On plain tensors it computes on one
+// device. On a mesh, the same calls are sharded by the plan (plan.h), and ranks communicate where x changes its layout
+// between two points of the plan: entered() and left().
 //
 //   x = embedding[tokens]
-//   x = x + dropout(attention(norm(x)))          of each layer; queries and keys are turned by their positions
+//   x = x + dropout(attention(norm(x)))          per layer; queries and keys are rotated by their positions
 //   x = x + dropout(down(silu(gate(h)) * up(h)))      h = norm(x)
 //   loss = cross entropy of norm(x) head^T
 //
-// Initial weights are normal with a deviation of 0.02, cut off at three; those of matrices that a block ends with (out,
-// down) are smaller by sqrt(2 layers), so that the residual stream does not grow with depth; norms are 1. They depend
-// on the seed alone, bit for bit, whatever the mesh.
+// Initial weights are normal with a standard deviation of 0.02, truncated at three deviations. The last matrices of a
+// block (out, down) are smaller by sqrt(2 layers), so that the residual stream does not grow with depth. Norms are 1.
+// Weights depend only on the seed, bit for bit, for any mesh.
 #pragma once
 
 #include <cstdint>
@@ -27,55 +27,56 @@
 
 namespace tessera::train {
 
-/// A target that counts for nothing.
+/// Target that does not contribute to the loss.
 inline constexpr std::int32_t kIgnoredTarget = -100;
 
-/// How the model is run.
+/// Mode of a forward pass.
 struct Pass {
-  bool is_training = true;   ///< with dropout
-  bool is_batch_cut = true;  ///< over the data axes; else all of these compute the same rows
+  bool is_training = true;  ///< Enables dropout.
+  /// True if the batch is sharded over the data axes. Otherwise all data ranks compute the same rows.
+  bool is_batch_cut = true;
 };
 
-/// Sees what a module of the model gives, while it is computed. Modules are named as their parameters are:
+/// Receives the outputs of the modules of the model while they are computed. Modules are named like their parameters:
 ///
-///   tokens, targets          what the model is given
-///   embedding, last_norm     what they give; of layer 3: layers.3.attention_norm, query, key, value, out,
+///   tokens, targets          inputs of the model
+///   embedding, last_norm     their outputs; for layer 3: layers.3.attention_norm, query, key, value, out,
 ///                            feed_forward_norm, gate, up, down (out and down summed over tp, all before dropout)
-///   layers.3.attention       what attention gives to `out`
-///   layers.3                 the sum behind the layer, which the next one is given
-///   head                     the scores of all tokens, which are computed for this alone
-///   loss                     as Model::loss() gives it
+///   layers.3.attention       the output of attention, which is the input of `out`
+///   layers.3                 the sum after the layer, which is the input of the next one
+///   head                     the scores of all tokens, which are computed only for the watch
+///   loss                     the result of Model::loss()
 ///
-/// Where activations are computed again for gradients it sees them again, outside of what gradients flow through.
+/// Activations that are recomputed for gradients are passed again, outside the differentiated computation.
 using Watch = std::function<void(const std::string& module, const Tensor& output)>;
 
-/// See the head of this file. For one thread.
+/// Decoder with its parameters on a plan. Not thread-safe.
 class TESSERA_API Model {
  public:
-  /// Draws the weights from this rank's generator, which all ranks have seeded alike. Time that is lost to waiting for
-  /// other ranks is counted in `exposed`, which outlives the model and its graphs.
+  /// Draws the weights from the generator of this rank. All ranks must have equal seeds. Time spent waiting for other
+  /// ranks is added to `exposed`, which must outlive the model and its graphs.
   Model(const Config& config, const Plan& plan, ExposedTime& exposed);
 
-  /// The sum of losses of tokens over `count`; tokens and targets are [batch, sequence], as Point::kTokens lies.
-  /// Pending over the data axes.
+  /// Returns the sum of the token losses divided by `count`, partial over the data axes. Tokens and targets are [batch,
+  /// sequence] with the layout of Point::kTokens.
   [[nodiscard]] Tensor loss(const Tensor& tokens, const Tensor& targets, double count, const Pass& pass = {});
-  /// Scores of the token behind place `place`, [batch, vocabulary], cut over tp.
+  /// Returns the scores of the token after position `place`, [batch, vocabulary], sharded over tp.
   [[nodiscard]] Tensor scores(const Tensor& tokens, std::int64_t place, const Pass& pass);
 
-  /// Every loss() from now on is watched; none: no longer. Nothing that is computed changes by it.
+  /// Calls `watch` in every later loss(); an empty function ends it. The computed values do not change.
   void set_watch(Watch watch) { watch_ = std::move(watch); }
 
-  /// All parameters; with a tied head it is not among them.
+  /// Returns all parameters. A tied head is not included.
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// Their leaves.
+  /// Returns the leaf tensors of the parameters.
   [[nodiscard]] std::vector<Tensor> leaves() const;
-  /// Numbers in them, over all ranks.
+  /// Returns the number of parameter elements over all ranks.
   [[nodiscard]] std::int64_t parameter_count() const;
-  /// Bytes of gathered parameters.
+  /// Returns the bytes of gathered parameters.
   [[nodiscard]] const HeldBytes& gathered() const { return gatherer_.held(); }
 
  private:
-  // Which units a layer's parameters are.
+  // Units of the parameters of a layer.
   struct Layer {
     std::size_t entry;  // norm, query, key and value
     std::size_t rest;   // the others; the same unit unless attention alone is kept
@@ -98,7 +99,7 @@ class TESSERA_API Model {
   [[nodiscard]] Tensor entered(const Tensor& x, const Pass& pass) const;
   [[nodiscard]] Tensor left(const Tensor& x, const Pass& pass) const;
 
-  // The output itself, which who watches has seen; of a module of a layer, and of the model's own.
+  // Passes the output of a module, of a layer or of the model, to the watch and returns it.
   [[nodiscard]] Tensor seen(const Layer& layer, std::string_view module, Tensor output) const;
   [[nodiscard]] Tensor seen(std::string_view module, Tensor output) const;
   void watch_scores(const Tensor& rows, const Weights& weights) const;

@@ -1,5 +1,5 @@
-// How far a long phase of a run has come: tokenizing, evaluating, sampling, verifying a checkpoint. The phase calls a
-// function now and then, which may show it (PhaseProgress in progress.h), and may throw to end the phase.
+// Progress of a long phase of a run: tokenizing, evaluating, sampling, verifying a checkpoint. The phase regularly
+// calls a function that may show the progress (PhaseProgress in progress.h), or throw to end the phase.
 //
 //   (void)verify_checkpoint(path, CheckDepth::kEverything, [](std::uint64_t done, std::uint64_t all) { ... });
 #pragma once

@@ -1,5 +1,5 @@
-// What parameters are updated by: AdamW or gradient descent, one launch for each of two groups: parameters that decay
-// (matrices) and those that do not (norms and the embedding). State is f32 and lies as its parameter does.
+// Updates parameters by AdamW or SGD, with one launch for each of two groups: parameters with weight decay (matrices)
+// and without (norms and the embedding). The state is f32 and has the layouts of the parameters.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +16,29 @@
 
 namespace tessera::train {
 
-/// See the head of this file.
+/// AdamW or SGD with its state.
 class TESSERA_API Optimizer {
  public:
-  /// For these parameters.
+  /// Creates the state for `parameters`.
   Optimizer(const OptimizerConfig& config, std::span<const Parameter> parameters);
 
-  /// Takes a step along the gradients of the parameters, which are settled. `clip_factor`: what they are multiplied
-  /// with; none: 1.
+  /// Updates the parameters by their gradients, which must be reduced. Gradients are multiplied by `clip_factor`; an
+  /// empty tensor means 1.
   void step(double learning_rate, const Tensor& clip_factor);
-  /// Likewise, with all that changes from step to step in tensors, read when the work runs.
+  /// Updates the parameters with values that change from step to step in tensors, which are read when the work runs.
   void step(const ops::StepScalars& scalars);
-  /// Of this rank's state.
+  /// Returns the bytes of the state of this rank.
   [[nodiscard]] std::int64_t nbytes() const;
-  /// Its state, the tensors themselves, named after these parameters: "first/NAME", "second/NAME", "steps/0".
+  /// Returns the state tensors themselves, named by these parameters: "first/NAME", "second/NAME", "steps/0".
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> state(std::span<const Parameter> parameters) const;
 
  private:
   struct Group {
     double weight_decay = 0;
     std::vector<Tensor> parameters = {};
-    std::vector<Tensor> first = {};   // adamw: mean of gradients; sgd: momenta, where there are some
-    std::vector<Tensor> second = {};  // adamw: mean of their squares
-    Tensor steps = {};                // adamw: done so far
+    std::vector<Tensor> first = {};   // adamw: mean of gradients; sgd: momenta, if used
+    std::vector<Tensor> second = {};  // adamw: mean of squared gradients
+    Tensor steps = {};                // adamw: number of steps so far
   };
   OptimizerConfig config_;
   std::vector<Group> groups_;

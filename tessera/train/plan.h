@@ -1,12 +1,12 @@
-// How a model lies on its ranks, as data. The mesh has the axes dp (copies of the whole state), fsdp (pieces of every
-// parameter, gathered before use) and tp (heads, hidden units and vocabulary; between the blocks the sequence). Two
-// tables say all of it: which dimension of each kind of parameter is cut over tp and over fsdp, and how activations lie
-// at the points where a block is entered and left. Another plan is another table.
+// Parallelism plan of a model, as data. The mesh has the axes dp (replicas of the state), fsdp (shards of every
+// parameter, gathered before use) and tp (heads, hidden units and vocabulary; between the blocks, the sequence). Two
+// tables define the plan: the dimension of each kind of parameter that tp and fsdp shard, and the layouts of
+// activations where a block is entered and left. Another plan is another table.
 //
-//   const Plan plan = Plan::create(config, world_size);      // refuses what does not fit, before anything runs
+//   const Plan plan = Plan::create(config, world_size);      // rejects what does not fit, before anything runs
 //   Tensor w = shard::zeros(shape, plan.kept(ParameterKind::kQuery));
 //
-// A world of one has no mesh: layouts are empty, and tensors plain.
+// A world of one rank has no mesh: layouts are empty, and tensors are plain.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace tessera::train {
 
-/// What a parameter is for. Of a layer: those from kAttentionNorm to kDown.
+/// Role of a parameter. Layers have those from kAttentionNorm to kDown.
 enum class ParameterKind : std::uint8_t {
   kEmbedding,        ///< [vocabulary, width]
   kAttentionNorm,    ///< [width]
@@ -38,65 +38,66 @@ enum class ParameterKind : std::uint8_t {
   kHead,             ///< [vocabulary, width]
 };
 
-/// One row of the table of parameters. A dimension of -1: not cut.
+/// One row of the parameter table. A dimension of -1 is not sharded.
 struct ParameterRow {
-  ParameterKind kind;     ///< which parameters
-  std::string_view name;  ///< as in names of parameters
-  int tp;                 ///< dimension that is cut over tp
-  int fsdp;               ///< dimension that is cut over fsdp, each piece of tp's for itself
-  bool decays;            ///< whether weight decay applies
+  ParameterKind kind;     ///< Kind of the parameters.
+  std::string_view name;  ///< Last component of parameter names.
+  int tp;                 ///< Dimension sharded over tp.
+  int fsdp;               ///< Dimension sharded over fsdp, within each shard of tp.
+  bool decays;            ///< True if weight decay applies.
 };
-/// The table, in the order of the kinds.
+/// Returns the parameter table, in the order of the kinds.
 TESSERA_API std::span<const ParameterRow> parameter_rows();
-/// The row of a kind.
+/// Returns the row of `kind`.
 TESSERA_API const ParameterRow& row_of(ParameterKind kind);
 
-/// Where activations have a layout of the plan's; all others follow from the operators.
+/// Point at which the plan sets the layout of activations. Other layouts follow from the operators.
 enum class Point : std::uint8_t {
   kTokens,    ///< [batch, sequence]
-  kResidual,  ///< [batch, sequence, width]: between the parts of blocks
-  kInside,    ///< [batch, sequence, width]: what the matrices of a block are given
+  kResidual,  ///< [batch, sequence, width]: between the halves of blocks.
+  kInside,    ///< [batch, sequence, width]: input of the matrices of a block.
 };
-/// One row of the table of activations.
+/// One row of the activation table. A dimension of -1 is not sharded.
 struct ActivationRow {
-  Point point;      ///< where
-  int data;         ///< dimension that is cut over dp and fsdp
-  int tp_sequence;  ///< dimension that is cut over tp with sequence parallelism
-  int tp_whole;     ///< likewise without
+  Point point;      ///< Point of the activations.
+  int data;         ///< Dimension sharded over dp and fsdp.
+  int tp_sequence;  ///< Dimension sharded over tp with sequence parallelism.
+  int tp_whole;     ///< Dimension sharded over tp without sequence parallelism.
 };
-/// The table, in the order of the points.
+/// Returns the activation table, in the order of the points.
 TESSERA_API std::span<const ActivationRow> activation_rows();
 
-/// See the head of this file. Immutable.
+/// Layouts of all parameters and activations of a model. Immutable.
 class TESSERA_API Plan {
  public:
-  /// For a configuration, resolved or not: what resolved() refuses does not fit.
+  /// Creates the plan of a configuration, resolved or not. Throws what resolved() throws.
   static Plan create(const Config& config, int world_size);
 
-  /// The ranks; none: a world of one.
+  /// Returns the mesh, or nothing in a world of one rank.
   [[nodiscard]] const std::optional<layout::Mesh>& mesh() const { return mesh_; }
-  /// How a parameter is kept, with its gradient and the optimizer's state. Empty in a world of one.
+  /// Returns the stored layout of a parameter, its gradient and its optimizer state. Empty in a world of one rank.
   [[nodiscard]] layout::Layout kept(ParameterKind kind) const;
-  /// How it is when it is used: gathered over fsdp.
+  /// Returns the layout of a parameter in use: gathered over fsdp.
   [[nodiscard]] layout::Layout in_use(ParameterKind kind) const;
-  /// How activations lie. `is_batch_cut`: over the data axes; else all of these have the same rows.
+  /// Returns the layout of activations. If `is_batch_cut`, the batch is sharded over the data axes. Otherwise all data
+  /// ranks have the same rows.
   [[nodiscard]] layout::Layout at(Point point, bool is_batch_cut = true) const;
 
-  /// Ranks along dp.
+  /// Returns the number of ranks along dp.
   [[nodiscard]] int dp() const { return dp_; }
-  /// Ranks along fsdp.
+  /// Returns the number of ranks along fsdp.
   [[nodiscard]] int fsdp() const { return fsdp_; }
-  /// Ranks along tp.
+  /// Returns the number of ranks along tp.
   [[nodiscard]] int tp() const { return tp_; }
-  /// Whether the sequence is cut over tp between blocks.
+  /// Returns true if the sequence is sharded over tp between blocks.
   [[nodiscard]] bool is_sequence_parallel() const { return is_sequence_parallel_; }
-  /// Samples of one micro-batch, over all ranks.
+  /// Returns the samples per micro-batch, over all ranks.
   [[nodiscard]] std::int64_t rows() const { return rows_; }
-  /// Samples of one micro-batch that a rank computes.
+  /// Returns the samples per micro-batch that each rank computes.
   [[nodiscard]] std::int64_t own_rows() const { return rows_ / (dp_ * fsdp_); }
-  /// Numbers of the samples that `rank` reads for micro-batch k of the run (k = 0, 1, ...).
+  /// Returns the numbers of the samples that `rank` reads for micro-batch k of the run (k = 0, 1, ...).
   [[nodiscard]] std::vector<std::uint64_t> sample_numbers(std::uint64_t k, Rank rank) const;
-  /// Which of the dp * fsdp shares of a batch is the rank's.
+  /// Returns the index of `rank` among the dp * fsdp data ranks.
   [[nodiscard]] std::int64_t data_place(Rank rank) const;
 
  private:

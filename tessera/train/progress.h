@@ -1,7 +1,7 @@
-// What a run says while it runs: a bar that is drawn over itself on a terminal, or a line now and then in a pipe.
+// Progress output of a run: a bar that redraws itself on a terminal, or occasional lines in a pipe.
 //
-// The bar is text between "erase to the end of the line" and a carriage return. A launcher that passes lines on, and
-// takes a carriage return for the end of one, can tell it from other lines by how it begins (is_bar_line()).
+// The bar is text between "erase to the end of the line" and a carriage return. A launcher that forwards lines, and
+// treats a carriage return as a line end, recognizes the bar by its beginning (is_bar_line()).
 #pragma once
 
 #include <chrono>
@@ -17,48 +17,48 @@
 
 namespace tessera::train {
 
-/// What is shown of a step.
+/// Values shown for a step.
 struct ProgressPoint {
-  StepReport report = {};                    ///< the step
-  std::int64_t steps = 0;                    ///< of the run
-  std::int64_t memory_nbytes = 0;            ///< in use on this rank
-  double seconds_left = 0;                   ///< about
-  std::optional<double> held_out_loss = {};  ///< of the last evaluation
+  StepReport report = {};                    ///< Report of the step.
+  std::int64_t steps = 0;                    ///< Steps of the run.
+  std::int64_t memory_nbytes = 0;            ///< Bytes in use on this rank.
+  double seconds_left = 0;                   ///< Estimated remaining time.
+  std::optional<double> held_out_loss = {};  ///< Loss of the last evaluation.
 };
-/// "step 120/500  loss 2.3456  grad 0.812  9752 tokens/s  45.2 MiB  left 0:42", with what went wrong, if anything did.
+/// Returns "step 120/500  loss 2.3456  grad 0.812  9752 tokens/s  45.2 MiB  left 0:42", and the fault of a bad step.
 TESSERA_API std::string progress_line(const ProgressPoint& point);
-/// The same behind a bar.
+/// Returns the progress line after a bar.
 TESSERA_API std::string progress_bar(const ProgressPoint& point);
-/// Shortens a bar to `columns`: drops the bar first, then whole fields from the right, so that no number is cut.
+/// Shortens a bar to `columns`: drops the bar first, then full fields from the right, so that no number is truncated.
 TESSERA_API std::string fitted_bar(std::string bar, std::size_t columns);
-/// Whether a line is a drawing of the bar, which the next one goes over.
+/// Returns true if a line is a drawing of the bar, which the next one overwrites.
 TESSERA_API bool is_bar_line(std::string_view line);
 
-/// How far a phase that is not a step has come.
+/// Progress of a phase that is not a step.
 struct PhasePoint {
   std::string name = {};    ///< "held-out evaluation"
   std::string unit = {};    ///< "batches"; "bytes" are shown in KiB, MiB, ...
-  std::uint64_t done = 0;   ///< of `all`
-  std::uint64_t all = 0;    ///< in units
-  double seconds_left = 0;  ///< estimate
+  std::uint64_t done = 0;   ///< Finished units.
+  std::uint64_t all = 0;    ///< Total units.
+  double seconds_left = 0;  ///< Estimated remaining time.
 };
 /// Returns "held-out evaluation: 12/46 batches  left 0:31".
 TESSERA_API std::string phase_line(const PhasePoint& point);
 
-/// Says it. Not thread-safe.
+/// Writes the progress of a run. Not thread-safe.
 class TESSERA_API Progress {
  public:
-  /// To `out`; null: to nobody.
+  /// Writes to `out`; if it is null, writes nothing.
   Progress(const RunConfig& config, std::int64_t steps, std::FILE* out);
-  /// A step was taken.
+  /// Shows a step.
   void step(const StepReport& report, std::int64_t memory_nbytes);
-  /// The model was evaluated.
+  /// Shows an evaluation.
   void evaluated(std::int64_t step, double loss);
   /// Shows a phase: draws the bar, or prints a line.
   void phase(const PhasePoint& point);
   /// Returns true if progress is a bar that is drawn over itself.
   [[nodiscard]] bool is_bar() const { return is_bar_; }
-  /// Says lines of its own; what is drawn moves on.
+  /// Prints lines and redraws the bar after them.
   void say(std::string_view lines);
 
  private:

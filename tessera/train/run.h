@@ -3,8 +3,8 @@
 //   tessera::init();
 //   const train::Summary summary = train::run(config);
 //
-// In the run directory it leaves config.toml (resolved), metrics.jsonl (a line a step and rank), loss.csv and
-// summary.json: docs/run_directory.md.
+// The run directory receives config.toml (resolved), metrics.jsonl (a line per step and rank), loss.csv and
+// summary.json: see docs/run_directory.md.
 #pragma once
 
 #include <cstdio>
@@ -17,29 +17,28 @@
 
 namespace tessera::train {
 
-/// Trains; called by all ranks of the world. Rank 0 says how it goes on `out`; null: nothing is said. A run that the
-/// policy for bad steps ended returns with RunEnd::kStopped, one whose last checkpoint could not be written with
-/// kFailed. Another error is thrown when what there is of the summary has been written. A start that is refused changes
-/// nothing in its directory; one that is asked to end before the first step neither, and returns with
-/// RunEnd::kInterrupted; one of a run that is finished does nothing (Summary::was_finished). Of other ranks the
-/// summary has their own numbers alone.
+/// Trains. All ranks of the world call it. Rank 0 writes progress to `out`, if it is not null. Returns with
+/// RunEnd::kStopped if the policy for bad steps ended the run, with kFailed if the last checkpoint could not be
+/// written, and with kInterrupted if a signal arrived before the first step. Other errors are thrown after the partial
+/// summary is written. A rejected start, or an interrupt before the first step, changes nothing in the directory. If
+/// the run is already finished, does nothing and sets Summary::was_finished. On ranks other than 0, the summary holds
+/// only their own values.
 TESSERA_API Summary run(const Config& config, std::FILE* out = stdout);
 
-/// Throws what would refuse a run of these options, as far as that is cheap to tell: options that do not fit
-/// (InvalidArgument), files that are missing (IoError), more memory than `ranks` ranks find on this host
-/// (InvalidArgument, memory_fit.h). For programs that start ranks, before they do. Shows on `out` how far tokenizing
-/// came if that takes long; null: nothing is shown.
+/// Throws what would make run() reject these options, as far as the checks are cheap: invalid options
+/// (InvalidArgument), missing files (IoError), more memory than this host has for `ranks` ranks (InvalidArgument,
+/// memory_fit.h). For programs that start ranks. Shows the progress of a long tokenization on `out`, if it is not null.
 TESSERA_API void check_start(const Config& config, int world_size, int ranks, std::FILE* out = nullptr);
 
-/// For who starts ranks in this directory, before anything is written there: whether it holds this very run, finished.
-/// Throws what would refuse the start: another run, a run that is going on, other data. Shows on `out` how far
-/// tokenizing came if that takes long; null: nothing is shown.
+/// Returns true if `directory` holds this run, finished. For programs that start ranks, before they write there. Throws
+/// what would make run() reject the start: another run, an active run, or other data. Shows the progress of a long
+/// tokenization on `out`, if it is not null.
 TESSERA_API bool is_finished_already(const Config& config, const std::string& directory, int world_size,
                                      std::FILE* out = nullptr);
-/// The words for it, with a line end.
+/// Returns the message for a finished run, with a line end.
 TESSERA_API std::string finished_text(const std::string& directory);
 
-/// The text with what a terminal would obey or could not show replaced: control characters and what is no UTF-8.
+/// Returns `text` with control characters and invalid UTF-8 replaced, so that a terminal can print it.
 TESSERA_API std::string printable(std::string_view text);
 
 }  // namespace tessera::train

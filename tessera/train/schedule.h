@@ -8,9 +8,9 @@
 
 namespace tessera::train {
 
-/// Of step `step`, counted from 1, of `steps`, where the optimizer's is `peak`. It rises in equal parts over the
-/// warm-up, so that the first step has one of them and the last of the warm-up has all; then it falls to `floor` of it
-/// at the last step: along half a cosine, or, of wsd, in a straight line over the last `decay` of the steps.
+/// Returns the learning rate of `step`, in [1, steps]. It rises linearly to `peak` over the warm-up steps. Then it
+/// falls to `floor` * peak at the last step: along half a cosine or, for wsd, linearly over the last `decay` of the
+/// steps. With kind "constant" it stays at `peak`.
 TESSERA_API double learning_rate(const ScheduleConfig& config, double peak, std::int64_t step, std::int64_t steps);
 
 }  // namespace tessera::train

@@ -1,4 +1,4 @@
-// What a run came to: kept while it runs, written at its end as summary.json, said in short on the terminal. Formats
+// Summary of a run: collected while it runs, written at its end as summary.json, and printed in short form. The formats
 // and conventions are in docs/run_directory.md.
 #pragma once
 
@@ -14,30 +14,30 @@
 
 namespace tessera::train {
 
-/// One rank's share.
+/// Values of one rank.
 struct RankNumbers {
-  int rank = 0;                            ///< which
-  double rate_p50 = 0;                     ///< tokens a second of this rank: its share of a step's, half of the steps
-  double rate_p99 = 0;                     ///< likewise: 99 of 100 steps reached this
-  double seconds = 0;                      ///< of all steps
-  double exposed_seconds = 0;              ///< of them waiting for others
-  std::vector<OwnedBytes> peak = {};       ///< memory by owner, the most
-  std::vector<OwnedBytes> predicted = {};  ///< what the plan had said
-  std::vector<std::string> missing = {};   ///< what it could not write, and why
+  int rank = 0;         ///< World rank.
+  double rate_p50 = 0;  ///< Median over the steps of the tokens/s of this rank: its share of the tokens of a step.
+  double rate_p99 = 0;  ///< Tokens/s that 99 % of the steps reached.
+  double seconds = 0;   ///< Time of all steps.
+  double exposed_seconds = 0;              ///< Part of `seconds` spent waiting for other ranks.
+  std::vector<OwnedBytes> peak = {};       ///< Peak memory by owner.
+  std::vector<OwnedBytes> predicted = {};  ///< Peak memory that the plan predicted.
+  std::vector<std::string> missing = {};   ///< Files that this rank could not write, with reasons.
 };
-/// As JSON, for the rank that collects them.
+/// Serializes the values as JSON, for the rank that collects them.
 TESSERA_API std::string to_text(const RankNumbers& numbers);
-/// Back. MismatchError: it is none.
+/// Parses the result of to_text(). Throws MismatchError if `text` is not one.
 TESSERA_API RankNumbers rank_numbers(const std::string& text);
 
-/// Adds up the steps of one rank.
+/// Collects the steps of one rank.
 class TESSERA_API RankTally {
  public:
-  /// Of a world of that many.
+  /// Starts a tally in a world of `world_size` ranks.
   explicit RankTally(int world_size) : world_size_(world_size) {}
-  /// A step.
+  /// Adds a step.
   void add(const StepReport& report);
-  /// Of the steps so far; what is not known here (memory) is empty.
+  /// Returns the values of the steps so far. Memory is left empty.
   [[nodiscard]] RankNumbers numbers(int rank) const;
 
  private:
@@ -49,48 +49,48 @@ class TESSERA_API RankTally {
 
 /// How a run ended.
 enum class RunEnd : std::uint8_t {
-  kDone,         ///< all steps were taken
-  kStopped,      ///< by the policy for steps that go wrong
-  kFailed,       ///< by an error
-  kInterrupted,  ///< asked to (SIGTERM, SIGINT); the same command goes on
+  kDone,         ///< All steps were taken.
+  kStopped,      ///< The policy for bad steps ended the run.
+  kFailed,       ///< An error ended the run.
+  kInterrupted,  ///< A signal (SIGTERM, SIGINT) ended the run. The same command resumes it.
 };
-/// "done", "stopped", "failed", "interrupted".
+/// Returns "done", "stopped", "failed" or "interrupted".
 TESSERA_API std::string_view to_string(RunEnd end);
 
-/// A held-out evaluation.
+/// Result of a held-out evaluation.
 struct Evaluation {
-  std::int64_t step = 0;  ///< after which
-  double loss = 0;        ///< nats a token
+  std::int64_t step = 0;  ///< Step before the evaluation.
+  double loss = 0;        ///< Nats per token.
 };
 
-/// All of it.
+/// Summary of a run.
 struct Summary {
   RunEnd end = RunEnd::kDone;                        ///< how it ended
-  std::string reason = {};                           ///< why, unless it is done
-  Config config = {};                                ///< resolved
-  std::string directory = {};                        ///< full path of the run directory
-  int world_size = 1;                                ///< ranks
-  std::int64_t parameters = 0;                       ///< numbers of the model
-  std::int64_t steps = 0;                            ///< taken
-  std::int64_t skipped_nan = 0;                      ///< of them without an update: not finite
-  std::int64_t skipped_spike = 0;                    ///< of them without an update: a spike
-  std::int64_t tokens = 0;                           ///< of all steps and ranks
-  std::optional<double> first_loss = {};             ///< of the first step
-  std::optional<double> last_loss = {};              ///< of the last step
-  std::vector<Evaluation> evaluations = {};          ///< in order
-  std::optional<double> bigram_entropy = {};         ///< of the held-out part, nats a token
-  std::vector<RankNumbers> ranks = {};               ///< those that reported
-  std::vector<std::int64_t> resumed_from = {};       ///< steps after which it went on from a checkpoint
-  std::optional<std::int64_t> last_checkpoint = {};  ///< step of the last that was written, or gone on from
-  std::vector<std::string> checkpoint_errors = {};   ///< why some were not written
-  std::optional<std::string> unsaved = {};           ///< why the one at the end was not
-  std::vector<std::string> missing = {};             ///< what else could not be written, and why
-  bool was_finished = false;                         ///< before this start, which did nothing
+  std::string reason = {};                           ///< Reason, if the end is not kDone.
+  Config config = {};                                ///< Resolved configuration.
+  std::string directory = {};                        ///< Full path of the run directory.
+  int world_size = 1;                                ///< Number of ranks.
+  std::int64_t parameters = 0;                       ///< Elements of the parameters.
+  std::int64_t steps = 0;                            ///< Steps taken.
+  std::int64_t skipped_nan = 0;                      ///< Steps without an update because a value was not finite.
+  std::int64_t skipped_spike = 0;                    ///< Steps without an update because of a spike.
+  std::int64_t tokens = 0;                           ///< Tokens of all steps and ranks.
+  std::optional<double> first_loss = {};             ///< Loss of the first step.
+  std::optional<double> last_loss = {};              ///< Loss of the last step.
+  std::vector<Evaluation> evaluations = {};          ///< Evaluations in order.
+  std::optional<double> bigram_entropy = {};         ///< Bigram entropy of the held-out samples, nats per token.
+  std::vector<RankNumbers> ranks = {};               ///< Values of the ranks that reported.
+  std::vector<std::int64_t> resumed_from = {};       ///< Steps of the checkpoints that the run resumed from.
+  std::optional<std::int64_t> last_checkpoint = {};  ///< Step of the last checkpoint that was written or resumed from.
+  std::vector<std::string> checkpoint_errors = {};   ///< Reasons for checkpoints that were not written.
+  std::optional<std::string> unsaved = {};           ///< Reason if the final checkpoint was not written.
+  std::vector<std::string> missing = {};             ///< Other files that could not be written, with reasons.
+  bool was_finished = false;  ///< True if the run was finished before this start, which did nothing.
 };
 
-/// The text of summary.json.
+/// Returns the text of summary.json.
 TESSERA_API std::string to_json(const Summary& summary);
-/// A few lines for people, each with its line end.
+/// Returns a few human-readable lines, each with its line end.
 TESSERA_API std::string short_text(const Summary& summary);
 
 }  // namespace tessera::train

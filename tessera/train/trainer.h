@@ -1,9 +1,9 @@
-// One rank of a training run: the model on its mesh, its optimizer, its samples. Steps are taken together by all ranks.
+// One rank of a training run: the model on its mesh, its optimizer and its samples. All ranks take steps together.
 //
 //   Trainer trainer(resolved(config, world_size()), samples);
 //   while (trainer.step_count() < config.train.steps) report(trainer.step());
 //
-// The run around it (progress, metrics.jsonl, evaluation, summary.json) is run.h.
+// run.h adds progress, metrics.jsonl, evaluation and summary.json.
 #pragma once
 
 #include <cstdint>
@@ -28,74 +28,75 @@ class Model;
 struct BadStep;
 struct CheckpointState;
 
-/// What became of a step.
+/// Result of a step.
 enum class StepEnd : std::uint8_t { kDone, kSkippedNan, kSkippedSpike };
 
 /// One step as this rank saw it.
 struct StepReport {
-  std::int64_t step = 0;         ///< counted from 1
-  double loss = 0;               ///< mean over the tokens of all ranks
-  double grad_norm = 0;          ///< before clipping
-  double learning_rate = 0;      ///< as the schedule has it
-  StepEnd end = StepEnd::kDone;  ///< what became of it
-  double seconds = 0;            ///< of this rank's step
-  double exposed_seconds = 0;    ///< of it in which this rank waited for others
-  std::int64_t tokens = 0;       ///< of the step, over all ranks
+  std::int64_t step = 0;         ///< Number of the step, from 1.
+  double loss = 0;               ///< Mean over the tokens of all ranks.
+  double grad_norm = 0;          ///< Norm before clipping.
+  double learning_rate = 0;      ///< Learning rate of the schedule.
+  StepEnd end = StepEnd::kDone;  ///< Result of the step.
+  double seconds = 0;            ///< Duration of the step on this rank.
+  double exposed_seconds = 0;    ///< Part of `seconds` in which this rank waited for others.
+  std::int64_t tokens = 0;       ///< Tokens of the step, over all ranks.
 };
 
 /// Bytes by owner.
 struct OwnedBytes {
   std::string owner;        ///< parameters, gradients, optimizer, gathered, activations, ...
-  std::int64_t nbytes = 0;  ///< that are its
+  std::int64_t nbytes = 0;  ///< Bytes of this owner.
 };
 
-/// What a step computed on its way, by name: activations/NAME, what a module gave (model.h has the names), and
-/// activation_gradients/NAME, the gradient that came back to it.
+/// Values computed in a step, by name: activations/NAME is the output of a module (model.h has the names), and
+/// activation_gradients/NAME is the gradient of that output.
 using StepActivations = std::vector<std::pair<std::string, Tensor>>;
 
-/// A loss that is not finite, or a spike, under the policy "stop". The parameters are those before the step.
+/// Thrown for a loss or gradient that is not finite, or for a spike, under the policy "stop". The parameters keep their
+/// values from before the step.
 class TESSERA_API TrainingStopped : public AbortedError {
   using AbortedError::AbortedError;
 };
 
-/// Writes sample `number`, sequence + 1 tokens.
+/// Writes sample `number`, sequence + 1 tokens, to `tokens`.
 using SampleReader = std::function<void(std::uint64_t number, std::span<std::int32_t> tokens)>;
-/// Gives this rank's rows of micro-batch k, sequence + 1 tokens each; k counts up by one from call to call.
+/// Returns the rows of this rank of micro-batch k, sequence + 1 tokens each. k increases by one from call to call.
 using BatchSource = std::function<std::vector<std::int32_t>(std::uint64_t k)>;
-/// Which samples this rank's rows of micro-batch k are.
+/// Returns a function from k to the numbers of the samples in the rows of this rank of micro-batch k.
 TESSERA_API std::function<std::vector<std::uint64_t>(std::uint64_t k)> own_samples(const Config& config);
 
-/// This rank's rows of the samples, read ahead on a thread of their own from the first micro-batch that is asked for.
+/// Reads the rows of this rank ahead on a separate thread, starting with the first requested micro-batch.
 TESSERA_API BatchSource read_ahead(const Config& config, Samples training);
 
-/// See the head of this file. `config` is resolved.
+/// Trains a model on one rank. The configuration must be resolved.
 class TESSERA_API Trainer {
  public:
-  /// On samples, read ahead on a thread of their own.
+  /// Trains on samples, which a separate thread reads ahead.
   Trainer(const Config& config, Samples training) : Trainer(config, read_ahead(config, std::move(training))) {}
-  /// On batches as they come.
+  /// Trains on batches from a function.
   Trainer(const Config& config, BatchSource batches);
-  /// On samples from a function.
+  /// Trains on samples from a function.
   Trainer(const Config& config, const SampleReader& samples);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Takes one step. After the first step and every run.check_replicas steps it compares the replicas of parameters;
-  /// MismatchError on every rank names the rank, the parameter and the step if they differ.
+  /// Takes one step. After the first step and every run.check_replicas steps it compares the replicas of parameters. If
+  /// they differ, throws MismatchError on every rank with the rank, the parameter and the step.
   StepReport step();
-  /// Calls `keep` of every step that the policies stop or skip, before its gradients go (bad_step.h).
+  /// Calls `keep` for every step that the policies stop or skip, before its gradients are freed (bad_step.h).
   void keep_bad_steps(std::function<void(const BadStep&)> keep);
-  /// Calls `look` in this step when gradients are settled and nothing is updated yet; with train.graph this step is not
-  /// a replay. Activations are those of the step's first micro-batch, all of which are held until then.
+  /// Calls `look` in `step` after gradients are reduced and before the update. With train.graph, this step is not
+  /// replayed. The activations are those of the first micro-batch of the step, and all are held until then.
   void before_update(std::int64_t step, std::function<void(const StepReport&, const StepActivations&)> look);
-  /// Steps taken.
+  /// Returns the number of steps taken.
   [[nodiscard]] std::int64_t step_count() const;
-  /// What a checkpoint of this trainer holds: parameters and the optimizer's state, the tensors themselves, and as text
-  /// "trainer" the step, where the random generator stands and the running mean of norms.
+  /// Returns the contents of a checkpoint: the tensors of the parameters and of the optimizer state, and as metadata
+  /// "trainer" the step, the state of the random generator and the running mean of norms.
   [[nodiscard]] CheckpointState checkpoint_state() const;
-  /// Goes on after the step of the texts; the tensors of checkpoint_state() have been filled. MismatchError: the texts
-  /// are of no trainer.
+  /// Resumes after the step in `texts`. The tensors of checkpoint_state() must already be filled. Throws MismatchError
+  /// if `texts` does not come from a trainer.
   void continue_from(const std::map<std::string, std::string>& texts);
   /// Returns the mean loss over the first `samples` samples of `held_out`; the same on all ranks. Calls `on_progress`
   /// after each batch but the last, when the batch is computed. If it throws, it must do so on all ranks after the same
@@ -106,21 +107,21 @@ class TESSERA_API Trainer {
   }
   /// Evaluates on samples from a function.
   double evaluate(const SampleReader& held_out, std::int64_t samples, const OnProgress& on_progress = {});
-  /// Draws `count` tokens that go on from `prompt`; the same on all ranks. Calls `on_progress` after each token but the
-  /// last; if it throws, it must do so on all ranks after the same token.
+  /// Generates `count` tokens after `prompt`; the same on all ranks. Calls `on_progress` after each token but the last.
+  /// If it throws, it must do so on all ranks after the same token.
   std::vector<std::uint32_t> sample(std::vector<std::uint32_t> prompt, std::int64_t count, double temperature,
                                     std::uint64_t seed, const OnProgress& on_progress = {});
 
-  /// Bytes in use now on this rank, by owner.
+  /// Returns the bytes in use now on this rank, by owner.
   [[nodiscard]] std::vector<OwnedBytes> memory_now() const;
-  /// The most that there were since the start; while parameters are gathered ahead, what two streams hold at most
-  /// counts together, which may be some 10 % more than there ever were at once.
+  /// Returns the peak since the start, by owner. If parameters are gathered ahead, the peaks of both streams are added,
+  /// which may exceed the true peak by about 10 %.
   [[nodiscard]] std::vector<OwnedBytes> memory_peak() const;
-  /// What the plan said that the peak would be, by owner, and all together.
+  /// Returns the peak that the plan predicted, by owner and in total.
   [[nodiscard]] std::vector<OwnedBytes> memory_predicted() const;
-  /// Numbers of the model, over all ranks.
+  /// Returns the number of parameter elements over all ranks.
   [[nodiscard]] std::int64_t parameter_count() const;
-  /// The model, whose parameters a caller may read or, all ranks alike, write between steps.
+  /// Returns the model. Callers may read its parameters or, equally on all ranks, write them between steps.
   [[nodiscard]] const Model& model() const;
 
  private:

@@ -1,17 +1,18 @@
-// Checkpoints: the state of a run on disk, cut as it lies on the ranks, and read back by any number of ranks.
+// Checkpoints: the state of a run on disk, sharded as on the ranks, and readable by any number of ranks.
 //
-//   DIRECTORY/step-000000120/index.json                 step, mesh, tensors with shape, dtype and layout; files; texts
-//                            rank-000000.safetensors    what rank 0 owns: of parts that several ranks hold, one writes
+//   DIRECTORY/step-000000120/index.json                 step, mesh, tensors with shape, dtype and layout; files;
+//   metadata
+//                            rank-000000.safetensors    shards that rank 0 owns: one of the ranks writes a replica
 //                            rank-000001.safetensors
 //
 //   CheckpointWriter writer({.directory = "run/checkpoints"});
 //   writer.save(120, state);                                      // all ranks, at the same steps
 //
-//   const auto last = last_good("run/checkpoints", say);          // what is damaged is passed over
-//   if (last) texts = load_checkpoint(*last, state);              // each rank reads its own part
+//   const auto last = last_good("run/checkpoints", say);          // corrupt checkpoints are skipped and reported
+//   if (last) texts = load_checkpoint(*last, state);              // each rank reads its own shard
 //
-// A checkpoint is written aside (step-N.partial) and renamed once every rank has written, so that one that is there is
-// whole. docs/checkpoints.md has the format. What a rank reads follows from the index alone: ranks do not talk.
+// A checkpoint is written to a temporary directory (step-N.partial) and renamed when every rank has written, so an
+// existing one is complete. docs/checkpoints.md has the format. Ranks read by the index alone and do not communicate.
 #pragma once
 
 #include <chrono>
@@ -31,43 +32,43 @@
 
 namespace tessera::train {
 
-/// What a checkpoint holds. The same names in the same order on all ranks.
+/// Contents of a checkpoint. All ranks pass the same names in the same order.
 struct CheckpointState {
-  /// By name; with a layout each rank has its part, a plain one is the same on all ranks.
+  /// Tensors by name. With a layout, each rank has its shard. A plain tensor is equal on all ranks.
   std::vector<std::pair<std::string, Tensor>> tensors;
-  /// Small things by name: step, schedule, position in the data, random state, configuration. Those of rank 0 are kept.
+  /// Metadata by name: step, schedule, position in the data, random state, configuration. That of rank 0 is stored.
   std::map<std::string, std::string> texts;
 };
 
-/// Where checkpoints go.
+/// Options of a CheckpointWriter.
 struct CheckpointOptions {
-  std::filesystem::path directory;  ///< of all checkpoints of the run; made when it is not there
-  int keep = 3;                     ///< how many are kept, the latest; at least 1
-  /// How long a rank that has written waits for the others.
+  std::filesystem::path directory;  ///< Directory of all checkpoints of the run. Created if needed.
+  int keep = 3;                     ///< Number of checkpoints to keep, the latest ones; at least 1.
+  /// Time that a rank waits for the others after it has written.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
 };
 
-/// Writes checkpoints in the background. Made and called by all ranks of the world, at the same steps, from one thread
-/// each.
+/// Writes checkpoints in the background. All ranks of the world create it and call it at the same steps, each from one
+/// thread.
 class TESSERA_API CheckpointWriter {
  public:
-  /// Touches nothing yet: a directory that cannot be written is an error of the first save.
+  /// Does not access the disk: if the directory cannot be written, the first save fails.
   explicit CheckpointWriter(const CheckpointOptions& options);
-  /// Waits for what is being written; when an exception ends its scope, for other ranks only some seconds.
+  /// Waits for the write in progress. If an exception ends its scope, waits for other ranks only a few seconds.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Copies this rank's parts aside, behind the work on the current streams, and returns: work that is enqueued after
-  /// it may change the tensors. A thread writes. Waits first for the write before it. InvalidArgument for what can
-  /// never be saved (partial values, a name twice); what goes wrong while it is written is kept for take_errors().
+  /// Copies the shards of this rank in the order of the current streams and returns. Work enqueued later may change the
+  /// tensors. A thread writes the copies. Waits first for the previous write. Throws InvalidArgument for state that can
+  /// never be saved (partial values, duplicate names). Errors of the write are kept for take_errors().
   void save(std::int64_t step, const CheckpointState& state);
-  /// Waits until what was saved is on disk and in its place, or has failed.
+  /// Waits until the saved checkpoint is renamed to its final name, or has failed.
   void finish();
-  /// Gives up what is being written, without waiting for other ranks: for a world that has lost one. What is complete
-  /// stays, and nothing more can be saved.
+  /// Abandons the write in progress without waiting for other ranks, after the world has lost one. Complete checkpoints
+  /// stay, and nothing more can be saved.
   void abandon();
-  /// What went wrong since this was last asked; the run may go on, and the last good checkpoint is still there.
+  /// Returns the errors since the last call. The run may continue, and the last valid checkpoint still exists.
   [[nodiscard]] std::vector<std::string> take_errors();
 
  private:
@@ -77,31 +78,31 @@ class TESSERA_API CheckpointWriter {
 
 /// A checkpoint on disk.
 struct CheckpointInfo {
-  std::filesystem::path path;           ///< its own directory
-  std::int64_t step = 0;                ///< after which it was saved
-  int world_size = 1;                   ///< ranks that wrote it
-  std::uint64_t nbytes = 0;             ///< of all files of ranks
-  std::string mesh;                     ///< "dp=2,tp=2"; empty: no tensor has a layout
-  std::int64_t tensors = 0;             ///< how many
-  std::int64_t written_at_seconds = 0;  ///< since 1970, by the clock of rank 0
+  std::filesystem::path path;           ///< Directory of this checkpoint.
+  std::int64_t step = 0;                ///< Step after which it was saved.
+  int world_size = 1;                   ///< Number of ranks that wrote it.
+  std::uint64_t nbytes = 0;             ///< Bytes of the files of all ranks.
+  std::string mesh;                     ///< "dp=2,tp=2". Empty if no tensor has a layout.
+  std::int64_t tensors = 0;             ///< Number of tensors.
+  std::int64_t written_at_seconds = 0;  ///< Seconds since 1970, by the clock of rank 0.
 };
 
-/// The checkpoint in this directory, of which only the index is read; IoError says what is wrong with it.
+/// Reads the index of the checkpoint in this directory. Throws IoError if the index is missing or corrupt.
 TESSERA_API CheckpointInfo open_checkpoint(const std::filesystem::path& path);
-/// Those with an index that can be read, the newest first. None when there is no such directory.
+/// Returns the checkpoints with a readable index, the newest first. Empty if the directory does not exist.
 TESSERA_API std::vector<CheckpointInfo> checkpoints_in(const std::filesystem::path& directory);
-/// The newest whose files are all there and have the right checksums: everything is read. `say` gets a line, with its
-/// end, about each newer one that was passed over, and why. Calls `on_progress` with bytes of the checkpoint that is
-/// being read.
+/// Returns the newest checkpoint whose files all exist and have correct checksums; reads them fully. Calls `say` with a
+/// line, including its line end, for each newer checkpoint that was skipped, with the reason. Calls `on_progress` with
+/// bytes of the checkpoint that is being read.
 TESSERA_API std::optional<CheckpointInfo> last_good(const std::filesystem::path& directory,
                                                     const std::function<void(const std::string&)>& say,
                                                     const OnProgress& on_progress = {});
-/// Fills these tensors in place, each rank its own part, whatever mesh they were saved from, and gives the texts back;
-/// those of `into` are not used. Waits for the devices of the tensors. Tensors of the checkpoint that are not asked for
-/// are left out. MismatchError names a tensor that is not there or has another shape or dtype, before anything is
-/// written; IoError a file that is not as the index says.
+/// Fills the tensors of `into` in place, each rank its own shard, from a checkpoint of any mesh. Returns the metadata;
+/// that of `into` is ignored. Waits for the devices of the tensors. Other tensors of the checkpoint are not read.
+/// Throws MismatchError, before anything is written, if a tensor is missing or has another shape or dtype. Throws
+/// IoError if a file does not match the index.
 TESSERA_API std::map<std::string, std::string> load_checkpoint(const CheckpointInfo& from, CheckpointState& into);
-/// The texts alone.
+/// Returns only the metadata.
 TESSERA_API std::map<std::string, std::string> checkpoint_texts(const CheckpointInfo& from);
 
 }  // namespace tessera::train

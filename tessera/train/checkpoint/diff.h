@@ -1,4 +1,6 @@
-// What two checkpoints differ in. They are compared as whole tensors: the meshes that saved them do not matter.
+// Comparison of two checkpoints. It compares global tensors: the meshes that saved them do not matter.
+//
+//   const bool equal = diff_checkpoints(a, b, [](const CheckpointDifference& d) { print(d.name, d.differing); });
 #pragma once
 
 #include <cstdint>
@@ -13,32 +15,33 @@
 
 namespace tessera::train {
 
-/// A tensor, or text, of two checkpoints.
+/// Result for one tensor or metadata entry of two checkpoints.
 struct CheckpointDifference {
-  /// In what it differs.
+  /// Kind of a difference.
   enum class Kind : std::uint8_t {
-    kEqual,       ///< bit for bit the same
-    kValues,      ///< in elements
-    kShape,       ///< in shape; elements are not compared
-    kDType,       ///< in dtype; elements are not compared
-    kOnlyFirst,   ///< the second does not have it
-    kOnlySecond,  ///< the first does not have it
-    kText,        ///< a text, which is another
+    kEqual,       ///< Bitwise equal.
+    kValues,      ///< Elements differ.
+    kShape,       ///< Shapes differ. Elements are not compared.
+    kDType,       ///< Dtypes differ. Elements are not compared.
+    kOnlyFirst,   ///< Missing in the second checkpoint.
+    kOnlySecond,  ///< Missing in the first checkpoint.
+    kText,        ///< Metadata entries differ.
   };
-  std::string name;            ///< of the tensor or text
-  bool is_text = false;        ///< a text and no tensor
-  Kind kind = Kind::kEqual;    ///< in what it differs
-  Shape shape[2] = {};         ///< of each
-  DType dtype[2] = {};         ///< of each
-  std::int64_t differing = 0;  ///< elements with other bits
-  /// The greatest absolute difference of elements that differ in bits; NaN where one is, which a number is not. Of
-  /// complex elements: of their parts.
+  std::string name;            ///< Name of the tensor or metadata entry.
+  bool is_text = false;        ///< True for metadata, false for a tensor.
+  Kind kind = Kind::kEqual;    ///< Kind of this difference.
+  Shape shape[2] = {};         ///< Shapes in the first and the second checkpoint.
+  DType dtype[2] = {};         ///< Dtypes in the first and the second checkpoint.
+  std::int64_t differing = 0;  ///< Number of elements with different bits.
+  /// Maximum absolute difference of elements with different bits. NaN if one of two elements is NaN. For complex
+  /// elements, that of their real and imaginary parts.
   double largest = 0;
 };
 
-/// Calls `tell` for each tensor of either, in the order of the first, then for each text that differs. One tensor of
-/// each is in memory at a time. Whether all tensors are equal: texts may say on what mesh a run was, and do not count.
-/// Both are verified first: IoError, before anything is told, when one is damaged.
+/// Calls `tell` for each tensor of either checkpoint, in the order of the first one, then for each metadata entry that
+/// differs. Returns true if all tensors are equal. Metadata does not count, because it may depend on the mesh. Holds
+/// one tensor of each in memory at a time. Verifies both first: throws IoError, before any call of `tell`, if one is
+/// corrupt.
 TESSERA_API bool diff_checkpoints(const CheckpointInfo& a, const CheckpointInfo& b,
                                   const std::function<void(const CheckpointDifference&)>& tell);
 

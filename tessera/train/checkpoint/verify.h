@@ -1,4 +1,4 @@
-// Whether a checkpoint is what was written: its index, every file, every shard.
+// Verification of checkpoints: the index, every file and every shard.
 #pragma once
 
 #include <cstdint>
@@ -11,37 +11,37 @@
 
 namespace tessera::train {
 
-/// Something that is wrong with a checkpoint.
+/// One fault of a checkpoint.
 struct CheckpointFault {
   std::string file;    ///< "rank-000003.safetensors"; "index.json"
-  std::string tensor;  ///< whose shard is damaged; empty: the file as a whole
-  std::string what;    ///< in words
+  std::string tensor;  ///< Tensor whose shard is corrupt. Empty if the fault concerns the file.
+  std::string what;    ///< Description of the fault.
 };
 
-/// What a check found.
+/// Result of a verification.
 struct CheckpointVerdict {
-  CheckpointInfo info;                  ///< as far as the index can be read
-  bool is_partial = false;              ///< it was not written to its end, or is being written
-  std::int64_t shards = 0;              ///< parts of tensors whose checksums were compared
-  std::vector<CheckpointFault> faults;  ///< none: it is good
+  CheckpointInfo info;                  ///< Values of the index, as far as it is readable.
+  bool is_partial = false;              ///< True if it is incomplete or being written.
+  std::int64_t shards = 0;              ///< Number of shards whose checksums were compared.
+  std::vector<CheckpointFault> faults;  ///< Faults. Empty if the checkpoint is valid.
 };
 
-/// How much of a checkpoint is looked at.
+/// Depth of a verification.
 enum class CheckDepth : std::uint8_t {
-  kSizes,       ///< the index, and that all files are there in their sizes
-  kEverything,  ///< all checksums too: everything is read
+  kSizes,       ///< The index, and the existence and size of all files.
+  kEverything,  ///< Also all checksums, which reads everything.
 };
 
-/// Compares what is there with what was written. A checkpoint that cannot be read is one with a fault. Calls
-/// `on_progress` for every MiB that was read, with bytes.
+/// Verifies a checkpoint. An unreadable checkpoint yields a fault and no exception. Calls `on_progress` for every MiB
+/// read, with bytes.
 TESSERA_API CheckpointVerdict verify_checkpoint(const std::filesystem::path& path,
                                                 CheckDepth depth = CheckDepth::kEverything,
                                                 const OnProgress& on_progress = {});
-/// All that lie in a directory of checkpoints, the newest first, what was not written to its end among them. Calls
-/// `on_progress` with bytes of the checkpoint that is being read.
+/// Verifies all checkpoints in a directory, including incomplete ones, the newest first. Calls `on_progress` with bytes
+/// of the checkpoint that is being read.
 TESSERA_API std::vector<CheckpointVerdict> list_checkpoints(const std::filesystem::path& directory, CheckDepth depth,
                                                             const OnProgress& on_progress = {});
-/// "rank-000003.safetensors, layers.0.query: the checksum is wrong".
+/// Returns "rank-000003.safetensors, layers.0.query: the checksum is wrong".
 TESSERA_API std::string to_string(const CheckpointFault& fault);
 
 }  // namespace tessera::train

@@ -1,4 +1,4 @@
-// Files of text: which there are under a path, and what is in them. Text is anything without NUL bytes.
+// Lists and reads text files. Text is anything without NUL bytes.
 #pragma once
 
 #include <filesystem>
@@ -11,15 +11,15 @@
 
 namespace tessera::train {
 
-/// The path itself, or of a directory every regular file in it and below, sorted by path as bytes. Names that begin
-/// with a dot are left out, and links to directories are not followed. IoError: there is no such path, or nothing in
-/// the directory.
+/// Returns the path itself or, for a directory, all regular files below it, sorted by path as bytes. Skips names that
+/// begin with a dot, and does not follow links to directories. Throws IoError if the path does not exist or the
+/// directory has no files.
 TESSERA_API std::vector<std::filesystem::path> files_under(const std::filesystem::path& path);
 
-/// The text of a file; nothing if it holds NUL bytes. IoError: it cannot be read.
+/// Returns the text of a file, or nothing if it holds NUL bytes. Throws IoError if it cannot be read.
 TESSERA_API std::optional<std::string> read_text(const std::filesystem::path& path);
 
-/// Whether this is text.
+/// Returns true if `bytes` is text.
 TESSERA_API bool is_text(std::string_view bytes);
 
 }  // namespace tessera::train

@@ -1,19 +1,19 @@
-// Files of tokens: a header of 64 bytes, then the tokens, 2 or 4 bytes each. Everything is little-endian.
+// Token files: a header of 64 bytes, then the tokens, 2 or 4 bytes each. All values are little-endian.
 //
-//   offset  bytes  what
+//   offset  bytes  contents
 //        0      8  "TSRTOKEN"
 //        8      4  version of the format, 1
-//       12      4  bytes of a token, 2 or 4
-//       16      8  tokens
-//       24      8  documents: how many ends of text there are
+//       12      4  bytes per token, 2 or 4
+//       16      8  number of tokens
+//       24      8  number of documents, equal to the number of end-of-text tokens
 //       32      4  vocabulary: every token is less
 //       36      4  the token that ends a document
-//       40     16  digest of the tokenizer, the digits of Tokenizer::digest() two by two; all 0: unknown
+//       40     16  digest of the tokenizer, two digits of Tokenizer::digest() per byte; all 0: unknown
 //       56      8  FNV-1a of the 56 bytes before
 //       64         tokens
 //
-// A file is as long as its header says, to the byte. Files of tokens alone (u16, u32) are read too, where the reader is
-// told so. Files are mapped: one that is cut short while it is read ends the process.
+// A file has exactly the length that its header states. Files without a header (u16, u32) are read on request. Files
+// are mapped: if a file is truncated while it is read, the process dies.
 #pragma once
 
 #include <cstdint>
@@ -29,48 +29,48 @@
 
 namespace tessera::train {
 
-/// How wide a token is in a file.
+/// Width of a token in a file.
 enum class TokenWidth : std::uint8_t {
   kU16 = 2,  ///< 2 bytes
   kU32 = 4,  ///< 4 bytes
 };
 
-/// "u16" or "u32".
+/// Returns "u16" or "u32".
 TESSERA_API std::string_view to_string(TokenWidth width);
-/// The narrower one that holds this many different tokens.
+/// Returns the smallest width that holds `vocabulary` distinct tokens.
 TESSERA_API TokenWidth width_for(std::int64_t vocabulary);
 
-/// What a header says.
+/// Contents of a header.
 struct TokenFileHeader {
-  TokenWidth width = TokenWidth::kU16;  ///< of a token
-  std::uint64_t tokens = 0;             ///< how many
-  std::uint64_t documents = 0;          ///< how many of them end a document
-  std::uint32_t vocabulary = 0;         ///< every token is less
-  std::uint32_t end_of_text = 0;        ///< the token that ends a document
-  std::string digest;                   ///< of the tokenizer, 32 digits; empty: unknown
+  TokenWidth width = TokenWidth::kU16;  ///< Width of a token.
+  std::uint64_t tokens = 0;             ///< Number of tokens.
+  std::uint64_t documents = 0;          ///< Number of tokens that end a document.
+  std::uint32_t vocabulary = 0;         ///< Upper bound: every token is less.
+  std::uint32_t end_of_text = 0;        ///< Token that ends a document.
+  std::string digest;                   ///< Digest of the tokenizer, 32 hex digits. Empty: unknown.
 
-  /// Whether both say the same.
+  /// Compares all fields.
   bool operator==(const TokenFileHeader&) const = default;
 };
 
-/// A file of tokens, mapped. Thread-safe; copies share.
+/// A mapped token file. Thread-safe. Copies share the mapping.
 class TESSERA_API TokenFile {
  public:
-  /// A file with a header. IoError names the file and what it lacks.
+  /// Opens a file with a header. Throws IoError with the file and the fault.
   static TokenFile open(const std::filesystem::path& path);
-  /// A file of tokens alone. IoError: it is missing or not a whole number of tokens.
+  /// Opens a file without a header. Throws IoError if it is missing or its size is not a multiple of the width.
   static TokenFile open_plain(const std::filesystem::path& path, TokenWidth width);
-  /// Whether a file begins as one with a header does. IoError: it cannot be read.
+  /// Returns true if a file begins with a header. Throws IoError if it cannot be read.
   static bool has_header(const std::filesystem::path& path);
 
-  /// Its header; none of a file of tokens alone.
+  /// Returns the header, or nothing for a file without one.
   [[nodiscard]] const std::optional<TokenFileHeader>& header() const;
-  /// How many tokens.
+  /// Returns the number of tokens.
   [[nodiscard]] std::uint64_t tokens() const;
-  /// Writes tokens.size() tokens from the `first` on. InvalidArgument: there are not so many. IoError: one is not less
-  /// than the vocabulary, or too large for 31 bits.
+  /// Writes tokens.size() tokens, starting at token `first`. Throws InvalidArgument if the range exceeds the file, and
+  /// IoError if a token is not less than the vocabulary or needs more than 31 bits.
   void read(std::uint64_t first, std::span<std::int32_t> tokens) const;
-  /// The largest token in it, by a scan; 0 when there is none.
+  /// Scans the file and returns its largest token; 0 if it is empty.
   [[nodiscard]] std::uint32_t largest() const;
 
  private:
@@ -79,19 +79,20 @@ class TESSERA_API TokenFile {
   std::shared_ptr<const State> state_;
 };
 
-/// Writes a file of tokens and puts it in its place as a whole; meanwhile its directory holds the tokens in a file
-/// without a name. Not thread-safe.
+/// Writes a token file and renames it atomically. Until then, the tokens are in an unnamed file in its directory. Not
+/// thread-safe.
 class TESSERA_API TokenFileWriter {
  public:
-  /// InvalidArgument: tokens of this tokenizer do not fit the width. IoError: the directory cannot be written.
+  /// Throws InvalidArgument if the tokens of `tokenizer` do not fit the width, and IoError if the directory is not
+  /// writable.
   TokenFileWriter(const std::filesystem::path& path, const Tokenizer& tokenizer, TokenWidth width);
-  /// Throws away what was not committed.
+  /// Discards tokens that were not committed.
   ~TokenFileWriter();
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
-  /// Adds a document and the token that ends it. InvalidArgument: a number that is no token.
+  /// Appends a document and the end-of-text token. Throws InvalidArgument for a value that is not a token.
   void add_document(std::span<const std::uint32_t> tokens);
-  /// Puts the file in its place; what its header says. IoError, with nothing changed: it could not be written.
+  /// Gives the file its name and returns its header. Throws IoError, with nothing changed, if it cannot be written.
   TokenFileHeader commit();
 
  private:

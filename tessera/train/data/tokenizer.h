@@ -1,4 +1,4 @@
-// Text to tokens and back: bytes as they are, or byte-level BPE as `tokenizer.json` files hold it.
+// Converts text to tokens and back: one token per byte, or byte-level BPE of a `tokenizer.json` file.
 //
 //   const Tokenizer tokenizer = Tokenizer::read("tokenizer.json");
 //   tokenizer.decode(tokenizer.encode(text)) == text          for every text, valid UTF-8 or not
@@ -17,33 +17,34 @@
 
 namespace tessera::train {
 
-/// See the head of this file. Immutable; copies share.
+/// Byte or BPE tokenizer. Immutable. Copies share the tables.
 class TESSERA_API Tokenizer {
  public:
-  /// A token a byte, 256 in all; 0, which text does not hold, ends a document.
+  /// Returns a tokenizer with one token per byte, 256 in total. Token 0, which text does not contain, ends a document.
   static Tokenizer bytes();
-  /// From a tokenizer.json with a model of type BPE and byte-level pre-tokenization. NotSupported names what it asks
-  /// for that encoding would not do; IoError: it is missing, or contradicts itself. Tokens that a file would put around
-  /// a text are left out. The end of text is the added token `<|endoftext|>`, `<|end_of_text|>`, `</s>` or `<eos>`.
+  /// Reads a tokenizer.json with a BPE model and byte-level pre-tokenization. Throws NotSupported if the file requests
+  /// an unsupported feature, and IoError if it is missing or inconsistent. Tokens that the file would add around a text
+  /// are ignored. The end of text is the added token `<|endoftext|>`, `<|end_of_text|>`, `</s>` or `<eos>`.
   static Tokenizer read(const std::filesystem::path& path);
-  /// Learns merges until there are `vocabulary` tokens, the 256 bytes and <|endoftext|> included. Depends on the texts
-  /// alone, not on their order. Calls `on_progress` after each merge, with tokens. InvalidArgument: the texts have not
-  /// enough pairs for so many.
+  /// Learns merges until there are `vocabulary` tokens, including the 256 bytes and <|endoftext|>. The result does not
+  /// depend on the order of the texts. Calls `on_progress` after each merge, with tokens. Throws InvalidArgument if the
+  /// texts have too few pairs.
   static Tokenizer learn(std::span<const std::string_view> texts, std::int64_t vocabulary,
                          const OnProgress& on_progress = {});
-  /// As a tokenizer.json that read() reads back to the same tokenizer, and others read too. Not of bytes().
+  /// Writes a tokenizer.json that read() reads back to an equal tokenizer, and that other programs can read. Not
+  /// available for bytes().
   void write(const std::filesystem::path& path) const;
 
-  /// Tokens of a text. Special tokens in it are taken as text. Calls `on_progress` about every 256 KiB of text, with
+  /// Returns the tokens of a text. Special tokens in it count as text. Calls `on_progress` about every 256 KiB, with
   /// bytes of the text.
   [[nodiscard]] std::vector<std::uint32_t> encode(std::string_view text, const OnProgress& on_progress = {}) const;
-  /// The bytes of tokens; a number that is no token is an error.
+  /// Returns the bytes of tokens. Throws for a value that is not a token.
   [[nodiscard]] std::string decode(std::span<const std::uint32_t> tokens) const;
-  /// How many tokens there are; their numbers are 0 to vocabulary() - 1.
+  /// Returns the number of tokens; valid tokens are in [0, vocabulary()).
   [[nodiscard]] std::int64_t vocabulary() const;
-  /// The token between documents.
+  /// Returns the token between documents.
   [[nodiscard]] std::uint32_t end_of_text() const;
-  /// For files of tokens: which tokenizer made them. 128 bits, as hex.
+  /// Returns a 128-bit digest as hex, which identifies the tokenizer in token files.
   [[nodiscard]] const std::string& digest() const;
 
  private:

@@ -1,8 +1,8 @@
-// What the trainer promises, as tests that are written once: the same numbers on every mesh. Each way of running ranks
-// instantiates them in a file of its own. The planted bugs of this layer (base/mutant.h) are run against it: the faults
-// that training runs really have had, a missing 1/dp, a norm weight that nobody reduced, a reduction over tp that was
-// left out, a pending gradient that was stepped along, are each seen; so are faults that steps have which are replayed:
-// random numbers that never change, a bad step that is taken all the same, a learning rate that stays, batches that do.
+// Conformance tests of the trainer: the results are equal on every mesh. Each way of running ranks instantiates them in
+// a separate file. The mutants of this layer (base/mutant.h) run against this suite. They model faults of real training
+// runs: a missing 1/dp, a norm weight that is not reduced, a missing reduction over tp, a step along a partial
+// gradient. Others model faults of replayed steps: constant random numbers, an applied bad step, a constant learning
+// rate or batch. The suite detects each of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,14 +18,15 @@ namespace tessera::train::suite {
 
 /// A way to run ranks.
 struct Implementation {
-  std::string name;                                              ///< ends the names of the cases
-  std::function<testing::Curve(const Config& config)> run = {};  ///< on the ranks of its mesh; what the first one saw
+  std::string name;  ///< Suffix of the test case names.
+  /// Runs on the ranks of its mesh and returns the curve of the first rank.
+  std::function<testing::Curve(const Config& config)> run = {};
 };
 inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
 /// For INSTANTIATE_TEST_SUITE_P.
 inline std::string implementation_name(const ::testing::TestParamInfo<Implementation>& info) { return info.param.name; }
 
-/// See the head of this file.
+/// Conformance suite over an Implementation.
 class TrainSuite : public ::testing::TestWithParam<Implementation> {};
 
 }  // namespace tessera::train::suite
