@@ -1,17 +1,18 @@
-// A run as Chrome traces, one a rank, for Perfetto, chrome://tracing and the analyzers that read what PyTorch's
-// profiler writes (HTA and others): the same header, the same names of arguments, the same dtypes.
+// A run as Chrome traces, one per rank, for Perfetto, chrome://tracing and the analyzers of PyTorch profiler output
+// (HTA and others). Header, argument names and dtypes are those of the PyTorch profiler.
 //
-//   process of the rank   a row a thread: what it asked for, and its marks
-//         | flow, from asking to the stream
-//   device                a row a stream: each launch of a group from when it began to when it ended, and in it the
-//                         time spent waiting for the other ranks and the time spent moving bytes; and, where a
-//                         device::ProfileWindow recorded them, kernels
+//   process of the rank   a row per thread: its launches and annotations
+//         | flow, from the enqueue to the stream
+//   device                a row per stream: each group launch from start to finish, and in it the time spent waiting
+//   for
+//                         other ranks and the time spent transferring bytes; kernels, if a device::ProfileWindow
+//                         recorded them
 //
-// Kernels and marks that have ended are read from the record files that the evidence names. A launch of a group is
-// drawn once, though its stream knows it as a kernel too. Slices of a row nest or do not overlap.
+// Kernels and finished annotations are read from the record files that the evidence names. A group launch is drawn
+// once, although its stream also records it as a kernel. Slices of a row nest or do not overlap.
 //
-// Times are microseconds since the earliest moment of all ranks, which the header gives in nanoseconds since 1970. A
-// launch that has not ended is drawn to where its rank was last seen.
+// Times are microseconds since the earliest moment of all ranks, which the header states in nanoseconds since 1970. An
+// unfinished launch is drawn up to the last record of its rank.
 #pragma once
 
 #include <cstddef>
@@ -26,34 +27,34 @@
 
 namespace tessera::record {
 
-/// How to write.
+/// Options of a Chrome trace.
 struct ChromeOptions {
-  /// Of a file, at most. When it does not fit the oldest launches, kernels and marks that have ended are left out, and
-  /// a metadata event says how many.
+  /// Maximum size of a file. If it is exceeded, the oldest launches, kernels and finished annotations are omitted, and
+  /// a metadata event states their number.
   std::uint64_t max_nbytes = 64ull << 20;
-  /// Only what happened since this moment, in nanoseconds since 1970: launches and kernels that were asked for before
-  /// it are left out, and so are marks that ended before it; other marks are drawn from it on. 0: all.
+  /// Start of the trace, in nanoseconds since 1970. Launches and kernels enqueued before it and annotations that ended
+  /// before it are omitted. Other annotations are drawn from it on. 0: everything.
   std::int64_t since_ns = 0;
-  /// Of the files of write_chrome_traces().
+  /// Kind of the files of write_chrome_traces().
   FileKind file_kind = FileKind::kUser;
 };
 
-/// A trace that was written.
+/// Result of writing a trace.
 struct ChromeTrace {
-  std::string path = {};     ///< of the file; empty: it was written to a stream
-  int rank = 0;              ///< whose it is
-  std::uint64_t nbytes = 0;  ///< how large it is
-  std::size_t events = 0;    ///< launches, kernels and marks that have ended that are in it
-  std::size_t left_out = 0;  ///< that did not fit
+  std::string path = {};     ///< Path of the file. Empty if it was written to a stream.
+  int rank = 0;              ///< World rank.
+  std::uint64_t nbytes = 0;  ///< Size of the trace.
+  std::size_t events = 0;    ///< Launches, kernels and finished annotations in the trace.
+  std::size_t left_out = 0;  ///< Events omitted because of the size.
 };
 
-/// Writes the trace of evidence.ranks[index]. It holds the text of one event in memory at a time. InvalidArgument:
-/// there is no such rank, or the size allows not even for the header; IoError: the stream failed.
+/// Writes the trace of evidence.ranks[index], with the text of one event in memory at a time. Throws InvalidArgument if
+/// the index is out of range or the size limit is too small for the header, and IoError if the stream fails.
 TESSERA_API ChromeTrace write_chrome_trace(std::ostream& out, const Evidence& evidence, std::size_t index,
                                            const ChromeOptions& options = {});
 
-/// Writes trace_rank_0.json, trace_rank_1.json, ... into the directory, one for each rank that left something, each as
-/// a whole or not at all. IoError.
+/// Writes trace_rank_0.json, trace_rank_1.json, ... into the directory, one for each rank with a record. Each file is
+/// written atomically. Throws IoError.
 TESSERA_API std::vector<ChromeTrace> write_chrome_traces(const Evidence& evidence, const std::string& directory,
                                                          const ChromeOptions& options = {});
 

@@ -1,7 +1,6 @@
-// What is known of a run: for each rank how it ended or where it stands, what it asked of its groups and how far that
-// came, what it was doing and what memory it had. Plain data, whatever it was read from: record files of ranks that
-// run, hang or are gone (read_run.h) or PyTorch's flight recorder (torch_pickles.h). explain.h finds out what went
-// wrong.
+// Evidence of a run: for each rank its state, its launches per group and their stages, its annotations and its memory.
+// Evidence is plain data. It is read from record files of live, hung or dead ranks (read_run.h), or from the flight
+// recorder of PyTorch (torch_pickles.h). explain.h derives the cause of a failure from it.
 #pragma once
 
 #include <cstdint>
@@ -14,56 +13,56 @@
 
 namespace tessera::record {
 
-/// How far a launch came on a rank.
+/// Stage of a launch on one rank.
 enum class Stage : std::uint8_t {
-  kAsked,   ///< the host asked for it; its stream has not come to it
-  kBegun,   ///< its stream came to it: this rank has arrived, and waits for the others
-  kMet,     ///< all ranks have arrived, and bytes move
-  kDone,    ///< it has ended well
-  kFailed,  ///< it has ended with an error
+  kAsked,   ///< Enqueued by the host. Its stream has not reached it.
+  kBegun,   ///< Started: its stream reached it, and this rank waits for the others.
+  kMet,     ///< All ranks have arrived, and bytes are transferred.
+  kDone,    ///< Finished without an error.
+  kFailed,  ///< Finished with an error.
 };
 
 /// One operation of a launch.
 struct Operation {
   std::string kind = {};       ///< "all_reduce", "send"
-  std::string dtype = {};      ///< "f32"; empty: not known
-  std::int64_t count = 0;      ///< elements, as the rank gave them
-  std::string reduction = {};  ///< "sum"; empty: it has none
-  int root = -1;               ///< in the group, of those that have one
-  int peer = -1;               ///< in the group, of a message
-  std::uint32_t parts = 0;     ///< digest of uneven parts and targets; 0: none
-  int channel = -1;            ///< of a wait for a signal of symmetric memory; -1: not such a wait
-  /// The same on all ranks, as far as it must be: for messages, nothing is compared here.
+  std::string dtype = {};      ///< "f32"; empty if unknown.
+  std::int64_t count = 0;      ///< Number of elements that this rank passed.
+  std::string reduction = {};  ///< "sum"; empty if the operation has none.
+  int root = -1;               ///< Group rank of the root; -1 if the operation has none.
+  int peer = -1;               ///< Group rank of the peer of a point-to-point operation; otherwise -1.
+  std::uint32_t parts = 0;     ///< Digest of uneven sizes and targets; 0 if there are none.
+  int channel = -1;            ///< Channel of a wait for a signal of symmetric memory; otherwise -1.
+  /// Compares all fields.
   friend bool operator==(const Operation&, const Operation&) = default;
 };
 
-/// What a rank launched in a group: mostly one operation, several where they were coalesced.
+/// One launch of a rank in a group: usually one operation, or several coalesced ones.
 struct Launch {
-  std::uint32_t task = 0;      ///< number among those that this rank asked of the group, from 1; 0: not known
-  std::uint64_t sequence = 0;  ///< number among those that ran on this rank's communicator; 0: it has not begun
-  /// Of a collective: number among the collectives of the group that began on this rank, from 1, a replay counted each
-  /// time: the same on all ranks, so that launches are told apart by it. Of a message: number among those of its
-  /// direction with its peer. 0: not known.
+  std::uint32_t task = 0;  ///< Number among the launches that this rank enqueued in the group, from 1; 0 if unknown.
+  std::uint64_t sequence = 0;  ///< Sequence number on the communicator of this rank; 0 if it has not started.
+  /// For a collective, the collective number, from 1: it counts the collectives of the group that started on this rank,
+  /// including replays, and is the same on all ranks. For a point-to-point operation, the number among those of its
+  /// direction with its peer. 0 if unknown.
   std::uint64_t ordinal = 0;
-  std::vector<Operation> operations = {};  ///< in order, collectives before messages; never empty
-  Stage stage = Stage::kAsked;             ///< how far it came
-  std::int64_t asked_ns = 0;               ///< when, in nanoseconds since 1970; 0: not known, or not yet
-  std::int64_t begun_ns = 0;               ///< likewise
-  std::int64_t met_ns = 0;                 ///< likewise
-  std::int64_t ended_ns = 0;               ///< likewise
-  std::string failure = {};                ///< what kind of error, "timeout"; empty: none
-  std::string label = {};                  ///< source label: memory::Label of the thread that asked
+  std::vector<Operation> operations = {};  ///< In order, collectives before point-to-point operations; never empty.
+  Stage stage = Stage::kAsked;             ///< Stage that it reached.
+  std::int64_t asked_ns = 0;               ///< Time of the enqueue, in nanoseconds since 1970; 0 if unknown.
+  std::int64_t begun_ns = 0;               ///< Time of the start; 0 if unknown or not reached.
+  std::int64_t met_ns = 0;                 ///< Time when all ranks had arrived; 0 if unknown or not reached.
+  std::int64_t ended_ns = 0;               ///< Time of the end; 0 if unknown or not reached.
+  std::string failure = {};                ///< Kind of the error, "timeout"; empty if it did not fail.
+  std::string label = {};                  ///< memory::Label of the enqueueing thread.
   std::string device = {};                 ///< "host", "cuda:0"
-  std::uint32_t stream = 0;                ///< on it
-  std::uint32_t thread = 0;                ///< that asked, of the operating system
-  std::uint64_t replay = 0;                ///< which replay of its graph; 0: it was not captured
-  std::uint32_t node = 0;                  ///< of the graph
-  /// Whether all of its operations are known, and their parts; else only its first is, without parts: what it lacks
-  /// must not be held against it.
+  std::uint32_t stream = 0;                ///< Stream of the device.
+  std::uint32_t thread = 0;                ///< Enqueueing thread, as the operating system numbers it.
+  std::uint64_t replay = 0;                ///< Replay of its graph; 0 if it was not captured.
+  std::uint32_t node = 0;                  ///< Node of the graph.
+  /// True if all operations and their uneven sizes are known. Otherwise only the first operation is known, and the rest
+  /// must not be compared.
   bool is_whole = true;
-  /// Whether it is between two ranks.
+  /// Returns true if it is a point-to-point operation.
   [[nodiscard]] bool is_message() const { return !operations.empty() && operations.front().peer >= 0; }
-  /// Whether it has ended.
+  /// Returns true if it has finished or failed.
   [[nodiscard]] bool has_ended() const { return stage == Stage::kDone || stage == Stage::kFailed; }
 };
 
@@ -71,103 +70,104 @@ struct Launch {
 struct Group {
   std::string name = {};              ///< "world"
   std::string backend = {};           ///< "shm"
-  std::vector<int> ranks = {};        ///< its members' ranks in the world
-  int rank = 0;                       ///< this rank's place among them
-  std::uint64_t asked = 0;            ///< launches asked for so far
-  std::uint64_t begun = 0;            ///< begun so far, replays counted
-  std::uint64_t ended = 0;            ///< ended so far
-  std::vector<Launch> launches = {};  ///< those that are still known, in the order they were asked for or replayed
-  /// Waits for signals of symmetric memory that last, or failed. Each has one operation, "wait_signal" or "barrier",
-  /// with the peer and the channel. The ordinal is the number of the signal, the label is the name of the pool.
+  std::vector<int> ranks = {};        ///< World ranks of the members.
+  int rank = 0;                       ///< Group rank of this rank.
+  std::uint64_t asked = 0;            ///< Launches enqueued so far.
+  std::uint64_t begun = 0;            ///< Launches started so far, including replays.
+  std::uint64_t ended = 0;            ///< Launches ended so far.
+  std::vector<Launch> launches = {};  ///< Launches that are still in the record, in the order of enqueue or replay.
+  /// Waits for signals of symmetric memory that are in progress or failed. Each has one operation, "wait_signal" or
+  /// "barrier", with the peer and the channel. The ordinal is the number of the signal, and the label is the name of
+  /// the pool.
   std::vector<Launch> signals = {};
 };
 
-/// The making of a group, or a step of it, to which several ranks must come: until it is done no operation of the group
-/// says who waits for whom.
+/// The creation of a group, or one step of it, in which several ranks must take part. Until it is done, no operation of
+/// the group shows the ranks that wait for each other.
 struct Making {
-  std::string what = {};        ///< "split 3 of group world", "group low": the same on all ranks
-  std::string from = {};        ///< group that it is made from, of a split; empty: none
-  std::uint64_t number = 0;     ///< of a split among what is made from that group; 0: none
-  std::vector<int> ranks = {};  ///< that must come, in the world
-  std::int64_t since_ns = 0;    ///< when this rank came, in nanoseconds since 1970
-  Stage stage = Stage::kBegun;  ///< kBegun: it waits for others; kDone, or kFailed
-  std::string failure = {};     ///< what kind of error, "timeout"; empty: none
+  std::string what = {};        ///< "split 3 of group world", "group low"; the same on all ranks.
+  std::string from = {};        ///< Parent group of a split; otherwise empty.
+  std::uint64_t number = 0;     ///< Number of a split among the groups created from its parent; otherwise 0.
+  std::vector<int> ranks = {};  ///< World ranks that must take part.
+  std::int64_t since_ns = 0;    ///< Arrival time of this rank, in nanoseconds since 1970.
+  Stage stage = Stage::kBegun;  ///< kBegun while it waits for others; then kDone or kFailed.
+  std::string failure = {};     ///< Kind of the error, "timeout"; empty if it did not fail.
 };
 
-/// What a rank said it was doing (record::Scope).
+/// Open annotation of a rank (record::Scope).
 struct Mark {
   std::string name = {};      ///< "step"
   std::int64_t value = 0;     ///< 117
-  std::string thread = {};    ///< name of the thread, or its number
-  std::int64_t since_ns = 0;  ///< when it began
-  std::uint32_t tid = 0;      ///< number of the thread, of the operating system; 0: not known
+  std::string thread = {};    ///< Name or number of the thread.
+  std::int64_t since_ns = 0;  ///< Time of the start.
+  std::uint32_t tid = 0;      ///< Thread, as the operating system numbers it; 0 if unknown.
 };
 
-/// The memory of one device, as the rank's allocator had it.
+/// Memory of one device in the allocator of a rank.
 struct Memory {
   std::string device = {};          ///< "host", "cuda:0"
-  std::uint64_t live_nbytes = 0;    ///< in use
-  std::uint64_t mapped_nbytes = 0;  ///< taken from the device
-  /// What was asked for when memory ran out, in bytes; 0: it did not.
+  std::uint64_t live_nbytes = 0;    ///< Bytes in use.
+  std::uint64_t mapped_nbytes = 0;  ///< Bytes taken from the device.
+  /// Size of the request that ran out of memory, in bytes; 0 if none did.
   std::uint64_t refused_nbytes = 0;
-  /// Who has most of it, largest first: label and bytes.
+  /// Labels with the most bytes, largest first.
   std::vector<std::pair<std::string, std::uint64_t>> owners = {};
-  std::int64_t refused_ns = 0;  ///< time of that request, in nanoseconds since 1970; 0: not known
+  std::int64_t refused_ns = 0;  ///< Time of that request, in nanoseconds since 1970; 0 if unknown.
 };
 
-/// A kernel or copy that was launched last on a stream.
+/// Last kernel or copy launched on a stream.
 struct LastLaunch {
-  std::string name = {};     ///< what
-  std::string device = {};   ///< where
-  std::uint32_t stream = 0;  ///< on which stream
-  std::int64_t when_ns = 0;  ///< it was launched
+  std::string name = {};     ///< Name of the kernel or copy.
+  std::string device = {};   ///< "host", "cuda:0".
+  std::uint32_t stream = 0;  ///< Stream of the device.
+  std::int64_t when_ns = 0;  ///< Time of the launch.
 };
 
-/// How a rank stands.
+/// State of a rank.
 enum class RankState : std::uint8_t {
-  kRunning,  ///< its process runs
-  kStopped,  ///< its process was stopped (SIGSTOP, a debugger)
-  kEnded,    ///< it ended in order
-  kFailed,   ///< it ended with an error, and said so
-  kDied,     ///< its process is gone without a word
-  kMissing,  ///< nothing is known of it: no file
-  kUnknown,  ///< its file does not say, and its process cannot be seen from here
+  kRunning,  ///< Its process is running.
+  kStopped,  ///< Its process is stopped (SIGSTOP, a debugger).
+  kEnded,    ///< It ended without an error.
+  kFailed,   ///< It ended with an error that it recorded.
+  kDied,     ///< Its process is gone and recorded no end.
+  kMissing,  ///< It has no record file.
+  kUnknown,  ///< The file does not state it, and the process is not visible from here.
 };
-/// "is running", "was stopped", "ended", "failed", "died", "left no record".
+/// Returns "is running", "was stopped", "ended", "failed", "died" or "left no record".
 TESSERA_API std::string to_string(RankState state);
 
-/// All that is known of one rank.
+/// Evidence of one rank.
 struct Rank {
-  int rank = 0;                           ///< in the world
-  RankState state = RankState::kUnknown;  ///< how it stands
-  std::string reason = {};                ///< of its failure, as it said; or how it ended, as the launcher saw
-  int signal = 0;                         ///< that killed it; 0: none, or not known
-  std::string ended_by = {};              ///< reason for which the launcher sent that signal; empty: it did not
-  std::string file = {};                  ///< what it was read from
-  bool is_unread = false;                 ///< true if that file is missing or cannot be read
-  std::string host = {};                  ///< where it ran
-  std::uint64_t pid = 0;                  ///< its process
-  std::int64_t first_ns = 0;              ///< of the first record of its launches and marks that is left; 0: none
-  std::int64_t last_ns = 0;               ///< of the last record: when it was last seen to do something
-  std::uint64_t lost = 0;                 ///< records of communication that were overwritten
-  std::vector<Group> groups = {};         ///< it is in
-  std::vector<Making> makings = {};       ///< the last of them
-  std::vector<Mark> marks = {};           ///< that are open
-  std::vector<Memory> memory = {};        ///< by device
-  std::vector<LastLaunch> launches = {};  ///< by stream
+  int rank = 0;                           ///< World rank.
+  RankState state = RankState::kUnknown;  ///< State of the rank.
+  std::string reason = {};                ///< Its recorded error, or its end as the launcher saw it.
+  int signal = 0;                         ///< Signal that killed it; 0 if none or unknown.
+  std::string ended_by = {};              ///< Reason for which the launcher sent that signal; empty if it did not.
+  std::string file = {};                  ///< File that the evidence was read from.
+  bool is_unread = false;                 ///< True if that file is missing or unreadable.
+  std::string host = {};                  ///< Host name.
+  std::uint64_t pid = 0;                  ///< Process id.
+  std::int64_t first_ns = 0;       ///< Time of the oldest remaining record of its launches and annotations; 0 if none.
+  std::int64_t last_ns = 0;        ///< Time of the last record.
+  std::uint64_t lost = 0;          ///< Communication records that were overwritten.
+  std::vector<Group> groups = {};  ///< Groups of which it is a member.
+  std::vector<Making> makings = {};       ///< Last group creations.
+  std::vector<Mark> marks = {};           ///< Open annotations.
+  std::vector<Memory> memory = {};        ///< Memory by device.
+  std::vector<LastLaunch> launches = {};  ///< Last launches by stream.
 };
 
-/// All that is known of a run.
+/// Evidence of a run.
 struct Evidence {
-  std::string source = {};                 ///< the directory
-  int world_size = 0;                      ///< ranks there were; those without a file are in `ranks` too
-  std::int64_t taken_ns = 0;               ///< when it was read, or of the last thing that happened where all are gone
-  std::vector<Rank> ranks = {};            ///< by rank
-  std::vector<std::string> problems = {};  ///< what could not be read, a line each, naming the file
-  /// Of a world that ranks made when others were gone, what was before: "4 ranks began; rank 1 was killed by signal 9
-  /// (Killed)". Empty: it is the one that was started.
+  std::string source = {};                 ///< Run directory.
+  int world_size = 0;                      ///< Size of the world. `ranks` includes those without a file.
+  std::int64_t taken_ns = 0;               ///< Time of reading, or of the last record if all ranks are gone.
+  std::vector<Rank> ranks = {};            ///< Ranks in order.
+  std::vector<std::string> problems = {};  ///< Unreadable data, one line each with the file.
+  /// For a shrunk world, its history: "4 ranks began; rank 1 was killed by signal 9 (Killed)". Empty for the original
+  /// world.
   std::string before = {};
-  /// Reason for which the trainer stopped all ranks, from summary.json: "step 12: loss nan, ..."; empty: it did not.
+  /// Reason for which the trainer stopped all ranks, from summary.json: "step 12: loss nan, ..."; otherwise empty.
   std::string stopped = {};
 };
 

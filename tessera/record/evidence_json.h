@@ -1,5 +1,5 @@
-// Evidence as JSON, for programs: keys are the names of the fields in evidence.h, moments are nanoseconds since 1970
-// (0: not known), sizes are bytes.
+// Evidence as JSON, for programs. Keys are the field names of evidence.h, times are nanoseconds since 1970 (0 if
+// unknown), and sizes are bytes.
 //
 //   {"format": "tessera evidence", "version": 1, "source", "world_size", "taken_ns", "problems": [],
 //    "ranks": [{"rank", "state", "reason", "signal", "file", "host", "pid", "first_ns", "last_ns", "lost",
@@ -14,8 +14,8 @@
 //                                           "node", "is_whole", "operations": [{"kind", "dtype", "count", "reduction",
 //                                                                               "root", "peer", "parts"}]}]}]}]}
 //
-// A rank's state is "running", "stopped", "ended", "failed", "died", "missing" or "unknown"; a stage "asked", "begun",
-// "met", "done" or "failed". New keys may be added; those that are there keep their meaning within a version.
+// The state of a rank is "running", "stopped", "ended", "failed", "died", "missing" or "unknown". A stage is "asked",
+// "begun", "met", "done" or "failed". New keys may be added. Existing keys keep their meaning within a version.
 #pragma once
 
 #include <cstddef>
@@ -29,16 +29,16 @@
 
 namespace tessera::record {
 
-/// Writes it, a launch at a time, a line each. IoError: the stream failed.
+/// Writes the evidence, one launch at a time and one per line. Throws IoError if the stream fails.
 TESSERA_API void write_evidence_json(std::ostream& out, const Evidence& evidence);
-/// Writes it to a file, as a whole or not at all. IoError.
+/// Writes the evidence to a file atomically. Throws IoError.
 TESSERA_API void write_evidence_json_file(const std::string& path, const Evidence& evidence,
                                           FileKind kind = FileKind::kUser);
 
-/// The longest text that is read.
+/// Maximum size of a text that is read.
 inline constexpr std::size_t kMostEvidenceBytes = std::size_t{64} << 20;
-/// Reads it back. IoError names what is too large, of another format or version, or of another type than it must be;
-/// keys that it does not know are left out.
+/// Parses evidence and ignores unknown keys. Throws IoError if the text is too large, has another format or version, or
+/// has a value of the wrong type.
 TESSERA_API Evidence read_evidence_json(std::string_view text);
 
 }  // namespace tessera::record

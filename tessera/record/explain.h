@@ -1,12 +1,12 @@
-// Says what went wrong in a run, from what its ranks left behind. Pure: the same evidence gives the same words.
+// Explains a failed run from the evidence of its ranks. Pure: equal evidence yields the same text.
 //
-//   align    the collectives of each group by their ordinal, over ranks
-//   compare  what ranks did under one ordinal: those that differ from most of them are to blame, rank 0 like any other
-//   wait     who waits for whom, over all groups and messages: circles, and the ranks that all others wait for
-//   blame    of all that was found the one that explains the rest: a rank that died explains those that wait for it
+//   align    the collectives of each group by their collective number, over ranks
+//   compare  the operations under one number: ranks that differ from the majority are to blame, including rank 0
+//   wait     which rank waits for which, over all groups: wait cycles, and the ranks that all others wait for
+//   blame    the finding that explains the others: a dead rank explains those that wait for it
 //
-// A rank is blamed only for what the evidence shows. Where it does not say enough the verdict is "not known", with
-// what is missing.
+// A rank is blamed only for faults that the evidence shows. If the evidence is insufficient, the verdict is "not
+// known", with the missing evidence.
 #pragma once
 
 #include <cstdint>
@@ -18,96 +18,97 @@
 
 namespace tessera::record {
 
-/// What went wrong.
+/// Kind of a fault.
 enum class Fault : std::uint8_t {
-  kNone,         ///< nothing: all ended well, or all go on
-  kMismatch,     ///< ranks did different things where they must do the same
-  kAbsent,       ///< a rank did not come to an operation: it is elsewhere, or its host code is stuck
-  kDied,         ///< a rank's process is gone without a word
-  kFailed,       ///< a rank ended with an error of its own
-  kOutOfMemory,  ///< a rank's memory ran out
-  kStopped,      ///< a rank's process was stopped
-  kCircle,       ///< ranks wait for each other in a circle
-  kStream,       ///< an operation waits behind other work of its own rank's stream
-  kSlow,         ///< an operation moves, or a rank comes, late and not never
-  kUnknown,      ///< something hangs, and the evidence does not say why
+  kNone,         ///< No fault: all ranks ended well, or all make progress.
+  kMismatch,     ///< Ranks called different operations under one collective number.
+  kAbsent,       ///< A rank did not reach an operation: it is elsewhere, or its host code is stuck.
+  kDied,         ///< The process of a rank is gone and recorded no end.
+  kFailed,       ///< A rank ended with an error that it caused itself.
+  kOutOfMemory,  ///< A rank ran out of memory.
+  kStopped,      ///< The process of a rank is stopped.
+  kCircle,       ///< Deadlock: ranks wait for each other in a cycle.
+  kStream,       ///< An operation waits for earlier work on the stream of its own rank.
+  kSlow,         ///< An operation or a rank makes progress, but late.
+  kUnknown,      ///< An operation hangs, and the evidence does not show the cause.
 };
-/// "mismatch", "absent", ...
+/// Returns "mismatch", "absent", ...
 TESSERA_API std::string to_string(Fault fault);
 
-/// How sure.
+/// Confidence in a verdict.
 enum class Confidence : std::uint8_t {
-  kLow,     ///< other readings are as good
-  kMedium,  ///< parts of the evidence are missing
-  kHigh,    ///< it was seen
+  kLow,     ///< Other causes are equally plausible.
+  kMedium,  ///< Parts of the evidence are missing.
+  kHigh,    ///< The evidence shows the fault directly.
 };
-/// "low", "medium", "high".
+/// Returns "low", "medium" or "high".
 TESSERA_API std::string to_string(Confidence confidence);
 
-/// One thing that went wrong, and who is to blame.
+/// A fault and the ranks to blame.
 struct Verdict {
-  Fault fault = Fault::kNone;                ///< what
-  std::vector<int> culprits = {};            ///< ranks in the world; empty: nobody
-  std::string group = {};                    ///< where; empty: not in a group
-  std::uint64_t ordinal = 0;                 ///< of the collective; 0: none
-  std::string sentence = {};                 ///< one, that names the culprit and what it did
-  std::string advice = {};                   ///< what to do next, in a sentence
-  Confidence confidence = Confidence::kLow;  ///< how sure
+  Fault fault = Fault::kNone;                ///< Kind of the fault.
+  std::vector<int> culprits = {};            ///< World ranks to blame; may be empty.
+  std::string group = {};                    ///< Group of the fault; empty if it is not in a group.
+  std::uint64_t ordinal = 0;                 ///< Collective number; 0 if the fault is not in a collective.
+  std::string sentence = {};                 ///< One sentence that names the culprit and its action.
+  std::string advice = {};                   ///< Next action, as one sentence.
+  Confidence confidence = Confidence::kLow;  ///< Confidence in this verdict.
 };
 
-/// Ranks that did something together.
+/// Ranks that called the same operation.
 struct Side {
-  std::vector<int> ranks = {};  ///< in the world
+  std::vector<int> ranks = {};  ///< World ranks.
   std::string what = {};        ///< "all_reduce(f32[1024], sum)"
 };
-/// A collective in which ranks differed.
+/// A collective in which ranks differ.
 struct Difference {
-  std::string group = {};        ///< in which group
-  std::uint64_t ordinal = 0;     ///< of the collective
-  std::vector<Side> sides = {};  ///< the largest first
+  std::string group = {};        ///< Name of the group.
+  std::uint64_t ordinal = 0;     ///< Collective number.
+  std::vector<Side> sides = {};  ///< Sides, the largest first.
 };
 
-/// A rank that waits for another.
+/// A rank that waits for another rank.
 struct Wait {
-  int rank = 0;               ///< in the world
-  int peer = 0;               ///< in the world
-  std::string group = {};     ///< where
+  int rank = 0;               ///< World rank that waits.
+  int peer = 0;               ///< World rank that it waits for.
+  std::string group = {};     ///< Name of the group.
   std::string what = {};      ///< "collective 17, all_reduce(f32[1024], sum)"
-  std::int64_t since_ns = 0;  ///< in nanoseconds since 1970; 0: not known
+  std::int64_t since_ns = 0;  ///< Start of the wait, in nanoseconds since 1970; 0 if unknown.
 };
 
-/// A rank that came later than the others.
+/// A rank that arrives later than the others.
 struct Straggler {
-  int rank = 0;                    ///< in the world
-  std::string group = {};          ///< where
-  std::uint64_t collectives = 0;   ///< that were looked at
-  std::uint64_t last_to_come = 0;  ///< in which it was the last
-  double late_ms = 0;              ///< median of how much later than the median rank
+  int rank = 0;                    ///< World rank.
+  std::string group = {};          ///< Name of the group.
+  std::uint64_t collectives = 0;   ///< Collectives examined.
+  std::uint64_t last_to_come = 0;  ///< Collectives in which it arrived last.
+  double late_ms = 0;              ///< Median delay after the median rank, in milliseconds.
 };
 
-/// All that was found.
+/// Result of explain().
 struct Explanation {
-  Verdict verdict = {};                         ///< the one that explains the rest
-  std::vector<Verdict> others = {};             ///< found beside it, and not explained by it
-  std::vector<Difference> differences = {};     ///< by group and ordinal; the first of a group counts
-  std::vector<Wait> waits = {};                 ///< who waits for whom now
-  std::vector<std::vector<Wait>> circles = {};  ///< of waits
-  std::vector<Straggler> stragglers = {};       ///< the latest first
+  Verdict verdict = {};                         ///< Verdict that explains the other findings.
+  std::vector<Verdict> others = {};             ///< Further verdicts that it does not explain.
+  std::vector<Difference> differences = {};     ///< By group and collective number; the first of a group counts.
+  std::vector<Wait> waits = {};                 ///< Current waits.
+  std::vector<std::vector<Wait>> circles = {};  ///< Deadlock cycles.
+  std::vector<Straggler> stragglers = {};       ///< Stragglers, the latest first.
 };
 
-/// Finds out.
+/// Explains the evidence.
 TESSERA_API Explanation explain(const Evidence& evidence);
 
-/// What to show of it.
+/// Selection of the output.
 struct ShowOptions {
-  std::vector<int> ranks = {};  ///< only these; empty: all
-  std::string group = {};       ///< only this; empty: all
-  std::size_t last = 5;         ///< launches of each group and rank
-  bool has_colors = false;      ///< for a terminal
+  std::vector<int> ranks = {};  ///< Ranks to show; empty: all.
+  std::string group = {};       ///< Group to show; empty: all.
+  std::size_t last = 5;         ///< Launches per group and rank.
+  bool has_colors = false;      ///< Colors, for a terminal.
 };
-/// For people: ranks, groups, differences, waits, stragglers; then the verdict, how sure it is and what to do next.
+/// Returns human-readable text: ranks, groups, differences, waits, stragglers, then the verdict with its confidence and
+/// the next action.
 TESSERA_API std::string to_text(const Evidence& evidence, const Explanation& found, const ShowOptions& options = {});
-/// For programs.
+/// Returns JSON, for programs.
 TESSERA_API std::string to_json(const Evidence& evidence, const Explanation& found, const ShowOptions& options = {});
 
 }  // namespace tessera::record

@@ -1,6 +1,6 @@
-// Reads a run directory into Evidence: the record files of its ranks (of processes that run, hang or are gone; links to
-// tmpfs or copies; whole, cut short or spoilt) and launch.json. What cannot be read is told in Evidence::problems and
-// never stops the rest.
+// Reads a run directory into Evidence: launch.json and the record files of its ranks. Ranks may be running, hung or
+// dead. Record files may be links to tmpfs or copies, and complete, truncated or corrupt. Unreadable data is listed in
+// Evidence::problems and does not stop the reading.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,22 @@
 
 namespace tessera::record {
 
-/// How much of it to read.
+/// Amount of data to read.
 struct ReadOptions {
-  /// Of each group and rank, at most; of old ones of groups that seldom do something fewer than there are, since not
-  /// all records are looked at.
+  /// Maximum number of launches per group and rank. Rarely used groups may yield fewer old launches, because not all
+  /// records are examined.
   std::size_t last_launches = 4096;
-  bool has_memory = true;  ///< whether the memory of ranks is looked at
-  /// Nanoseconds since 1970: of a run that went on as a smaller world then, what began before is left out, and ranks
-  /// are those of that world, even before the first of them has left a record. 0: the last world that left any.
+  bool has_memory = true;  ///< Reads the memory of ranks.
+  /// Nanoseconds since 1970, for a run that continued as a shrunk world at that time: earlier records are omitted, and
+  /// the ranks are those of the shrunk world, even before they have records. 0: the last world with records.
   std::int64_t smaller_since_ns = 0;
 };
 
-/// Reads it. IoError: there is no such directory, or nothing in it that a run leaves behind; its words say what
-/// was looked for.
+/// Reads a run directory. Throws IoError, with the files it searched for, if the directory does not exist or holds no
+/// files of a run.
 TESSERA_API Evidence read_run(const std::string& directory, const ReadOptions& options = {});
-/// Reads the record of one rank, wherever it is: evidence of that rank alone, in the world that its header says.
-/// IoError: it is no record, or cannot be read.
+/// Reads the record file of one rank: evidence of that rank alone, in the world that its header states. Throws IoError
+/// if the file is not a record or cannot be read.
 TESSERA_API Evidence read_record(const std::string& path, const ReadOptions& options = {});
 
 }  // namespace tessera::record

@@ -1,13 +1,13 @@
-// What a rank is doing, in its own words:
+// Annotations: named regions of host code.
 //
 //   record::Scope scope("step", step);
 //
-// is an open mark of this thread until the end of the block. Marks nest. An open mark is a row of the rank's record,
-// which nothing washes away, so that of a rank that hangs it is known what it was at; its begin and its end are records
-// in the launch ring as well. Where recording is off a mark costs a branch.
+// is an open annotation (mark) of this thread until the end of the block. Annotations nest. An open one is a row of the
+// record file that is never overwritten, so the record of a hung rank shows its open annotations. Its start and its end
+// are also records of the launch ring. If recording is off, an annotation costs one branch.
 //
 //   record_mark_begin   record_mark_end   ring
-//   record_mark         the open ones     table; a row without a name is between two marks
+//   record_mark         open annotations  table; a row without a name is unused
 #pragma once
 
 #include <cstdint>
@@ -20,49 +20,49 @@
 
 namespace tessera::record {
 
-/// An open mark.
+/// Row of an open annotation.
 struct MarkRow {
-  std::int64_t value;                          ///< as given
-  probe::Moment since;                         ///< when it began; 0: no mark
-  probe::StringId name;                        ///< as given; empty: no mark
-  std::uint32_t thread;                        ///< whose it is, of the operating system
-  std::uint32_t depth;                         ///< open marks of the thread that it is inside of
-  static constexpr std::uint32_t kRows = 512;  ///< of all threads
+  std::int64_t value;                          ///< Value passed to Scope.
+  probe::Moment since;                         ///< Time of the start; 0 if the row is unused.
+  probe::StringId name;                        ///< Name passed to Scope; empty if the row is unused.
+  std::uint32_t thread;                        ///< Thread, as the operating system numbers it.
+  std::uint32_t depth;                         ///< Number of open annotations of the thread around this one.
+  static constexpr std::uint32_t kRows = 512;  ///< Maximum number of open annotations of all threads.
   TESSERA_RECORD(MarkRow, "record_mark", value, since, name, thread, depth)
 };
 
-/// A mark that begins, on the thread of the record.
+/// Start of an annotation, on the thread of the record.
 struct MarkBeginRecord {
-  std::int64_t value;    ///< as given
-  probe::StringId name;  ///< as given
-  std::uint32_t depth;   ///< as in MarkRow
+  std::int64_t value;    ///< Value passed to Scope.
+  probe::StringId name;  ///< Name passed to Scope.
+  std::uint32_t depth;   ///< Depth, as in MarkRow.
   TESSERA_RECORD(MarkBeginRecord, "record_mark_begin", value, name, depth)
 };
 
-/// A mark that ends.
+/// End of an annotation.
 struct MarkEndRecord {
-  std::int64_t value;    ///< as in MarkBeginRecord
-  probe::StringId name;  ///< likewise
-  std::uint32_t depth;   ///< likewise
+  std::int64_t value;    ///< Value passed to Scope.
+  probe::StringId name;  ///< Name passed to Scope.
+  std::uint32_t depth;   ///< Depth, as in MarkRow.
   TESSERA_RECORD(MarkEndRecord, "record_mark_end", value, name, depth)
 };
 
 static_assert(probe::holds_ids_only<MarkRow>() && probe::holds_ids_only<MarkBeginRecord>() &&
               probe::holds_ids_only<MarkEndRecord>());
 
-/// A mark of this thread in the record of its rank, as long as it lives. To be destroyed on the thread that made it;
-/// another thread may, and so may the rank have ended meanwhile: then the mark goes with its record.
+/// Annotates this thread in the record of its rank during its lifetime. Normally destroyed on the thread that created
+/// it. Destruction on another thread, or after the rank has ended, is safe.
 class TESSERA_API Scope {
  public:
-  /// Opens the mark. The name is kept once a record.
+  /// Opens the annotation. Each name is stored once per record.
   explicit Scope(std::string_view name, std::int64_t value = 0);
-  /// Closes it.
+  /// Closes the annotation.
   ~Scope();
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
  private:
-  std::uint64_t recorder_ = 0;  // whose record; 0: it is not recorded
+  std::uint64_t recorder_ = 0;  // recorder that holds the row; 0: not recorded
   probe::Row<MarkRow> row_;
   std::int64_t value_ = 0;
   probe::StringId name_ = {};

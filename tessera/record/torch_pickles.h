@@ -1,5 +1,5 @@
-// PyTorch's flight recorder: pickles of version 2.x, one a rank, named by a prefix and the rank. Read into Evidence,
-// and written from it so that PyTorch's own analyzer loads them.
+// Reads pickles of the PyTorch flight recorder, version 2.x, into Evidence. There is one file per rank, named by a
+// prefix and the rank. Also writes such files, which the analyzer of PyTorch loads.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace tessera::record {
 
-/// Whether the directory holds such pickles and no record file of ours.
+/// Returns true if the directory holds such pickles and no Tessera record file.
 TESSERA_API bool has_torch_pickles(const std::string& directory);
-/// Reads them. A file that is no such pickle, or of another version, is a line of Evidence::problems; IoError when none
-/// can be read.
+/// Reads the pickles. Invalid files and other versions yield a line in Evidence::problems. Throws IoError if no file is
+/// readable.
 TESSERA_API Evidence read_torch_pickles(const std::string& directory);
 
-/// Writes one a rank into the directory, named PREFIX0, PREFIX1, ...: version 2.10. Gives the files. IoError.
+/// Writes one file of version 2.10 per rank, named PREFIX0, PREFIX1, ... Returns the paths. Throws IoError.
 TESSERA_API std::vector<std::string> write_torch_pickles(const Evidence& evidence, const std::string& directory,
                                                          const std::string& prefix = "comm_lib_trace_rank_",
                                                          FileKind kind = FileKind::kUser);

@@ -1,14 +1,14 @@
-// The watchdog: one thread of the process looks at all ranks and groups in it, ten times a second, without touching
-// what they do. It starts with the first rank that looks for others and ends last (docs/watchdog.md).
+// The watchdog: one thread per process that polls all its ranks and groups every 100 ms without affecting them. It
+// starts with the first rank that connects to others and ends last (docs/watchdog.md).
 //
-//   asked, not begun      the operation waits behind other work of this rank's own stream
-//   begun, not all came   it waits for a peer
-//   all came, not ended   it moves, slowly
-//   ended, not noticed    nobody on the host has waited for it yet
+//   enqueued, not started        the operation waits for earlier work on the stream of its own rank
+//   started, not all arrived     it waits for a peer
+//   all arrived, not finished    it transfers data, slowly
+//   finished, not noticed        no host thread has waited for it yet
 //
-// When something ended in vain (a deadline, a peer that is gone, an abort, ranks that differ), or waits behind its own
-// stream for longer than the deadline, one line goes to stderr and the full report into the run directory; then what
-// GroupOptions::on_hang says.
+// If an operation fails (deadline, lost peer, abort, mismatch), or waits for its own stream beyond the deadline, the
+// watchdog prints one line to stderr and writes the full report to the run directory. GroupOptions::on_hang then
+// selects the reaction.
 #pragma once
 
 #include <chrono>
@@ -20,29 +20,29 @@
 
 namespace tessera::watch {
 
-/// What a group of a rank is at.
+/// State of a group of one rank.
 enum class Standing : std::uint8_t {
-  kIdle,       ///< all that was asked for has ended, and was waited for
-  kOwnStream,  ///< the next has not begun: it waits behind other work of its stream
-  kPeer,       ///< it has begun, and waits for a peer
-  kMoving,     ///< all have come, and bytes move
-  kUnnoticed,  ///< the last has ended, and nobody on the host has waited for it
+  kIdle,       ///< All launches have finished and were waited for.
+  kOwnStream,  ///< The next launch has not started: it waits for earlier work on its stream.
+  kPeer,       ///< It has started and waits for a peer.
+  kMoving,     ///< All ranks have arrived, and bytes are transferred.
+  kUnnoticed,  ///< The last launch has finished, and no host thread has waited for it.
 };
-/// "idle", "own stream", "peer", "moving", "unnoticed".
+/// Returns "idle", "own stream", "peer", "moving" or "unnoticed".
 TESSERA_API std::string to_string(Standing standing);
 
-/// A group as the watchdog saw it when it last looked.
+/// A group as the watchdog last saw it.
 struct GroupStanding {
-  int rank = 0;                         ///< in the world, whose group it is
-  std::string group = {};               ///< name
-  Standing standing = Standing::kIdle;  ///< what it is at
-  std::string operation = {};           ///< the last that has begun: "all_reduce(f32[8], sum)"; empty: none has
-  std::chrono::nanoseconds since{0};    ///< for how long nothing has changed
+  int rank = 0;                         ///< World rank of the member.
+  std::string group = {};               ///< Name of the group.
+  Standing standing = Standing::kIdle;  ///< State of the group.
+  std::string operation = {};           ///< Last started operation: "all_reduce(f32[8], sum)"; empty if none.
+  std::chrono::nanoseconds since{0};    ///< Time without a change.
 };
-/// All groups of this process, by rank.
+/// Returns the state of all groups of this process, by rank.
 TESSERA_API std::vector<GroupStanding> standing();
 
-/// What a process exits with that was told to exit at a deadline (OnHang::kExit).
+/// Exit code of a process that OnHang::kExit ends at a deadline.
 inline constexpr int kExitOnHang = 124;
 
 }  // namespace tessera::watch

@@ -1,13 +1,12 @@
-// The page of a run: one HTML file that holds all it shows, opens from disk and asks nothing of a network.
+// The HTML report of a run: one self-contained file that opens from disk and needs no network.
 //
-//   run directory                      what the page makes of it
+//   run directory                      content of the report
 //   loss.csv, metrics.jsonl            curves of loss and speed, memory by owner
-//   summary.json                       how it ended, peaks as measured and as planned, the mesh
+//   summary.json                       end of the run, measured and planned peaks, the mesh
 //   rank-N....record, launch.json      the timeline, the table of collectives, the verdict of explain()
 //
-// What is not there is told on the page, with the reason, and the rest is shown: of a run that goes on the page shows
-// what it has done so far. Nothing of a run directory is trusted. Text of a run gets into the page as data alone
-// (docs/report.md says how).
+// The report lists missing files with reasons and shows the rest. For an active run it shows the progress so far. Files
+// of a run directory are not trusted: their text enters the page only as data (docs/report.md).
 #pragma once
 
 #include <cstddef>
@@ -19,30 +18,31 @@
 
 namespace tessera::record {
 
-/// How much the page holds.
+/// Limits of a report.
 struct ReportOptions {
-  /// Events of the timeline, at most. Where there are more the oldest are left out of the closest view; from afar all
-  /// are drawn.
+  /// Maximum number of timeline events. Above it, the oldest events are omitted from the closest view. The distant
+  /// views show all.
   std::size_t most_events = 1'200'000;
 };
 
-/// A page.
+/// An HTML report.
 struct ReportPage {
-  std::string html = {};                  ///< the file
-  std::string data = {};                  ///< the numbers in it, as JSON; the timeline's events are not in here
-  std::size_t events = 0;                 ///< of the timeline
-  std::vector<std::string> missing = {};  ///< what it could not show and why, a sentence each
+  std::string html = {};                  ///< Contents of the HTML file.
+  std::string data = {};                  ///< Values of the report as JSON, without the timeline events.
+  std::size_t events = 0;                 ///< Number of timeline events.
+  std::vector<std::string> missing = {};  ///< Missing content with reasons, one sentence each.
 };
 
-/// Makes the page of a run directory. IoError: there is no such directory, or nothing in it that a run leaves behind.
+/// Creates the report of a run directory. Throws IoError if the directory does not exist or holds no files of a run.
 TESSERA_API ReportPage make_report_page(const std::string& directory, const ReportOptions& options = {});
 
-/// Makes the page and writes it to `path`, as a whole; empty: DIRECTORY/report.html. Gives the path. IoError.
+/// Creates the report and writes it to `path` atomically; by default to DIRECTORY/report.html. Returns the path. Throws
+/// IoError.
 TESSERA_API std::string write_report_page(const std::string& directory, const std::string& path = {},
                                           const ReportOptions& options = {});
 
-/// For whoever ends a run: writes DIRECTORY/report.html and gives the line that says so, or that says why there is
-/// none. Never throws.
+/// Writes DIRECTORY/report.html at the end of a run. Returns a line with the path, or with the reason for a failure.
+/// Never throws.
 TESSERA_API std::string leave_report_page(const std::string& directory) noexcept;
 
 }  // namespace tessera::record
