@@ -1,10 +1,11 @@
-// The caching allocator of a device: memory for work on streams, handed out in constant time and reused by proof.
+// The caching allocator of a device. It allocates memory for work on streams in constant time and reuses it only if
+// stream order makes that safe.
 //
-//   Allocator& memory = Allocator::of(device);          // this rank's
+//   Allocator& memory = Allocator::of(device);          // that of this rank
 //   Buffer x = memory.allocate(nbytes, stream);
 //
-// Memory is kept per pool and stream in heaps with a lock each; a free block goes to another stream only when that
-// stream's clock covers its uses, or behind a wait on the device (policy.h). docs/memory.md tells the whole story.
+// Each pool and stream has a heap with its own lock. Another stream receives a free block only if its clock covers the
+// uses of the block, or after a wait on the device (policy.h). docs/memory.md describes the design.
 #pragma once
 
 #include <cstddef>
@@ -26,73 +27,73 @@ namespace tessera::memory {
 
 struct AllocatorState;
 
-/// How an allocator is made.
+/// Options of an allocator.
 struct AllocatorOptions {
-  Policy policy = {};                            ///< its choices
-  std::shared_ptr<Upstream> upstream = nullptr;  ///< where memory comes from; null: the device
-  /// Whether the host writes the memory: a block is then handed out again only when its uses have completed, not merely
-  /// when they are ordered before. All uses must be told by use_on(), also those of the stream it was allocated for:
-  /// what nobody used is handed out again at once.
+  Policy policy = {};                            ///< Policy of the allocator.
+  std::shared_ptr<Upstream> upstream = nullptr;  ///< Source of memory. Null: the device.
+  /// True if the host writes the memory. A block is then reused only after its uses have completed, not merely if they
+  /// are ordered before. All uses must be declared by use_on(), also those on the stream of the allocation. A block
+  /// without declared uses is reused immediately.
   bool host_writes = false;
-  std::string name = {};  ///< shown in reports; default: the upstream's name
+  std::string name = {};  ///< Shown in reports. Default: the name of the upstream.
 };
 
-/// An allocator. A shared handle. Thread-safe.
+/// Handle to an allocator. Copies share it. Thread-safe.
 class TESSERA_API Allocator {
  public:
-  /// No allocator.
+  /// Constructs an empty handle.
   Allocator() = default;
-  /// A new one for `device`.
+  /// Creates an allocator for `device`.
   explicit Allocator(const device::Device& device, AllocatorOptions options = {});
-  /// This rank's allocator for `device`, made on first use with TESSERA_MEMORY_POLICY.
+  /// Returns the allocator of this rank for `device`. It is created on first use with TESSERA_MEMORY_POLICY.
   static Allocator of(const device::Device& device);
-  /// This rank's allocator of host memory that `device` reads and writes in place, for staging copies.
+  /// Returns the allocator of this rank for host memory that `device` accesses in place, for staging copies.
   static Allocator pinned_of(const device::Device& device);
-  /// Whether there is an allocator.
+  /// Returns true if the handle refers to an allocator.
   explicit operator bool() const { return state_ != nullptr; }
 
-  /// Memory for work on `stream`, from the pool in force (innermost PoolScope of this thread, the pool of the capture
-  /// that the stream is in, else the default). Throws OutOfMemoryError, which carries the report.
+  /// Allocates memory for work on `stream` from the pool in force: that of the innermost PoolScope of this thread,
+  /// otherwise that of the capture of the stream, otherwise the default pool. Throws OutOfMemoryError, which holds the
+  /// report.
   [[nodiscard]] Buffer allocate(std::size_t nbytes, const device::Stream& stream) const;
 
-  /// A new pool.
+  /// Creates a pool.
   [[nodiscard]] Pool create_pool(PoolOptions options = {}) const;
-  /// The default pool.
+  /// Returns the default pool.
   [[nodiscard]] Pool default_pool() const;
 
-  /// Most bytes to map; 0: what the upstream has.
+  /// Sets the maximum of mapped bytes. 0: the capacity of the upstream.
   void set_limit(std::size_t nbytes) const;
-  /// The same as a share, above 0 and at most 1, of the upstream's capacity.
+  /// Sets the maximum of mapped bytes as a fraction, in (0, 1], of the capacity of the upstream.
   void set_limit_fraction(double fraction) const;
-  /// Called when a request is about to fail, to free memory held elsewhere; returns whether it freed any. Called with
-  /// no lock held; may use the allocator. Returns a number for off_pressure.
+  /// Registers a callback that frees other memory before a request fails, and returns true if it freed any. It is
+  /// called without locks and may use the allocator. Returns a number for off_pressure().
   std::uint64_t on_pressure(std::function<bool(std::size_t nbytes)> callback) const;
-  /// Ends a callback.
+  /// Removes a pressure callback.
   void off_pressure(std::uint64_t number) const;
-  /// Called with the report before OutOfMemoryError is thrown. No lock is held.
+  /// Registers an observer that receives the report before OutOfMemoryError is thrown. It is called without locks.
   void on_out_of_memory(std::function<void(const std::string& report)> observer) const;
-  /// Gives cached memory whose uses have completed back to the upstream; nothing while a capture is under way. Returns
-  /// the bytes given back.
+  /// Releases cached memory without outstanding uses to the upstream. Returns the bytes released; 0 during a capture.
   std::size_t trim() const;
 
-  /// Counters and sums; each heap's lock in turn.
+  /// Returns counters and sums. Locks one heap at a time.
   [[nodiscard]] Statistics statistics() const;
-  /// Peaks start again from what is held now.
+  /// Resets the peaks to the current values.
   void reset_peaks() const;
-  /// Everything it holds, under all its locks at once.
+  /// Returns the complete state, taken under all locks together.
   [[nodiscard]] Snapshot snapshot() const;
-  /// Whether call stacks are recorded with allocations and frees (about 100 ns each).
+  /// Enables recording of call stacks at allocations and frees (about 100 ns each).
   void record_stacks(bool on) const;
 
-  /// Its device.
+  /// Returns the device.
   [[nodiscard]] device::Device device() const;
-  /// Its name.
+  /// Returns the name.
   [[nodiscard]] const std::string& name() const;
-  /// The policy in force.
+  /// Returns the policy in force.
   [[nodiscard]] Policy policy() const;
-  /// Same allocator.
+  /// Returns true if both handles refer to the same allocator.
   friend bool operator==(const Allocator& a, const Allocator& b) { return a.state_ == b.state_; }
-  /// The shared state.
+  /// Returns the shared state.
   [[nodiscard]] const std::shared_ptr<AllocatorState>& state() const { return state_; }
 
  private:

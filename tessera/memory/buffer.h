@@ -1,11 +1,11 @@
-// A piece of device memory that somebody owns.
+// A block of device memory with one owner.
 //
 //   Buffer x = allocator.allocate(1 << 20, stream);   // for work on `stream`
 //   x.use_on(other);                                  // `other` uses it too
-//   x.reset();                                        // back to the allocator; work launched so far still may use it
+//   x.reset();                                        // frees it; work enqueued before may still use it
 //
-// Freeing is asynchronous: the bytes are handed out again only to work that is ordered after every use that was
-// launched before the free, on the stream of the allocation and on those named by use_on.
+// Freeing is asynchronous: the memory is reused only by work that is ordered after every use enqueued before the free,
+// on the stream of the allocation and on the streams of use_on().
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ namespace tessera::memory {
 class Allocator;
 struct Block;
 
-/// Memory from an Allocator. Move-only; the destructor frees. May outlive its Allocator handle, and the stream and the
-/// graph it was made for. One Buffer is not for several threads at once, except for use_on() and reading.
+/// Memory from an Allocator. Move-only; the destructor frees. May outlive its Allocator handle, its stream and its
+/// graph. Only use_on() and reading are thread-safe.
 class TESSERA_API Buffer {
  public:
-  /// No memory.
+  /// Constructs an empty buffer.
   Buffer() = default;
-  /// Made by Allocator::allocate.
+  /// Takes ownership of a block. For Allocator::allocate().
   explicit Buffer(Block* block) : block_(block) {}
   Buffer(Buffer&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
   Buffer& operator=(Buffer&& other) noexcept {
@@ -38,24 +38,25 @@ class TESSERA_API Buffer {
   }
   ~Buffer() { reset(); }
 
-  /// Whether there is memory. An allocation of 0 bytes has none.
+  /// Returns true if the buffer holds memory. An allocation of 0 bytes holds none.
   explicit operator bool() const { return block_ != nullptr; }
-  /// First byte, aligned to 512; null when empty.
+  /// Returns the first byte, aligned to 512 bytes; null if empty.
   [[nodiscard]] std::byte* data() const;
-  /// Bytes asked for.
+  /// Returns the requested bytes.
   [[nodiscard]] std::size_t nbytes() const;
-  /// Bytes that may be used: at least nbytes().
+  /// Returns the usable bytes, at least nbytes().
   [[nodiscard]] std::size_t usable_nbytes() const;
-  /// The slot of the stream it was allocated for.
+  /// Returns the slot of the stream of the allocation.
   [[nodiscard]] StreamId stream() const;
-  /// Says that work on `stream`, launched before this buffer is freed, uses it. Its own stream needs no saying, except
-  /// in a capture for a buffer from outside, and for memory that the host writes (AllocatorOptions::host_writes).
+  /// Declares that work on `stream` uses this buffer. Freed memory is reused only by work ordered after that use. The
+  /// stream of the allocation needs no declaration, except in a capture for a buffer from outside, and for memory that
+  /// the host writes (AllocatorOptions::host_writes).
   void use_on(const device::Stream& stream) const;
-  /// Frees. Never throws; a driver that fails here is noted and the block stays pending until the stream is known done.
+  /// Frees the memory. Never throws: after a driver error, the block stays pending until the stream has finished.
   void reset() noexcept {
     if (block_ != nullptr) free(std::exchange(block_, nullptr));
   }
-  /// The block behind it; for the allocator.
+  /// Returns the block, for the allocator.
   [[nodiscard]] Block* block() const { return block_; }
 
  private:

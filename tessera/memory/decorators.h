@@ -3,9 +3,9 @@
 //   auto limited = std::make_shared<LimitUpstream>(device_upstream(device), std::size_t{4} << 30);
 //   Allocator memory(device, {.upstream = std::make_shared<StatisticsUpstream>(limited)});
 //
-// A decorator has the form of what it wraps: around a fixed upstream it is fixed (as_expandable() is null and the calls
-// of that form are refused as NotSupported), else expandable. They nest in any order. Each sees a call before it goes
-// on, after it was done, or after it failed; a decorator of your own overrides those three. All are thread-safe.
+// A decorator has the form of the upstream it wraps. Around a fixed upstream, as_expandable() returns null and
+// expandable calls throw NotSupported. Decorators nest in any order. Each has three hooks: before a call, after it
+// succeeded, and after it failed. A custom decorator overrides these hooks. All are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -37,22 +37,23 @@ enum class UpstreamCall : std::uint8_t {
   kUnmap,     ///< unmap()
   kMove,      ///< move()
 };
-/// "allocate", "free", ...
+/// Returns "allocate", "free", ...
 TESSERA_API std::string_view to_string(UpstreamCall call);
 
-/// One call.
+/// One call of an upstream.
 struct UpstreamEvent {
-  UpstreamCall call;             ///< which
-  std::byte* address = nullptr;  ///< its address; of a move the new one; null before allocate and reserve are done
-  std::size_t nbytes = 0;        ///< its size
-  std::byte* from = nullptr;     ///< of a move: the old address
-  /// Whether it takes memory.
+  UpstreamCall call;  ///< Kind of the call.
+  /// Address of the call; for kMove, the new one. Null before kAllocate and kReserve return.
+  std::byte* address = nullptr;
+  std::size_t nbytes = 0;     ///< Size of the call.
+  std::byte* from = nullptr;  ///< Old address of a kMove.
+  /// Returns true if the call acquires memory.
   [[nodiscard]] bool takes() const { return call == UpstreamCall::kAllocate || call == UpstreamCall::kMap; }
-  /// Whether it gives memory back.
+  /// Returns true if the call releases memory.
   [[nodiscard]] bool gives() const { return call == UpstreamCall::kFree || call == UpstreamCall::kUnmap; }
 };
 
-/// An upstream around another, of the same form. Passes every call on; see the three hooks.
+/// Base of decorators. Forwards every call to the wrapped upstream and calls three hooks.
 class TESSERA_API UpstreamDecorator : public ExpandableUpstream {
  public:
   /// Wraps `inner`, which must not be null.
@@ -69,15 +70,15 @@ class TESSERA_API UpstreamDecorator : public ExpandableUpstream {
   void map(std::byte* address, std::size_t nbytes) final;
   void unmap(std::byte* address, std::size_t nbytes) final;
   void move(std::byte* from, std::byte* to, std::size_t nbytes) final;
-  /// What it wraps.
+  /// Returns the wrapped upstream.
   [[nodiscard]] const std::shared_ptr<Upstream>& inner() const { return inner_; }
 
  private:
-  /// Before the call goes on; an exception refuses it, and neither of the others is called.
+  /// Called before a call is forwarded. An exception rejects the call, and no other hook is called.
   virtual void before(const UpstreamEvent& event) { (void)event; }
-  /// The call was done.
+  /// Called after the call succeeded.
   virtual void after(const UpstreamEvent& event) noexcept { (void)event; }
-  /// The call threw, and so changed nothing.
+  /// Called after the call threw and changed nothing.
   virtual void failed(const UpstreamEvent& event) noexcept { (void)event; }
 
   template <class Body>
@@ -88,16 +89,16 @@ class TESSERA_API UpstreamDecorator : public ExpandableUpstream {
   ExpandableUpstream* expandable_;
 };
 
-/// Refuses to hold more than a number of bytes: OutOfMemory names the limit, what is held and what was wanted. Counts
-/// memory that is mapped or allocated through it; addresses alone and moves count nothing.
+/// Limits the memory held through it. Beyond the limit it throws OutOfMemory with the limit, the bytes held and the
+/// bytes requested. Counts mapped and allocated memory, but not reservations and moves.
 class TESSERA_API LimitUpstream final : public UpstreamDecorator {
  public:
-  /// At most `nbytes` through `inner`.
+  /// Limits `inner` to `nbytes`.
   LimitUpstream(std::shared_ptr<Upstream> inner, std::size_t nbytes);
   [[nodiscard]] std::size_t capacity_nbytes() const override;
-  /// Bytes held through it now.
+  /// Returns the bytes held now.
   [[nodiscard]] std::size_t held_nbytes() const { return held_.load(std::memory_order_relaxed); }
-  /// The limit.
+  /// Returns the limit.
   [[nodiscard]] std::size_t limit_nbytes() const { return limit_; }
 
  private:
@@ -109,21 +110,20 @@ class TESSERA_API LimitUpstream final : public UpstreamDecorator {
   std::atomic<std::size_t> held_{0};
 };
 
-/// Writes a CSV line for every call that takes or gives memory, in the format of RMM's logs, which trace.h reads back:
+/// Writes a CSV line for every call that acquires or releases memory, in the format of RMM logs, which trace.h reads:
 ///
 ///   Thread,Time,Action,Pointer,Size,Stream
 ///   4711,14:03:22:120345,allocate,0x7f20c0000000,2097152,0x0
 ///
 /// Actions are `allocate` (allocate, map), `free` (free, unmap) and `allocate failure` (pointer 0x0: allocate, map,
-/// move or reserve threw). A move is a free and an allocate. Nothing is written for addresses that are reserved or
-/// released, since no memory changes hands, nor for a free that failed, since nothing happened. In the log a pointer
-/// has one owner at a time. The time is local, the stream always 0x0. The text stream is used under a lock and must
-/// outlive the decorator.
+/// move or reserve threw). A move is a free and an allocate. Reservations, releases of addresses and failed frees are
+/// not logged, because no memory changes its owner. In the log a pointer has one owner at a time. The time is local,
+/// and the stream is always 0x0. The text stream is used under a lock and must outlive the decorator.
 class TESSERA_API LogUpstream final : public UpstreamDecorator {
  public:
-  /// The first line of the log.
+  /// First line of the log.
   static constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
-  /// Logs the calls to `inner` and writes the header at once.
+  /// Logs the calls to `inner`. Writes the header immediately.
   LogUpstream(std::shared_ptr<Upstream> inner, std::ostream& out);
 
  private:
@@ -135,37 +135,37 @@ class TESSERA_API LogUpstream final : public UpstreamDecorator {
   std::ostream& out_;
 };
 
-/// How much there is, the most there was, and all there ever was.
+/// Current value, maximum and sum of a quantity.
 struct UpstreamCounter {
-  std::int64_t value = 0;  ///< now; below 0 in a scope that gave back what was taken before it
-  std::int64_t peak = 0;   ///< most at once
-  std::int64_t total = 0;  ///< taken in all
-  /// Same numbers.
+  std::int64_t value = 0;  ///< Current value. Negative in a scope that released earlier memory.
+  std::int64_t peak = 0;   ///< Maximum.
+  std::int64_t total = 0;  ///< Sum of all increases.
+  /// Compares all fields.
   friend bool operator==(const UpstreamCounter&, const UpstreamCounter&) = default;
 };
 
-/// Bytes and pieces (of fixed upstreams: segments).
+/// Counters of bytes and chunks (segments for fixed upstreams).
 struct UpstreamCounters {
-  UpstreamCounter bytes;   ///< in bytes
-  UpstreamCounter pieces;  ///< in pieces
-  /// Same numbers.
+  UpstreamCounter bytes;   ///< Bytes held.
+  UpstreamCounter pieces;  ///< Chunks held.
+  /// Compares all fields.
   friend bool operator==(const UpstreamCounters&, const UpstreamCounters&) = default;
 };
 
-/// Counts what is held, in nested scopes. What was never taken through it is not counted when it is given back, and a
-/// piece counts with the size it was taken with, so that the outermost value is never below 0.
+/// Counts the memory held, in nested scopes. Memory that was not acquired through it is not counted when it is
+/// released. A chunk counts with the size of its acquisition, so that the outermost value is never negative.
 class TESSERA_API StatisticsUpstream final : public UpstreamDecorator {
  public:
   /// Counts the calls to `inner`.
   explicit StatisticsUpstream(std::shared_ptr<Upstream> inner);
-  /// The counters of the innermost scope.
+  /// Returns the counters of the innermost scope.
   [[nodiscard]] UpstreamCounters counters() const;
-  /// Opens a scope whose counters start at 0; returns those of the scope before.
+  /// Opens a scope whose counters start at 0. Returns the counters of the enclosing scope.
   UpstreamCounters push();
-  /// Closes the innermost scope, folds it into the one before (whose peak is at least what it held plus this one's
-  /// peak) and returns it. The outermost cannot be closed.
+  /// Closes the innermost scope, adds it to the enclosing one and returns it. The peak of the enclosing scope becomes
+  /// at least its value at push() plus the inner peak. Throws for the outermost scope.
   UpstreamCounters pop();
-  /// Calls that gave back what was not taken through it.
+  /// Returns the number of calls that released memory not acquired through it.
   [[nodiscard]] std::uint64_t unknown_frees() const;
 
  private:
@@ -175,17 +175,17 @@ class TESSERA_API StatisticsUpstream final : public UpstreamDecorator {
   mutable std::mutex mutex_;
   std::vector<UpstreamCounters> scopes_;
   std::unordered_map<std::byte*, std::size_t> live_;          // sizes by address
-  std::unordered_map<std::thread::id, std::size_t> leaving_;  // what a call that has not ended gives back or moves
+  std::unordered_map<std::thread::id, std::size_t> leaving_;  // memory that a call in progress releases or moves
   std::uint64_t unknown_frees_ = 0;
 };
 
-/// Fails one call on request. All calls are counted, since each may fail in a driver.
+/// Fails one call on request. All calls count, because each may fail in a driver.
 class TESSERA_API FailUpstream final : public UpstreamDecorator {
  public:
   using UpstreamDecorator::UpstreamDecorator;
-  /// Makes the k-th call from now on (1: the next) throw an error of this kind and do nothing else; 0: none.
+  /// Makes the k-th call from now on (1: the next) throw an error of this kind and do nothing else. 0: no call fails.
   void fail_at(std::uint64_t k, ErrorKind kind = ErrorKind::kOutOfMemory);
-  /// Calls so far, the failed one included.
+  /// Returns the number of calls so far, including the failed one.
   [[nodiscard]] std::uint64_t calls() const;
 
  private:
@@ -196,7 +196,7 @@ class TESSERA_API FailUpstream final : public UpstreamDecorator {
   ErrorKind kind_ = ErrorKind::kOutOfMemory;
 };
 
-/// Waits before every call, as a slow driver would.
+/// Waits before every call, to simulate a slow driver.
 class TESSERA_API DelayUpstream final : public UpstreamDecorator {
  public:
   /// Waits `delay` before each call to `inner`.

@@ -1,10 +1,10 @@
-// Upstreams over a device's own memory.
+// Upstreams over the memory of a device.
 //
-//   device_upstream   expandable: addresses are reserved, pieces of physical memory are mapped behind them and moved
-//   fixed_upstream    the same memory as whole segments only, for tests of fixed mode
-//   pinned_upstream   host memory that the device reads and writes in place, as whole segments
+//   device_upstream   expandable: reserves addresses, and maps and moves chunks of physical memory
+//   fixed_upstream    the same memory as full segments only, for tests of fixed mode
+//   pinned_upstream   host memory that the device accesses in place, as full segments
 //
-// All are thread-safe and keep their device alive. Each frees what is left when it goes; work on it must be over then.
+// All are thread-safe and keep their device alive. The destructor frees remaining memory, which must not be in use.
 #pragma once
 
 #include <memory>
@@ -15,17 +15,18 @@
 
 namespace tessera::memory {
 
-/// The device's memory, by reservation and mapping. A piece is one device::Memory, so that moving it keeps its bytes.
+/// Returns an upstream that reserves addresses and maps memory of the device. A chunk is one device::Memory, so moving
+/// it preserves its bytes.
 ///
-/// move() maps the piece at its new place before it unmaps the old one, so that no failure can lose memory: it throws
-/// and the piece is where it was. When the driver fails to unmap the old place and then the new one too, the new place
-/// keeps a second mapping of the piece; it is taken away before anything else is mapped there.
+/// move() maps the chunk at its new address before it unmaps the old one, so a failure cannot lose memory: it throws,
+/// and the chunk stays in place. If the driver fails to unmap both the old and then the new address, the new address
+/// keeps a second mapping of the chunk. That mapping is removed before anything else is mapped there.
 TESSERA_API std::shared_ptr<ExpandableUpstream> device_upstream(const Device& device);
 
-/// The same memory without as_expandable(): every segment has addresses of its own.
+/// Returns an upstream over the same memory without as_expandable(): every segment has separate addresses.
 TESSERA_API std::shared_ptr<Upstream> fixed_upstream(const Device& device);
 
-/// Pinned host memory of the device, in multiples of 64 KiB. Its capacity is the memory of this machine.
+/// Returns an upstream of pinned host memory, in multiples of 64 KiB. Its capacity is the memory of this machine.
 TESSERA_API std::shared_ptr<Upstream> pinned_upstream(const Device& device);
 
 }  // namespace tessera::memory

@@ -1,10 +1,10 @@
-// Turns the memory records of a rank's record file (history.h) back into Snapshots: of a living process, of one that
-// was killed, of a copy. Pure: no device, no allocator.
+// Converts the memory records of a record file (history.h) to Snapshots. The file may belong to a running or killed
+// process, or be a copy. Pure: needs no device and no allocator.
 //
-// What is live is read from the last whole keyframe and what follows it. Where the ring has lost too much (no whole
-// keyframe and overwritten records), what the remaining records say is shown, and a note says that it is not all.
-// Records are never believed: what cannot be is left out and counted in a note, and every Snapshot that comes out is
-// consistent (Snapshot::inconsistency() is empty).
+// Live blocks are read from the last complete keyframe and the records after it. If the ring has overwritten too much
+// (no complete keyframe), the remaining records are shown, with a note that they are incomplete. Records are not
+// trusted: impossible ones are omitted and counted in a note, and every Snapshot is consistent
+// (Snapshot::inconsistency() is empty).
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@
 
 namespace tessera::memory {
 
-/// One Snapshot for each allocator that has records or pools in the file, in the order the allocators were made; empty
-/// when there is none. Their traces hold all events that the ring still has. What is not known or was left out is added
-/// to `notes`, one line each.
+/// Returns one Snapshot per allocator with records or pools in the file, in the order of their creation; empty if there
+/// are none. The traces hold all events that are still in the ring. Unknown and omitted data is added to `notes`, one
+/// line each.
 ///
-/// Not in the records, and so not in these Snapshots: the streams that a pending block waits for, and the policy.
+/// The records, and so these Snapshots, do not contain the policy or the streams that a pending block waits for.
 TESSERA_API std::vector<Snapshot> read_history(const probe::RecordFile& file,
                                                std::vector<std::string>* notes = nullptr);
 

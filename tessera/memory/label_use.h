@@ -1,4 +1,4 @@
-// How much memory each Label holds, and held at most.
+// Current and peak memory of each Label.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace tessera::memory {
 
-/// What one label holds.
+/// Memory of one label.
 struct LabelUse {
-  std::string label;              ///< text; empty: allocations without a Label
-  std::uint64_t live_nbytes = 0;  ///< asked for and in use now
-  std::uint64_t live_blocks = 0;  ///< blocks in use now
-  std::uint64_t peak_nbytes = 0;  ///< most that was in use at once, as far back as the trace goes
-  std::uint64_t allocations = 0;  ///< in the trace
-  /// Same numbers.
+  std::string label;              ///< Text; empty for allocations without a Label.
+  std::uint64_t live_nbytes = 0;  ///< Requested bytes in use now.
+  std::uint64_t live_blocks = 0;  ///< Blocks in use now.
+  std::uint64_t peak_nbytes = 0;  ///< Peak bytes in use, within the trace.
+  std::uint64_t allocations = 0;  ///< Allocations in the trace.
+  /// Compares all fields.
   friend bool operator==(const LabelUse&, const LabelUse&) = default;
 };
 
-/// All labels of a snapshot, those that hold most first (then by peak, then by name). The peak is found by replaying
-/// the trace backwards from what is live at its end. A block freed in the trace and allocated before it counts for the
-/// label of its free record, which is that of the block.
+/// Returns all labels of a snapshot, by descending live bytes, then by peak, then by name. The peak is computed by
+/// replaying the trace backwards from the live blocks at its end. A block that was allocated before the trace and freed
+/// in it counts for the label of its free record, which is that of the block.
 TESSERA_API std::vector<LabelUse> label_uses(const Snapshot& snapshot);
 
 }  // namespace tessera::memory

@@ -1,7 +1,7 @@
-// An upstream that reserves no memory: addresses that nothing stands behind, and books of what would be mapped. A log
-// is replayed over it at any capacity on any machine (trace_replay.h), and tests of the allocator's own choices need no
-// device memory. It refuses what a driver would refuse, and names it: mapping twice, unmapping what is not one piece,
-// releasing what is still mapped, going past the capacity.
+// An upstream without memory: it returns addresses that are not mapped and keeps accounts of what would be. Logs are
+// replayed on it at any capacity on any machine (trace_replay.h), and tests of the allocator need no device memory. It
+// rejects, with a reason, calls that a driver rejects: mapping twice, unmapping a range that is not one chunk,
+// releasing mapped addresses, exceeding the capacity.
 #pragma once
 
 #include <cstddef>
@@ -17,35 +17,35 @@
 
 namespace tessera::memory {
 
-/// How a NullUpstream is made.
+/// Options of a NullUpstream.
 struct NullOptions {
-  std::size_t capacity_nbytes = std::size_t{80} << 30;  ///< most that may be mapped at once
-  std::size_t granularity = std::size_t{2} << 20;       ///< a power of two, at least 512
-  std::string name = "null";                            ///< shown in reports
+  std::size_t capacity_nbytes = std::size_t{80} << 30;  ///< Maximum of mapped bytes.
+  std::size_t granularity = std::size_t{2} << 20;       ///< Power of two, at least 512.
+  std::string name = "null";                            ///< Shown in reports.
 };
 
-/// What was asked of a NullUpstream.
+/// Counters of a NullUpstream.
 struct NullCounts {
-  std::uint64_t reservations = 0;        ///< held now
-  std::uint64_t reserved_nbytes = 0;     ///< addresses held now
-  std::uint64_t mapped_nbytes = 0;       ///< mapped now
-  std::uint64_t peak_mapped_nbytes = 0;  ///< most ever mapped
-  std::uint64_t maps = 0;                ///< pieces mapped
-  std::uint64_t unmaps = 0;              ///< pieces unmapped
-  std::uint64_t moves = 0;               ///< pieces moved
+  std::uint64_t reservations = 0;        ///< Reservations held now.
+  std::uint64_t reserved_nbytes = 0;     ///< Addresses held now, in bytes.
+  std::uint64_t mapped_nbytes = 0;       ///< Bytes mapped now.
+  std::uint64_t peak_mapped_nbytes = 0;  ///< Maximum of `mapped_nbytes`.
+  std::uint64_t maps = 0;                ///< Chunks mapped.
+  std::uint64_t unmaps = 0;              ///< Chunks unmapped.
+  std::uint64_t moves = 0;               ///< Chunks moved.
 };
 
-/// An expandable upstream of nothing. Its addresses are distinct, never null and never given twice; touching one is a
-/// fault on every machine we know: bits 55 and 56 are set and those above are not, which x86-64 calls not canonical
-/// with four or five levels of pages, and AArch64 the kernel's half. Thread-safe.
+/// An expandable upstream without memory. Its addresses are distinct, not null and never reused. Accessing one faults
+/// on all known machines: bits 55 and 56 are set and higher bits are not, which is non-canonical on x86-64 with four or
+/// five page table levels, and in the kernel half on AArch64. Thread-safe.
 class TESSERA_API NullUpstream : public ExpandableUpstream {
  public:
-  /// The first address it gives.
+  /// First address.
   static constexpr std::uintptr_t kFirstAddress = std::uintptr_t{3} << 55;
-  /// The end of those it could ever give.
+  /// End of all addresses.
   static constexpr std::uintptr_t kEndAddress = std::uintptr_t{4} << 55;
 
-  /// Refuses a granularity that is none.
+  /// Throws InvalidArgument if the granularity is invalid.
   explicit NullUpstream(NullOptions options = {});
 
   [[nodiscard]] std::string name() const override { return options_.name; }
@@ -57,17 +57,17 @@ class TESSERA_API NullUpstream : public ExpandableUpstream {
   void unmap(std::byte* address, std::size_t nbytes) override;
   void move(std::byte* from, std::byte* to, std::size_t nbytes) override;
 
-  /// What it holds and did.
+  /// Returns the counters.
   [[nodiscard]] NullCounts counts() const;
 
  private:
-  /// Where addresses come from; here: one after the other, with a gap so that two reservations never touch.
+  /// Returns new addresses; here consecutive ones, with a gap so that two reservations never touch.
   virtual std::byte* take_addresses(std::size_t nbytes);
-  /// Where they go.
+  /// Releases addresses.
   virtual void give_addresses(std::byte* address, std::size_t nbytes);
-  /// What stands behind a piece; here: nothing.
+  /// Maps memory to a chunk; here none.
   virtual void back(std::byte* address, std::size_t nbytes);
-  /// The opposite.
+  /// Unmaps the memory of a chunk.
   virtual void unback(std::byte* address, std::size_t nbytes);
 
   using Sizes = std::map<std::byte*, std::size_t>;
@@ -83,8 +83,8 @@ class TESSERA_API NullUpstream : public ExpandableUpstream {
   NullCounts counts_;
 };
 
-/// Reserves real addresses of the device and maps one and the same granule behind all of them, with the device's
-/// granularity and memory as capacity: what a capture would take can be told before it is made, without the memory.
+/// Returns an upstream that reserves real addresses of the device and maps the same granule to all of them, with the
+/// granularity of the device and its memory as capacity. It measures the memory of a capture without allocating it.
 TESSERA_API std::shared_ptr<ExpandableUpstream> address_only_upstream(const Device& device);
 
 }  // namespace tessera::memory

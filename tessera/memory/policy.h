@@ -1,5 +1,5 @@
-// Every choice the allocator makes, in one place, with its reason. A Policy is plain data: `tessera memory replay` runs
-// a log against any of them, and a snapshot carries the one in force.
+// All choices of the allocator, with their reasons. A Policy is plain data: `tessera memory replay` runs a log against
+// any policy, and a snapshot holds the policy in force.
 #pragma once
 
 #include <cstddef>
@@ -12,62 +12,64 @@
 
 namespace tessera::memory {
 
-/// Blocks start at and are sized in multiples of this. Vector loads and every collective transport like 512 bytes, and
-/// PyTorch's and the driver's own allocators give the same.
+/// Alignment and size unit of blocks. 512 bytes suit vector loads and every collective backend, and equal the alignment
+/// of PyTorch and of the driver.
 inline constexpr std::size_t kAlignment = 512;
-/// Requests above this are refused as absurd before anything is searched: one line names the size.
+/// Maximum size of a request. Larger requests are rejected immediately with an error of one line.
 inline constexpr std::size_t kMostNbytes = std::size_t{1} << 60;
 
-/// How a block that another stream may still use is treated when memory is wanted.
+/// Treatment of a block that another stream may still use, when memory is needed.
 enum class CrossStream : std::uint8_t {
-  kWait,  ///< after covered blocks, before growing: the wanting stream waits on the device for the block's last use
-  kGrow,  ///< never wait on the device: take more memory
+  /// After covered blocks and before growth, the requesting stream waits on the device for the last use of the block.
+  kWait,
+  kGrow,  ///< Never waits on the device; maps more memory.
 };
 
-/// What an allocator does where there is a choice.
+/// Choices of an allocator.
 struct TESSERA_API Policy {
-  /// Whether segments grow by mapping (where the upstream can) or are fixed. Expandable: a freed neighbour is always
-  /// usable, whatever the sizes were.
+  /// Segments grow by mapping, if the upstream supports it; otherwise they are fixed. In expandable segments, a freed
+  /// neighbor is always usable, for any sizes.
   bool expandable = true;
-  /// Memory is mapped in multiples of this (and of the upstream's granularity): 2 MiB is what CUDA maps, and what a
-  /// fixed segment of small blocks takes.
+  /// Memory is mapped in multiples of this and of the granularity of the upstream. 2 MiB is the granularity of CUDA and
+  /// the size of a fixed segment of small blocks.
   std::size_t granule_nbytes = std::size_t{2} << 20;
-  /// A request is mapped in pieces of a quarter of its size, rounded to a power of two, at least a granule and at most
-  /// this: large pieces cost fewer driver calls, small ones can be given back and moved more often.
+  /// Maximum size of a mapped chunk. A request is mapped in chunks of a quarter of its size, rounded to a power of two,
+  /// at least one granule. Large chunks need fewer driver calls; small ones can be released and moved more often.
   std::size_t most_piece_nbytes = std::size_t{32} << 20;
-  /// Cached memory of other heaps is moved rather than more mapped when it is at least this share of what is reserved:
-  /// moving costs as much as mapping, and a heap that is nearly full would rob another only to be robbed back.
+  /// Cached memory of other heaps is moved instead of mapping more if it is at least this fraction of the reserved
+  /// memory. Moving costs as much as mapping, and nearly full heaps would take memory from each other repeatedly.
   double move_above = 0.03125;
-  /// Fixed segments: requests up to 1 MiB share segments of one granule, those below 10 MiB segments of this size,
-  /// larger ones get their own.
+  /// Fixed segments: requests up to 1 MiB share segments of one granule, and those below 10 MiB share segments of this
+  /// size. Larger requests get separate segments.
   std::size_t shared_segment_nbytes = std::size_t{20} << 20;
-  /// A block is split when what remains is at least this.
+  /// A block is split if the remainder has at least this size.
   std::size_t least_remainder_nbytes = kAlignment;
-  /// Round sizes up to one of this many steps between powers of two; 0: multiples of 512 only. Fewer sizes mean more
-  /// exact fits and more rounding.
+  /// Rounds sizes up to one of this many steps between powers of two. 0: multiples of 512 bytes only. Fewer sizes mean
+  /// more exact fits and more rounding.
   std::uint32_t roundup_divisions = 0;
-  /// Blocks that another stream may still use.
+  /// Treatment of blocks that another stream may still use.
   CrossStream cross_stream = CrossStream::kWait;
-  /// kWait: as long as no more than this share of what is reserved would be pending, memory grows rather than a stream
-  /// waits. Streams that run side by side need some blocks twice; a host far ahead must not need every block 50 times.
+  /// With kWait, memory grows instead of a stream waiting while at most this fraction of the reserved memory would be
+  /// pending. Concurrent streams need some blocks twice, but a host far ahead must not need every block 50 times.
   double pending_slack = 0.08;
-  /// Most bytes to map; 0: what the upstream has. A request that would pass it goes through the retry ladder.
+  /// Maximum of mapped bytes; 0: the capacity of the upstream. Requests beyond it enter the retry sequence.
   std::size_t limit_nbytes = 0;
-  /// Above this share of the limit (without one: of all that the upstream has), cached memory older than the mean is
-  /// given back before more is mapped; 0: never.
+  /// Above this fraction of the limit (without a limit, of the capacity), cached memory older than the mean is released
+  /// before more is mapped. 0: never.
   double collect_above = 0;
-  /// Whether the ladder may wait on the host for streams so that pending and cached memory can be taken (never in
-  /// capture). Without it a host far ahead of the device could see out-of-memory that waiting would have cured.
+  /// The retry sequence may wait on the host for streams, to use pending and cached memory (never in a capture).
+  /// Otherwise, a host far ahead of the device could run out of memory although waiting would help.
   bool may_synchronize = true;
 
-  /// Fields by name, as text, for people and files.
+  /// Returns the fields by name, as text.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> fields() const;
-  /// Changes the field of this name ("granule_nbytes", "4MiB"); InvalidArgument names what there is and what is
-  /// allowed.
+  /// Sets a field by name ("granule_nbytes", "4MiB"). Throws InvalidArgument with the known fields or the allowed
+  /// values.
   void set(const std::string& field, const std::string& value);
-  /// "granule_nbytes=4MiB,cross_stream=grow": the default with these changes. TESSERA_MEMORY_POLICY is read this way.
+  /// Returns the default policy with changes: "granule_nbytes=4MiB,cross_stream=grow". TESSERA_MEMORY_POLICY has this
+  /// format.
   static Policy parse(const std::string& text);
-  /// Refuses values that make no sense together.
+  /// Throws InvalidArgument if values are invalid or inconsistent.
   void check() const;
 };
 

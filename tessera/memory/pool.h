@@ -1,9 +1,10 @@
-// Pools: parts of an allocator that keep their memory to themselves.
+// Pools: private memory within an allocator.
 //
 //   Pool pool = allocator.create_pool({.name = "kv cache", .no_split = true});
 //   { PoolScope scope(pool);  x = allocator.allocate(n, stream); }   // from the pool, on this thread
 //
-// Scopes nest, per thread, and the innermost wins. Memory captured into graphs lives in pools too (graph_capture.h).
+// Scopes nest per thread, and the innermost one applies. Captured graphs also keep their memory in pools
+// (graph_capture.h).
 #pragma once
 
 #include <cstddef>
@@ -23,92 +24,91 @@ namespace tessera::memory {
 class Allocator;
 struct PoolState;
 
-/// How a pool is made.
+/// Options of a pool.
 struct PoolOptions {
-  std::string name = {};       ///< shown in reports; default: "pool N"
-  bool no_split = false;       ///< one block per segment: memory that is registered segment by segment
-  bool borrow_on_oom = false;  ///< others may take its cached memory before they would fail
-  std::shared_ptr<Upstream> upstream = nullptr;  ///< where its memory comes from; null: the allocator's own
+  std::string name = {};                         ///< Shown in reports. Default: "pool N".
+  bool no_split = false;                         ///< One block per segment, for memory that is registered by segment.
+  bool borrow_on_oom = false;                    ///< Other pools may take its cached memory before a request fails.
+  std::shared_ptr<Upstream> upstream = nullptr;  ///< Source of memory. Null: that of the allocator.
 };
 
-/// A segment that a pool got or is about to give back.
+/// A segment that a pool acquired or is about to release.
 struct Growth {
-  std::byte* address = nullptr;  ///< first byte
-  std::size_t nbytes = 0;        ///< how much
-  bool is_mapped = true;         ///< false: about to go; deregister now
+  std::byte* address = nullptr;  ///< First byte.
+  std::size_t nbytes = 0;        ///< Size in bytes.
+  bool is_mapped = true;         ///< False if it is about to be released: deregister now.
 };
 
-/// Where the blocks of a pool lie and which are live, to be restored later.
+/// Positions and states of the blocks of a pool, to be restored later.
 struct PoolLayout {
-  /// A block, by its place.
+  /// A block of the layout.
   struct Piece {
-    std::byte* address = nullptr;  ///< first byte
-    std::size_t nbytes = 0;        ///< size
-    std::size_t requested = 0;     ///< asked for; 0: not live
-    bool is_live = false;          ///< whether somebody held it
-    std::uint32_t graph = 0;       ///< number of the graph in whose capture it was handed out; 0: none
-    StreamId stream = {};          ///< it was handed out for
+    std::byte* address = nullptr;  ///< First byte.
+    std::size_t nbytes = 0;        ///< Size in bytes.
+    std::size_t requested = 0;     ///< Requested bytes; 0 if not live.
+    bool is_live = false;          ///< True if a buffer held it.
+    std::uint32_t graph = 0;       ///< Number of the graph whose capture allocated it; 0 if none.
+    StreamId stream = {};          ///< Stream of the allocation.
   };
-  /// One stream's pieces, in address order.
+  /// Blocks of one stream, in address order.
   struct Lane {
-    StreamId stream;            ///< whose heap
-    bool is_captured = false;   ///< the heap of captures, which has no stream
-    std::vector<Piece> pieces;  ///< they tile its mapped memory
+    StreamId stream;            ///< Stream of the heap.
+    bool is_captured = false;   ///< True for the heap of captures, which has no stream.
+    std::vector<Piece> pieces;  ///< Blocks that tile the mapped memory.
   };
-  PoolId pool;              ///< of which pool
-  std::vector<Lane> lanes;  ///< one per stream
+  PoolId pool;              ///< Pool of the layout.
+  std::vector<Lane> lanes;  ///< One lane per stream.
 };
 
-/// A part of an allocator. A shared handle. When the last handle and the last graph are gone, its memory goes back as
-/// its blocks are freed. Thread-safe.
+/// Handle to a pool. Copies share it. After the last handle and the last graph, its memory is released as its blocks
+/// are freed. Thread-safe.
 class TESSERA_API Pool {
  public:
-  /// No pool.
+  /// Constructs an empty handle.
   Pool() = default;
-  /// Made by Allocator::create_pool.
+  /// For Allocator::create_pool().
   explicit Pool(std::shared_ptr<PoolState> state) : state_(std::move(state)) {}
-  /// Whether there is a pool.
+  /// Returns true if the handle refers to a pool.
   explicit operator bool() const { return state_ != nullptr; }
-  /// Its id, never used twice by one allocator.
+  /// Returns the id, which is unique in the allocator.
   [[nodiscard]] PoolId id() const;
-  /// Its name.
+  /// Returns the name.
   [[nodiscard]] const std::string& name() const;
-  /// Handles, scopes and graphs that hold it.
+  /// Returns the number of handles, scopes and graphs that hold the pool.
   [[nodiscard]] std::size_t use_count() const;
-  /// What it holds, under its locks.
+  /// Returns the state of the pool, taken under its locks.
   [[nodiscard]] Snapshot snapshot() const;
-  /// Calls `callback` for every segment it has and, from then on, after each it gets and before each it gives back.
-  /// Called on the thread that allocates or trims; must not call the allocator. Returns a number for off_growth.
+  /// Calls `callback` for every current segment, then after each acquired and before each released segment. It runs on
+  /// the allocating or trimming thread and must not call the allocator. Returns a number for off_growth().
   std::uint64_t on_growth(std::function<void(const Growth&)> callback) const;
-  /// Ends a callback.
+  /// Removes a growth callback.
   void off_growth(std::uint64_t number) const;
-  /// Gives cached memory whose uses have completed back to the upstream; nothing while a capture is under way. Returns
-  /// the bytes given back.
+  /// Releases cached memory without outstanding uses to the upstream. Returns the bytes released; 0 during a capture.
   std::size_t trim() const;
 
-  /// Where its blocks lie now.
+  /// Returns the current layout of the blocks.
   [[nodiscard]] PoolLayout checkpoint() const;
-  /// Brings the blocks back to a layout of this pool: what was live is live again at its old address, what is newer is
-  /// free. Live buffers that are not in the layout must be handed over in `give_up`, else nothing changes and an
-  /// InvalidArgument names one. Returns buffers for the blocks that were live then and are not held now.
+  /// Restores a layout of this pool: blocks that were live are live again at their addresses, and newer ones are free.
+  /// Live buffers outside the layout must be passed in `give_up`. Otherwise throws InvalidArgument, with one of them,
+  /// and changes nothing. Returns buffers for the blocks that were live then and are not held now.
   [[nodiscard]] std::vector<Buffer> restore(const PoolLayout& layout, std::vector<Buffer> give_up = {}) const;
 
-  /// The shared state.
+  /// Returns the shared state.
   [[nodiscard]] const std::shared_ptr<PoolState>& state() const { return state_; }
-  /// Same pool.
+  /// Returns true if both handles refer to the same pool.
   friend bool operator==(const Pool& a, const Pool& b) { return a.state_ == b.state_; }
 
  private:
   std::shared_ptr<PoolState> state_;
 };
 
-/// Sends the allocations of its thread on the pool's allocator into the pool, until destroyed. On one thread scopes end
-/// in the order opposite to their beginning.
+/// Directs allocations of its thread on the allocator of the pool to the pool, during its lifetime. Scopes of one
+/// thread must end in reverse order.
 class TESSERA_API PoolScope {
  public:
   /// Opens the scope.
   explicit PoolScope(Pool pool);
-  /// Closes it.
+  /// Closes the scope.
   ~PoolScope();
   PoolScope(const PoolScope&) = delete;
   PoolScope& operator=(const PoolScope&) = delete;

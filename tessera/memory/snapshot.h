@@ -1,13 +1,13 @@
-// What an allocator holds at one moment, block by block: plain data, taken under all its locks, or rebuilt from a
-// record file (history_reader.h). Statistics, the out-of-memory report and the exporters read it; nothing here touches
+// The state of an allocator at one moment, block by block. It is plain data, taken under all locks or rebuilt from a
+// record file (history_reader.h). Statistics, the out-of-memory report and the exporters read it. Nothing here accesses
 // a device.
 //
-// The identity, by walking blocks:   reserved = live + rounding + pending + cached
+// The identity, over all blocks:   reserved = live + rounding + pending + cached
 //   reserved   bytes of mapped segments
-//   live       bytes asked for by blocks that are in use
-//   rounding   bytes of those blocks beyond what was asked for
-//   pending    blocks that were freed and that the stream they belong to must not touch yet
-//   cached     blocks that can be handed out
+//   live       requested bytes of blocks in use
+//   rounding   bytes of these blocks beyond the requested ones
+//   pending    freed blocks that the stream they belong to must not use yet
+//   cached     blocks that can be allocated
 #pragma once
 
 #include <cstddef>
@@ -20,114 +20,115 @@
 
 namespace tessera::memory {
 
-/// Names a pool. {0, 0}: the default pool; {0, n}: made by a user; {n, 0}: made for a graph.
+/// Identifies a pool. {0, 0} is the default pool, {0, n} a user pool, {n, 0} a pool created for a graph.
 struct PoolId {
-  std::uint64_t graph = 0;  ///< number of the graph it was made for
-  std::uint64_t user = 0;   ///< number of the pool a user made
-  /// Same pool.
+  std::uint64_t graph = 0;  ///< Number of the graph.
+  std::uint64_t user = 0;   ///< Number of the user pool.
+  /// Compares both numbers.
   friend bool operator==(const PoolId&, const PoolId&) = default;
-  /// An order, for maps.
+  /// Orders ids, for maps.
   friend auto operator<=>(const PoolId&, const PoolId&) = default;
 };
 
-/// What a block is doing.
+/// State of a block.
 enum class BlockState : std::uint8_t {
-  kLive,     ///< handed out
-  kPending,  ///< freed; other streams or a graph may still use it
-  kCached,   ///< can be handed out
+  kLive,     ///< Allocated.
+  kPending,  ///< Freed; other streams or a graph may still use it.
+  kCached,   ///< Can be allocated.
 };
-/// "live", "pending", "cached".
+/// Returns "live", "pending" or "cached".
 TESSERA_API std::string_view to_string(BlockState state);
 
-/// One block.
+/// One block of a segment.
 struct BlockView {
-  std::uint64_t address = 0;                   ///< first byte
-  std::uint64_t nbytes = 0;                    ///< size
-  std::uint64_t requested_nbytes = 0;          ///< asked for; kept while pending, 0 when cached
-  BlockState state = BlockState::kCached;      ///< what it is doing
-  StreamId stream;                             ///< it was allocated for; of a cached block, the stream it belongs to
-  std::string label = {};                      ///< memory::Label in force at allocation; empty: none
-  std::string stack = {};                      ///< call stack as recorded ("module+0x1f00 module+0x20a4"); empty: none
-  std::int64_t time_ns = 0;                    ///< of the allocation, since 1970; 0: not known
-  std::vector<StreamId> pending_streams = {};  ///< of a pending block: whose use is not known to be over
+  std::uint64_t address = 0;                   ///< First byte.
+  std::uint64_t nbytes = 0;                    ///< Size in bytes.
+  std::uint64_t requested_nbytes = 0;          ///< Requested bytes; kept while pending, 0 if cached.
+  BlockState state = BlockState::kCached;      ///< State of the block.
+  StreamId stream;                             ///< Stream of the allocation; if cached, the stream of its heap.
+  std::string label = {};                      ///< memory::Label at the allocation; empty if none.
+  std::string stack = {};                      ///< Recorded call stack ("module+0x1f00 module+0x20a4"); empty if none.
+  std::int64_t time_ns = 0;                    ///< Time of the allocation, since 1970; 0 if unknown.
+  std::vector<StreamId> pending_streams = {};  ///< For a pending block, streams that may still use it.
 };
 
-/// One contiguous run of mapped memory; its blocks tile it in address order.
+/// A contiguous run of mapped memory. Its blocks tile it in address order.
 struct SegmentView {
-  std::uint64_t address = 0;           ///< first byte
-  std::uint64_t nbytes = 0;            ///< mapped bytes
-  PoolId pool;                         ///< it belongs to
-  StreamId stream;                     ///< whose heap it belongs to
-  bool is_expandable = false;          ///< part of a reservation that grows
-  std::vector<BlockView> blocks = {};  ///< in address order
+  std::uint64_t address = 0;           ///< First byte.
+  std::uint64_t nbytes = 0;            ///< Mapped bytes.
+  PoolId pool;                         ///< Pool of the segment.
+  StreamId stream;                     ///< Stream of the heap.
+  bool is_expandable = false;          ///< Part of an expandable reservation.
+  std::vector<BlockView> blocks = {};  ///< Blocks in address order.
 };
 
-/// A pool, for people.
+/// Description of a pool.
 struct PoolView {
-  PoolId id;               ///< its id
-  std::string name;        ///< its name
-  std::string owner = {};  ///< what keeps it: "graph 'decode'", a user's label; empty for the default pool
+  PoolId id;               ///< Id of the pool.
+  std::string name;        ///< Name of the pool.
+  std::string owner = {};  ///< Owner: "graph 'decode'", a user label; empty for the default pool.
 };
 
-/// Sums over blocks; see the identity above.
+/// Sums over blocks; they satisfy the identity in the file comment.
 struct Totals {
-  std::uint64_t reserved_nbytes = 0;  ///< mapped
-  std::uint64_t live_nbytes = 0;      ///< asked for and in use
-  std::uint64_t rounding_nbytes = 0;  ///< beyond that in the same blocks
-  std::uint64_t pending_nbytes = 0;   ///< freed, not reusable yet
-  std::uint64_t cached_nbytes = 0;    ///< reusable
-  std::uint64_t live_blocks = 0;      ///< blocks in use
-  std::uint64_t pending_blocks = 0;   ///< blocks freed, not reusable yet
-  std::uint64_t cached_blocks = 0;    ///< reusable blocks
-  /// Whether reserved is the sum of the rest.
+  std::uint64_t reserved_nbytes = 0;  ///< Mapped bytes.
+  std::uint64_t live_nbytes = 0;      ///< Requested bytes in use.
+  std::uint64_t rounding_nbytes = 0;  ///< Unrequested bytes of live blocks.
+  std::uint64_t pending_nbytes = 0;   ///< Freed bytes that are not reusable yet.
+  std::uint64_t cached_nbytes = 0;    ///< Reusable bytes.
+  std::uint64_t live_blocks = 0;      ///< Blocks in use.
+  std::uint64_t pending_blocks = 0;   ///< Freed blocks that are not reusable yet.
+  std::uint64_t cached_blocks = 0;    ///< Reusable blocks.
+  /// Returns true if `reserved_nbytes` is the sum of the other bytes.
   [[nodiscard]] bool closes() const {
     return reserved_nbytes == live_nbytes + rounding_nbytes + pending_nbytes + cached_nbytes;
   }
-  /// Same numbers.
+  /// Compares all fields.
   friend bool operator==(const Totals&, const Totals&) = default;
 };
 
-/// What happened, as a snapshot's trace tells it.
+/// Kind of an event in a trace.
 enum class Action : std::uint8_t {
-  kAlloc,          ///< a block was handed out
-  kFreeRequested,  ///< it was given back
-  kFreeCompleted,  ///< it became reusable
-  kMap,            ///< memory was mapped
-  kUnmap,          ///< memory was given back or moved away
-  kOutOfMemory,    ///< a request failed; `nbytes` asked for, `device_free_nbytes` left
-  kSnapshot,       ///< a snapshot was taken
+  kAlloc,          ///< A block was allocated.
+  kFreeRequested,  ///< A block was freed.
+  kFreeCompleted,  ///< A freed block became reusable.
+  kMap,            ///< Memory was mapped.
+  kUnmap,          ///< Memory was released or moved away.
+  kOutOfMemory,    ///< A request of `nbytes` failed with `device_free_nbytes` free.
+  kSnapshot,       ///< A snapshot was taken.
 };
-/// "alloc", "free requested", ...
+/// Returns "alloc", "free requested", ...
 TESSERA_API std::string_view to_string(Action action);
 
-/// One event of the history.
+/// One event of a trace.
 struct TraceEntry {
-  Action action = Action::kAlloc;        ///< what
-  std::uint64_t address = 0;             ///< where
-  std::uint64_t nbytes = 0;              ///< asked for; of kMap and kUnmap the mapped bytes
-  std::uint64_t device_free_nbytes = 0;  ///< of kOutOfMemory
-  StreamId stream;                       ///< on which stream
-  PoolId pool;                           ///< in which pool
-  std::string label = {};                ///< in force; empty: none
-  std::string stack = {};                ///< call stack; empty: none
-  std::int64_t time_ns = 0;              ///< since 1970
+  Action action = Action::kAlloc;        ///< Kind of the event.
+  std::uint64_t address = 0;             ///< First byte.
+  std::uint64_t nbytes = 0;              ///< Requested bytes; for kMap and kUnmap, mapped bytes.
+  std::uint64_t device_free_nbytes = 0;  ///< Free bytes of the device; only for kOutOfMemory.
+  StreamId stream;                       ///< Stream of the event.
+  PoolId pool;                           ///< Pool of the event.
+  std::string label = {};                ///< Label in force; empty if none.
+  std::string stack = {};                ///< Call stack; empty if none.
+  std::int64_t time_ns = 0;              ///< Nanoseconds since 1970.
 };
 
-/// All of it.
+/// State of an allocator.
 struct Snapshot {
   std::string device = {};                 ///< "cuda:0"
-  std::vector<SegmentView> segments = {};  ///< in address order
-  std::vector<PoolView> pools = {};        ///< all pools there are
-  std::vector<TraceEntry> trace = {};      ///< oldest first; empty when history was not asked for
-  bool trace_is_cut = false;               ///< older events were overwritten
-  std::vector<std::pair<std::string, std::string>> modules = {};   ///< names in stacks, and the file of each
-  std::vector<std::pair<std::string, std::string>> settings = {};  ///< the policy in force, by name
+  std::vector<SegmentView> segments = {};  ///< Segments in address order.
+  std::vector<PoolView> pools = {};        ///< All pools.
+  std::vector<TraceEntry> trace = {};      ///< Events, oldest first; empty unless history was requested.
+  bool trace_is_cut = false;               ///< True if older events were overwritten.
+  std::vector<std::pair<std::string, std::string>> modules = {};   ///< Names in stacks, with the file of each.
+  std::vector<std::pair<std::string, std::string>> settings = {};  ///< Policy in force, by field name.
 
-  /// Sums over all blocks, by walking them.
+  /// Returns the sums over all blocks.
   [[nodiscard]] TESSERA_API Totals totals() const;
-  /// The same for one pool.
+  /// Returns the sums over the blocks of one pool.
   [[nodiscard]] TESSERA_API Totals totals(PoolId pool) const;
-  /// What is wrong with it: segments out of order or overlapping, blocks that do not tile. Empty: nothing.
+  /// Returns the first inconsistency: segments out of order or overlapping, blocks that do not tile. Returns "" if the
+  /// snapshot is consistent.
   [[nodiscard]] TESSERA_API std::string inconsistency() const;
 };
 

@@ -1,5 +1,5 @@
-// Numbers an allocator keeps about itself. The byte sums are those of snapshot.h, taken under each heap's lock in turn;
-// Allocator::snapshot() holds all locks at once.
+// Statistics of an allocator. The byte sums are those of snapshot.h, taken under one heap lock at a time.
+// Allocator::snapshot() holds all locks together.
 #pragma once
 
 #include <cstdint>
@@ -10,35 +10,35 @@
 
 namespace tessera::memory {
 
-/// What an allocator has done and holds.
+/// Counters and sums of an allocator.
 struct TESSERA_API Statistics {
-  Totals now = {};                         ///< what it holds
-  std::uint64_t peak_reserved_nbytes = 0;  ///< most that was mapped since the last reset_peaks()
-  /// Most bytes that were live: exact with one stream; with several at most 1/64 and 32 KiB per stream and pool too
-  /// high.
+  Totals now = {};                         ///< Current state.
+  std::uint64_t peak_reserved_nbytes = 0;  ///< Maximum of mapped bytes since the last reset_peaks().
+  /// Maximum of live bytes. Exact with one stream; with several, too high by at most 1/64 plus 32 KiB per stream and
+  /// pool.
   std::uint64_t peak_live_nbytes = 0;
 
-  std::uint64_t allocations = 0;      ///< blocks handed out
-  std::uint64_t frees = 0;            ///< blocks given back
-  std::uint64_t covered_reuses = 0;   ///< blocks lent to another stream because its clock covered their uses
-  std::uint64_t device_waits = 0;     ///< waits put on the device to reuse a block: each makes streams wait in turn
-  std::uint64_t events_recorded = 0;  ///< events recorded at frees of blocks that several streams used
-  std::uint64_t capture_reuses = 0;   ///< blocks reused inside a capture after a proof
-  std::uint64_t maps = 0;             ///< pieces mapped
-  std::uint64_t unmaps = 0;           ///< pieces unmapped
-  std::uint64_t moves = 0;            ///< pieces moved from one heap to another instead of mapping more
+  std::uint64_t allocations = 0;      ///< Blocks allocated.
+  std::uint64_t frees = 0;            ///< Blocks freed.
+  std::uint64_t covered_reuses = 0;   ///< Blocks reused by another stream because its clock covered their uses.
+  std::uint64_t device_waits = 0;     ///< Waits enqueued on the device to reuse a block.
+  std::uint64_t events_recorded = 0;  ///< Events recorded at frees of blocks that several streams used.
+  std::uint64_t capture_reuses = 0;   ///< Blocks reused inside a capture after a proof.
+  std::uint64_t maps = 0;             ///< Chunks mapped.
+  std::uint64_t unmaps = 0;           ///< Chunks unmapped.
+  std::uint64_t moves = 0;            ///< Chunks moved between heaps instead of mapping more.
 
-  std::uint64_t retries_pending = 0;      ///< ladder: requests that pending blocks saved
-  std::uint64_t retries_trim = 0;         ///< ladder: ... that giving back cached memory saved
-  std::uint64_t retries_synchronize = 0;  ///< ladder: ... that waiting for streams saved
-  std::uint64_t retries_borrow = 0;       ///< ladder: ... that another pool's memory saved
-  std::uint64_t retries_callback = 0;     ///< ladder: ... that a callback saved
-  std::uint64_t collections = 0;          ///< times cached memory was collected by age
-  std::uint64_t out_of_memory = 0;        ///< requests that failed
+  std::uint64_t retries_pending = 0;      ///< Retries that succeeded with pending blocks.
+  std::uint64_t retries_trim = 0;         ///< Retries that succeeded after releasing cached memory.
+  std::uint64_t retries_synchronize = 0;  ///< Retries that succeeded after waiting for streams.
+  std::uint64_t retries_borrow = 0;       ///< Retries that succeeded with memory of another pool.
+  std::uint64_t retries_callback = 0;     ///< Retries that succeeded after a callback.
+  std::uint64_t collections = 0;          ///< Collections of cached memory by age.
+  std::uint64_t out_of_memory = 0;        ///< Requests that failed.
 
-  /// One line each, for people.
+  /// Returns human-readable text, one line per field.
   [[nodiscard]] std::string to_text() const;
-  /// An object with these names.
+  /// Returns a JSON object with these field names.
   [[nodiscard]] std::string to_json() const;
 };
 

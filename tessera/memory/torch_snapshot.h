@@ -1,11 +1,11 @@
-// Writes Snapshots as PyTorch's memory snapshot, which its viewer (pytorch.org/memory_viz) and its _memory_viz.py load:
-// as pickle (protocol 4, plain data only) or as JSON of the same shape.
+// Writes Snapshots in the memory snapshot format of PyTorch, for its viewer (pytorch.org/memory_viz) and
+// _memory_viz.py: as pickle (protocol 4, plain data only) or as JSON of the same structure.
 //
-// A device of the file is one Snapshot, numbered in the order given; allocator_settings["tessera"] names them and holds
-// their policies. Labels are written as `user_metadata` of events, and as the one frame of a block or event that has no
-// call stack. The viewer replays the trace backwards from the state at its end and fails on events that do not fit (a
-// free of a block that was never there, memory mapped twice); events that an incomplete record would leave so are left
-// out, so that what is written always replays.
+// A device of the file is one Snapshot, numbered in the given order. allocator_settings["tessera"] holds their names
+// and policies. Labels are written as `user_metadata` of events, and as the only frame of a block or event without a
+// call stack. The viewer replays the trace backwards from its end and fails on inconsistent events (a free of an
+// unknown block, memory mapped twice). Such events of an incomplete record are omitted, so that the output always
+// replays.
 #pragma once
 
 #include <cstdint>
@@ -23,33 +23,33 @@ namespace tessera::memory {
 
 /// One frame of a call stack.
 struct Frame {
-  std::string filename;    ///< source file; of a frame without symbols, the module
-  std::uint32_t line = 0;  ///< 0: not known
-  std::string name;        ///< function; without symbols, "module+0x1f00"
+  std::string filename;    ///< Source file; without symbols, the module.
+  std::uint32_t line = 0;  ///< Line; 0 if unknown.
+  std::string name;        ///< Function; without symbols, "module+0x1f00".
 };
 
-/// Frames by their recorded text, "module+0x1f00".
+/// Frames by recorded text, "module+0x1f00".
 using Symbols = std::unordered_map<std::string, Frame>;
 
-/// The recorded frames of a stack ("module+0x1f00 module+0x20a4", innermost first).
+/// Splits a stack into its recorded frames ("module+0x1f00 module+0x20a4", innermost first).
 TESSERA_API std::vector<std::string> split_stack(const std::string& stack);
 
-/// Looks up every frame of the snapshots with addr2line, one run a module. Modules that are not there, and frames
-/// without debug information, are left out; what could not be done is added to `notes`. A module is looked
-/// for where Snapshot::modules says, else by its name as a path.
+/// Resolves every frame of the snapshots with addr2line, one run per module. Missing modules and frames without debug
+/// information are omitted, and failures are added to `notes`. A module is searched at its path in Snapshot::modules,
+/// otherwise by its name as a path.
 TESSERA_API Symbols symbolize(std::span<const Snapshot> snapshots, std::vector<std::string>* notes = nullptr);
 
-/// Which form to write.
+/// Output format.
 enum class TorchFormat : std::uint8_t {
-  kPickle,  ///< protocol 4
-  kJson,    ///< the same shape; tuples become lists
+  kPickle,  ///< Pickle of protocol 4.
+  kJson,    ///< JSON of the same structure; tuples become lists.
 };
 
-/// Writes the snapshots. A Snapshot that is not consistent is an InvalidArgument; a stream that fails an IoError.
+/// Writes the snapshots. Throws InvalidArgument if a Snapshot is inconsistent, and IoError if the stream fails.
 TESSERA_API void write_torch_snapshot(std::ostream& out, std::span<const Snapshot> snapshots, TorchFormat format,
                                       const Symbols& symbols = {});
 
-/// Writes the snapshots to a file, as a whole or not at all.
+/// Writes the snapshots to a file atomically.
 TESSERA_API void write_torch_snapshot_file(const std::string& path, std::span<const Snapshot> snapshots,
                                            TorchFormat format, const Symbols& symbols = {},
                                            FileKind kind = FileKind::kUser);

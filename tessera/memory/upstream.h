@@ -1,12 +1,12 @@
-// Where an allocator's memory comes from. Two forms:
+// Sources of memory for an allocator, in two forms:
 //
-//   Upstream             allocate, free: whole segments with addresses of their own (fixed segments)
-//   ExpandableUpstream   reserve, release: addresses; map, unmap, move: memory behind parts of them
+//   Upstream             allocate, free: full segments with separate addresses (fixed segments)
+//   ExpandableUpstream   reserve, release: addresses; map, unmap, move: memory at parts of them
 //
-// The device's own is expandable (device_upstream.h); decorators (decorators.h) wrap either form; a user's own, for a
-// pool of registered memory, implements the first. Calls come one at a time from one allocator, never on its hot path,
-// and never a call that gives memory back while a capture is under way. A call either does its work or throws
-// (OutOfMemory where there is no room) and has changed nothing.
+// The upstream of a device is expandable (device_upstream.h). Decorators (decorators.h) wrap either form. A custom
+// upstream, for a pool of registered memory, implements the first. An allocator makes one call at a time, never on its
+// hot path, and never releases memory during a capture. A call succeeds, or throws (OutOfMemory if there is no room)
+// and changes nothing.
 #pragma once
 
 #include <cstddef>
@@ -18,36 +18,36 @@ namespace tessera::memory {
 
 class ExpandableUpstream;
 
-/// A source of whole segments.
+/// A source of fixed segments.
 class TESSERA_API Upstream {
  public:
   virtual ~Upstream() = default;
-  /// For people: "cuda:0", "pinned memory of cuda:0".
+  /// Returns a name for reports: "cuda:0", "pinned memory of cuda:0".
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Sizes, and addresses inside a reservation, are multiples of it; a power of two, at least 512.
+  /// Returns the unit of sizes, and of addresses inside a reservation: a power of two, at least 512.
   [[nodiscard]] virtual std::size_t granularity() const = 0;
-  /// The most it could ever give.
+  /// Returns the maximum that it can provide.
   [[nodiscard]] virtual std::size_t capacity_nbytes() const = 0;
-  /// Memory with addresses of its own, aligned to 512 bytes at least.
+  /// Returns memory at separate addresses, aligned to at least 512 bytes.
   virtual std::byte* allocate(std::size_t nbytes) = 0;
-  /// Gives back exactly what allocate() gave. All work on it has completed.
+  /// Frees one complete result of allocate(). All work on it must have completed.
   virtual void free(std::byte* address, std::size_t nbytes) = 0;
-  /// This upstream's expandable form; null when it has none.
+  /// Returns the expandable form of this upstream; null if it has none.
   virtual ExpandableUpstream* as_expandable() { return nullptr; }
 };
 
-/// A source of addresses, and of memory to put behind them.
+/// A source of addresses, and of memory to map at them.
 class TESSERA_API ExpandableUpstream : public Upstream {
  public:
-  /// Addresses with nothing behind them.
+  /// Returns addresses without memory.
   virtual std::byte* reserve(std::size_t nbytes) = 0;
-  /// Gives back exactly what reserve() gave; nothing is mapped there.
+  /// Releases one complete result of reserve(). Nothing may be mapped there.
   virtual void release(std::byte* address, std::size_t nbytes) = 0;
-  /// Puts new memory behind [address, address + nbytes) as one piece, which only unmap() or move() take away whole.
+  /// Maps new memory at [address, address + nbytes) as one chunk, which only unmap() or move() remove as a unit.
   virtual void map(std::byte* address, std::size_t nbytes) = 0;
-  /// Gives the memory of one piece back. All work on it has completed.
+  /// Unmaps the memory of one chunk. All work on it must have completed.
   virtual void unmap(std::byte* address, std::size_t nbytes) = 0;
-  /// Moves the memory of one piece behind other addresses, where nothing is mapped. All work on it has completed.
+  /// Moves the memory of one chunk to other, unmapped addresses. All work on it must have completed.
   virtual void move(std::byte* from, std::byte* to, std::size_t nbytes) = 0;
 
   /// Reserves and maps.

@@ -48,8 +48,8 @@ TESSERA_API bool claim_report(const std::string& run_dir, const ReportMark& befo
 /// Releases the claim.
 TESSERA_API void release_claim(const std::string& run_dir) noexcept;
 
-/// Returns the sentence of the existing report, or of a new one if none exists. Returns "" if the run has no fault or
-/// no records. For launchers; never throws.
+/// Returns the sentence and the path of the existing report, or of a new one. Returns "" if the run has no fault or no
+/// records. For launchers; never throws.
 TESSERA_API std::string verdict_of_run(const std::string& run_dir);
 
 }  // namespace tessera::watch
