@@ -1,5 +1,5 @@
-// Functions made of several operators: if forward accepts a layout, backward gives the gradient of one device. The
-// operators themselves are tried by operators_test.cpp.
+// Functions of several operators: if forward accepts a layout, backward computes the gradient of one device. The
+// operators themselves are tested in operators_test.cpp.
 #include <gtest/gtest.h>
 
 #include "tessera/autograd/autograd.h"
@@ -27,7 +27,7 @@ struct Diagonal {
   std::vector<const char*> layouts;
 };
 
-// Uneven rows, so that no rank's part of the matrix as one dimension is a part of its rows.
+// Uneven rows, so that no shard of the flattened matrix is a shard of its rows.
 std::vector<Diagonal> diagonals() {
   return {{"ii->i", {5, 5}, {5}, {"S0", "S1", "R", "P"}},
           {"ii->", {5, 5}, {}, {"S0", "S1", "P"}},
@@ -58,7 +58,7 @@ TEST(AcceptedGradients, OfDiagonalsAreThoseOfOneDevice) {
   }
 }
 
-// Nothing to hold is held by every rank.
+// Every rank holds an empty tensor.
 TEST(AcceptedGradients, TensorsWithoutElementsAreMadeSharded) {
   const Mesh mesh = Mesh::parse("x=2");
   const Layout rows = Layout::parse(mesh, "S0");

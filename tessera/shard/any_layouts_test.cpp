@@ -1,6 +1,6 @@
-// Every operator under layouts that its rule may well refuse: in an AutoRedistribute scope each call goes ahead, with
-// whatever moves it takes, and gives what one device gives, and so do its gradients. Layouts are drawn for each input
-// by itself, cuts with blocks and given sizes among them.
+// Every operator under layouts that its rule may reject. In an AutoRedistribute scope each call succeeds, with the
+// necessary redistributions, and results and gradients equal those of one device. Layouts are drawn per input,
+// including cuts with blocks and with explicit sizes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,18 +30,18 @@ using testing::Results;
 using testing::Whole;
 using Tensors = std::vector<Tensor>;
 
-constexpr std::size_t kSamples = 3;  // of a case
+constexpr std::size_t kSamples = 3;  // per case
 
 struct Trial {
   std::shared_ptr<const Subject> subject;
-  std::vector<Layout> layouts;                        // none where an argument is left out
+  std::vector<Layout> layouts;                        // empty for an omitted argument
   std::size_t first = 0;                              // number of the first result; gradients follow
-  std::optional<Whole> grad;                          // of the first result; none: forward only
+  std::optional<Whole> grad;                          // of the first result; unset: forward only
   std::vector<std::pair<std::size_t, Whole>> wanted;  // inputs and their gradients
   std::string error;
 };
 
-// Some other pieces of the one cut of a dimension: in blocks, or all but one element on the last rank.
+// Varies the only cut of a dimension: blocks, or all but one element on the last rank.
 void vary(layout::DimCuts& dim, std::int64_t size, Random& random) {
   if (dim.cuts.size() != 1 || random() % 3 != 0) return;
   if (size % 2 == 0 && random() % 2 == 0) {
@@ -54,7 +54,7 @@ void vary(layout::DimCuts& dim, std::int64_t size, Random& random) {
   }
 }
 
-// Partial ones only where values stay what they are: of a max, each is some rank's own.
+// Partial only if values do not change: under max, each is the value of some rank.
 Layout some_layout(const Whole& input, const Mesh& mesh, Random& random) {
   std::vector<layout::Placement> placements;
   for (int a = 0; a < mesh.ndim(); ++a) {
@@ -90,7 +90,7 @@ Tensors call(const Subject& subject, const Tensors& inputs) {
   return results;
 }
 
-// Gradients on one device, of the first result alone.
+// Computes gradients of the first result on one device.
 void add_gradients(Trial& trial, Random& random) {
   const Subject& subject = *trial.subject;
   Tensors inputs;
@@ -122,7 +122,7 @@ std::vector<Trial> trials_on(const Mesh& mesh, Random& random) {
     std::shuffle(samples.begin(), samples.end(), random);
     samples.resize(std::min(samples.size(), kSamples));
     for (const OpSample& sample : samples) {
-      // The subject looks at its sample: they live together.
+      // The subject refers to its sample: they live together.
       auto kept = std::make_shared<std::pair<OpSample, std::optional<Subject>>>(sample, std::nullopt);
       kept->second.emplace(info, kept->first);
       Trial trial;
@@ -143,7 +143,7 @@ std::vector<Trial> trials_on(const Mesh& mesh, Random& random) {
   return out;
 }
 
-// One rank's side.
+// Runs one rank.
 void run(Trial& trial, Results& results) {
   const Subject& subject = *trial.subject;
   Tensors inputs;

@@ -1,6 +1,6 @@
-// Every measurement is a few rounds of the same launches, waited for on the host. After each round the ranks agree on
-// the time of the slowest; so they make the same number of rounds, and come to the same prices bit for bit. The best
-// round counts: others were disturbed.
+// Every measurement is a few rounds of the same launches, which the host waits for. After each round the ranks agree on
+// the time of the slowest rank, so they run the same number of rounds and compute bitwise equal costs. The fastest
+// round counts, because others were disturbed.
 #include "tessera/shard/calibrate.h"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 device::Stream host_stream() { return device::Device::get("host").default_stream(); }
 
-// Measures while its budget lasts. What it knows of time is the slowest rank's, so that all ranks do the same.
+// Measures until its budget is used. Times are those of the slowest rank, so that all ranks act equally.
 class Meter {
  public:
   Meter(const device::Device& device, double budget_us, double slice_us)
@@ -38,10 +38,10 @@ class Meter {
   [[nodiscard]] const device::Device& device() const { return device_; }
   [[nodiscard]] double left_us() const { return budget_us_ - passed_us_; }
 
-  // Microseconds of one `once`, where many follow each other; on ranks that have nothing to do there, it is empty.
+  // Returns microseconds per call of `once` in a sequence of calls. It is empty on ranks without work.
   [[nodiscard]] double us_of(const std::function<void()>& once) {
     const double begin = passed_us_;
-    const double first = round_us(once, 1);  // makes what is made the first time
+    const double first = round_us(once, 1);  // performs first-use initialization
     const double least = first < slice_us_ / 8 ? 4 : 1;
     double best = std::numeric_limits<double>::max();
     for (int rounds = 0; rounds < kMostRounds && passed_us_ - begin < slice_us_; ++rounds) {
@@ -57,7 +57,7 @@ class Meter {
   [[nodiscard]] double round_us(const std::function<void()>& once, int batch) {
     const device::Stream& stream = tensor::current_stream(device_);
     stream.synchronize();
-    (void)agreed(0);  // all begin together
+    (void)agreed(0);  // all start together
     const Clock::time_point begin = Clock::now();
     for (int i = 0; once && i < batch; ++i) once();
     stream.synchronize();
@@ -65,7 +65,7 @@ class Meter {
     return agreed(took.count()) / batch;
   }
 
-  // The largest of all ranks' values; and sees what time it is.
+  // Returns the maximum over all ranks and updates the time.
   double agreed(double value) {
     const std::chrono::duration<double, std::micro> passed = Clock::now() - start_;
     double values[] = {value, passed.count()};
@@ -81,7 +81,7 @@ class Meter {
   double passed_us_ = 0;
 };
 
-// A small and a large amount of bytes, and the times of moving them.
+// A small and a large number of bytes, and the times to transfer them.
 struct Line {
   double small_us = 0;
   double large_us = 0;
@@ -92,14 +92,14 @@ struct Line {
   }
 };
 
-// Grows what is moved until it takes long enough to tell. `mover` gives a launch for so many elements.
+// Increases the transfer until its time is measurable. `mover` returns a launch for a number of elements.
 Line measured(Meter& meter, std::int64_t ranks, const std::function<std::function<void()>(std::int64_t)>& mover) {
   Line line;
   line.small_us = meter.us_of(mover(1));
   for (std::int64_t numel = 1 << 14; numel <= 1 << 22; numel *= 8) {  // f32: 64 KiB, 512 KiB, 4 MiB
     line.large_us = meter.us_of(mover(numel));
     line.large_nbytes = static_cast<double>(numel) * sizeof(float) * static_cast<double>(ranks);
-    // What takes longer tells enough; and eight times as much, thrice, must leave time for other axes.
+    // A longer time is accurate enough. Three transfers of eight times the size must leave time for other axes.
     if (line.large_us > 1e4 || 24 * line.large_us > meter.left_us() / 4) break;
   }
   return line;
@@ -121,7 +121,7 @@ std::function<void()> copy(Meter& meter, std::int64_t numel) {
   return [=] { ops::copy_(to, from); };
 }
 
-// To four digits: more were not measured.
+// Rounds to four digits, the accuracy of the measurement.
 double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
 
 CostModel measure(const layout::Mesh& mesh, Meter& meter) {
@@ -153,7 +153,7 @@ CostModel measure(const layout::Mesh& mesh, Meter& meter) {
   return model;
 }
 
-// The first rank's text on all ranks.
+// Returns the text of the first rank on all ranks.
 std::string agreed_text(const std::string& mine) {
   const comm::ProcessGroup world = comm::world();
   auto size = static_cast<std::int64_t>(mine.size());
@@ -171,7 +171,7 @@ std::string agreed_text(const std::string& mine) {
   return text;
 }
 
-// Runs `body` on the world's first rank; what it throws is thrown on all.
+// Runs `body` on world rank 0. Its exception is thrown on all ranks.
 std::string from_first_rank(const std::function<std::string()>& body) {
   std::string text = "\1";
   if (comm::world().rank() == 0) {
@@ -197,7 +197,7 @@ CostModel calibrate(const layout::Mesh& mesh, const CalibrateOptions& options) {
                 " ms is no time; 2 s are enough");
   detail::check_may_communicate(tessera::detail::concat("calibrate on ", mesh.text()));
   const auto axes = std::ranges::count_if(mesh.axes(), [](const layout::Axis& axis) { return axis.size > 1; });
-  // Four measurements for an axis, four for copies, one for a launch; each may run over by a round, most of all on a
+  // Four measurements per axis, four for copies, one for a launch. Each may exceed its time by a round, especially on a
   // busy machine.
   const double budget_us = 1e3 * static_cast<double>(options.budget.count());
   const double slice_us = budget_us / static_cast<double>(8 * (axes + 1));

@@ -45,7 +45,7 @@ TEST(Calibrate, FindsTheSamePricesOnAllRanksSavesThemAndPlansWithThem) {
     EXPECT_GT(model.copy_launch_us, 0);
     const double slowest = std::min(model.axes.at("dp").gigabytes_per_s, model.axes.at("tp").gigabytes_per_s);
     EXPECT_EQ(model.links[0].gigabytes_per_s, slowest);
-    EXPECT_EQ(model.links[1], CostModel().links[1]);  // no axis has it
+    EXPECT_EQ(model.links[1], CostModel().links[1]);  // not used by any axis
     const std::lock_guard lock(mutex);
     found.insert(model.json());
   });

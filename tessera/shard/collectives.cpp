@@ -1,6 +1,6 @@
-// A collective is data: what it is, over whom, and how tensors are cut into messages. Its gradient is the collective
-// that transposed() makes of it, so that there is one way in which all of them run. Messages lie one behind the other
-// in the order of places; a tensor that is cut along its outermost dimension is its messages already.
+// A collective is data: its kind, its ranks, and the split of tensors into messages. transposed() returns its gradient
+// as another collective, so all of them run the same way. Messages are contiguous, in the order of group ranks. A
+// tensor that is split along its outermost dimension already has this form.
 #include "tessera/shard/collectives.h"
 
 #include <algorithm>
@@ -33,11 +33,11 @@ using Sizes = std::vector<std::int64_t>;
 struct Collective {
   OpKind kind;
   Along over;
-  Reduction reduction = Reduction::kSum;  // of an all_gather, avg: what is gathered is divided by the ranks
-  int split = 0;                          // the dimension that is cut into messages
-  int concat = 0;                         // the dimension along which messages are put together
-  Sizes in_sizes = {};                    // of the messages along `split`
-  Sizes out_sizes = {};                   // of those that come, along `concat`
+  Reduction reduction = Reduction::kSum;  // avg in an all_gather: gathered values are divided by the number of ranks
+  int split = 0;                          // dimension that is split into messages
+  int concat = 0;                         // dimension along which messages are concatenated
+  Sizes in_sizes = {};                    // sizes of the messages along `split`
+  Sizes out_sizes = {};                   // sizes of received messages along `concat`
   int root = 0;
   std::vector<int> targets = {};
 
@@ -53,12 +53,12 @@ Shape with_size(const Shape& shape, int dim, std::int64_t size) {
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
-// Pieces along the outermost dimension lie one behind the other.
+// Chunks along the outermost dimension are contiguous.
 bool is_outermost(const Shape& shape, int dim) {
   return std::all_of(shape.begin(), shape.begin() + dim, [](std::int64_t size) { return size == 1; });
 }
 
-// The pieces of a dense tensor along a dimension, each copied to where its message lies.
+// Returns copies of the chunks of a dense tensor along a dimension to their messages.
 std::vector<detail::RegionCopy> to_messages(const Shape& shape, int dim, const Sizes& sizes) {
   const Strides strides = contiguous_strides(shape);
   const std::int64_t step = strides[static_cast<std::size_t>(dim)];
@@ -93,14 +93,14 @@ Shape result_shape(const Collective& collective, Shape shape, int place) {
   return shape;
 }
 
-// Whether this place is given anything.
+// Returns true if this group rank receives data.
 bool receives(const Collective& collective, int place) {
   if (collective.kind == OpKind::kReduce) return place == collective.root;
   return collective.kind != OpKind::kPermute ||
          std::ranges::find(collective.targets, place) != collective.targets.end();
 }
 
-// Elements that the busiest rank receives.
+// Returns the elements that the busiest rank receives.
 std::int64_t received_numel(const Collective& collective, const Shape& from, const Shape& to, int place) {
   const std::int64_t ranks = collective.over.size();
   const auto piece = [&](const Shape& shape, int dim, const Sizes& sizes) {
@@ -116,7 +116,7 @@ std::int64_t received_numel(const Collective& collective, const Shape& from, con
   }
 }
 
-// Elements of each message: equal ones as one count.
+// Sets the elements of each message; equal ones as one count.
 void set_counts(std::int64_t& count, SmallVector<std::int64_t, 8>& counts, const Shape& shape, int dim,
                 const Sizes& sizes) {
   const bool is_even = std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes[0]; });
@@ -151,7 +151,7 @@ comm::Operation operation_of(const Collective& collective, const Shape& from, co
   return out;
 }
 
-// What all ranks must have the same: the sizes of the tensor once all messages are together.
+// Describes the values that must be equal on all ranks: the sizes of the tensor after concatenation.
 void set_geometry(comm::Geometry& out, const Collective& collective, const Shape& from, const Shape& to) {
   detail::GeometryOf how;
   if (cuts(collective.kind)) how.split = collective.split;
@@ -261,7 +261,7 @@ void check_argument(std::string_view what, const Tensor& x, const Along& over) {
   TESSERA_CHECK(x, what, " over ", over.text(), ": no tensor is given");
   TESSERA_CHECK(!x.has_layout(), what, " over ", over.text(), " takes a plain tensor, not ", tensor::describe(x),
                 "; redistribute() moves one with a layout, local_map() gives a function its parts");
-  (void)over.place();  // refuses ranks off the mesh
+  (void)over.place();  // throws on ranks outside the mesh
 }
 
 void check_reduction(std::string_view what, const Tensor& x, Reduction reduction) {
@@ -281,7 +281,7 @@ void check_sizes(std::string_view what, const Sizes& sizes, const Along& over) {
                 ": a size is below 0: ", sizes);
 }
 
-// Of the pieces that a dimension is cut into: those given, or equal ones.
+// Returns the sizes of the chunks of a dimension: those given, or equal ones.
 Sizes split_sizes(std::string_view what, const Tensor& x, int dim, const Along& over, const Sizes& given) {
   const std::int64_t size = x.size(dim);
   if (given.empty()) {

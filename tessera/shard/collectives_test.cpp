@@ -1,5 +1,5 @@
-// Collectives on plain tensors against what they are by definition, and their gradients against that of the sum over
-// all ranks: with gradients y of the results, sum <y, C x> = sum <C' y, x>.
+// Collectives on plain tensors against their definition, and their gradients against that of the sum over all ranks:
+// with gradients y of the results, sum <y, C x> = sum <C' y, x>.
 #include "tessera/shard/collectives.h"
 
 #include <gtest/gtest.h>
@@ -38,14 +38,14 @@ const Mesh& grid() {
 }
 int rank() { return current_place().rank.value(); }
 
-// What a rank gives: small whole numbers that no two places share.
+// Input of a rank: small integers that no two positions share.
 Tensor given(const Shape& shape, int of_rank) {
   testing::Whole whole = testing::counted(shape, DType::kF64);
   for (std::size_t i = 0; i < whole.values.size(); ++i) whole.values[i] += 100 * of_rank;
   return testing::plain(whole);
 }
 
-// The ranks along `over`, by place, as seen from here.
+// Returns the ranks along `over`, in order.
 std::vector<int> peers(const Along& over) {
   std::vector<int> out;
   for (const Rank each : ranks_along(over.mesh(), over.axes(), current_place().rank)) out.push_back(each.value());
@@ -106,10 +106,10 @@ TEST(Collectives, TakeSizesThatAreNotAlike) {
     const std::int64_t start = rank() == 0 ? 0 : 3;
     const Tensor summand = given({2, 5, 2}, 0);
     expect_equal(reduce_scatter(summand, 1, over, sizes), ops::narrow(ops::mul(summand, 3), 1, start, mine));
-    // From cut in dimension 1 to cut in dimension 0.
+    // From sharded in dimension 1 to sharded in dimension 0.
     const Tensor moved = all_to_all(all[static_cast<std::size_t>(rank())], 0, 1, over, {{1, 0, 1}, sizes});
     expect_equal(moved, ops::narrow(whole, 0, rank() == 0 ? 0 : 1, rank() == 1 ? 0 : 1));
-    // Rows to wherever: rank r sends p + r rows to rank p.
+    // Arbitrary routing: rank r sends p + r rows to rank p.
     Sizes to;
     Sizes from;
     std::int64_t rows = 0;
@@ -128,7 +128,7 @@ TEST(Collectives, TakeSizesThatAreNotAlike) {
   });
 }
 
-// A collective that is linear, on tensors of this shape.
+// A linear collective on tensors of this shape.
 struct Linear {
   const char* name;
   Shape shape;
@@ -140,7 +140,7 @@ std::vector<Linear> linear_ones(const Along& over) {
   std::vector<int> shifted;
   Sizes sizes;
   for (int p = 0; p < n; ++p) {
-    shifted.push_back(p + 1 < n ? p + 1 : -1);  // no permutation that is its own inverse
+    shifted.push_back(p + 1 < n ? p + 1 : -1);  // a permutation that is not its own inverse
     sizes.push_back(p + 1);
   }
   const std::int64_t total = n * (n + 1) / 2;

@@ -1,5 +1,5 @@
-// Every one is an empty tensor with its layout that an operator then writes into: dispatch gives each rank the index
-// maps of its part.
+// Each function creates an empty tensor with its layout, into which an operator writes. Dispatch gives each rank the
+// index maps of its shard.
 #include "tessera/shard/create.h"
 
 #include "tessera/base/error.h"
@@ -15,7 +15,7 @@ namespace {
 using layout::Layout;
 using ops::CreateOptions;
 
-// Operators whose draws have no form that fills a tensor in place.
+// Draws with operators that have no in-place form.
 Tensor drawn(const char* op, Tensor out, const Scalar& a, const Scalar& b) {
   const ops::GeneratorState state = ops::next_call();
   ops::RandomAttributes attributes;

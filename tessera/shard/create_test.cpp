@@ -1,4 +1,4 @@
-// Tensors made under layouts hold what one device would have made, bit for bit.
+// Tensors created with layouts are bitwise equal to those of one device.
 #include "tessera/shard/create.h"
 
 #include <gtest/gtest.h>
@@ -127,7 +127,7 @@ TEST(Creation, GivesTheValuesOfOneDeviceUnderEveryLayout) {
   }
 }
 
-// Its distributions whole on every rank, nothing is sent; cut, it works together or is moved when asked for.
+// Replicated distributions need no communication; sharded ones cooperate or are redistributed on request.
 TEST(Creation, MultinomialDrawsWhatOneDeviceDraws) {
   Whole weights = testing::counted(kShape);
   const auto draw = [&](const Tensor& p, bool with_replacement) {

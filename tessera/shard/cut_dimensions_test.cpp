@@ -1,5 +1,5 @@
-// Operators along dimensions that are cut: what they refuse and with which way out, what they write into, and that they
-// order values as one device does.
+// Operators along sharded dimensions: rejected calls and their fixes, outputs given by the caller, and the same order
+// of values as on one device.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +40,7 @@ TEST(CutDimensions, WhatWouldMoveIsRefusedWithThePlan) {
     const std::vector<std::function<void()>> calls = {
         [&] { ops::flip(x, {1}); },      [&] { ops::roll(x, {2}, {1}); },     [&] { ops::pad(x, {2, 3}); },
         [&] { ops::slice(x, 1, 2, 7); }, [&] { ops::cat(Tensors{x, x}, 1); }, [&] { ops::unslice(x, 1, 21, 2, 2); }};
-    for (int pass = 0; pass < 2; ++pass) {  // before the call is known, and after
+    for (int pass = 0; pass < 2; ++pass) {  // before and after the call is cached
       for (const auto& call : calls) {
         expect_error<InvalidArgument>(call, {"change their rank", "AutoRedistribute", "box exchange over x", "received",
                                              "or redistribute(), the cheapest first", "all-gather", "called as"});
@@ -174,7 +174,7 @@ TEST(CutDimensions, MeansOfUnevenPartsArePartialSums) {
   });
 }
 
-// One input says with the whole axis what another says with its parts: they talk over one group.
+// One input names the complete axis, another its sub-axes: they use one group.
 TEST(CutDimensions, AnAxisAndItsPartsAreTheSameRanks) {
   const char* const ways[] = {"S0", "{2:Shard(0)*2:Shard(0)}"};
   Results results(4);

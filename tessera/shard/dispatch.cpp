@@ -1,8 +1,8 @@
-// How a call on tensors with layouts becomes this rank's call on its parts. What is the same on all ranks comes from an
-// entry (detail/entry.h), found in two steps: each thread remembers those it used lately together with what is only
-// right for its rank, the localized attributes; behind that is the cache of the process.
+// Converts a call on tensors with layouts to a local call on the shards of this rank. Data that is equal on all ranks
+// comes from an entry (detail/entry.h). Each thread caches recent entries with data of its rank, the localized
+// attributes. The second level is the cache of the process.
 //
-//   call --hash--> thread's slot --miss--> cache of the process --miss--> propagation
+//   call --hash--> slot of the thread --miss--> cache of the process --miss--> propagation
 #include <array>
 #include <memory>
 
@@ -31,22 +31,22 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
 }
 
-// An entry with what is this rank's own.
+// An entry with the data of this rank.
 struct Slot {
   EntryRef entry;
-  tensor::Attributes localized;                                       // where the operator localizes
-  std::unique_ptr<const std::vector<layout::LocalOperand>> operands;  // of the inputs, where ranks cooperate
-  std::shared_ptr<const CompiledRearrangement> rearrangement;         // where elements change their rank, once run
+  tensor::Attributes localized;                                       // if the operator localizes
+  std::unique_ptr<const std::vector<layout::LocalOperand>> operands;  // of the inputs, if ranks cooperate
+  std::shared_ptr<const CompiledRearrangement> rearrangement;  // if elements change their rank; set after the first run
   bool is_on_mesh = true;
 };
 
-// What a thread remembers of the rank that it works for.
+// Cache of a thread for the rank that it works for.
 struct Memory {
   static constexpr std::size_t kSlots = 1024;
-  std::uint64_t of_rank = 0;  // rank_changes when it was begun
+  std::uint64_t of_rank = 0;  // rank_changes at its start
   Rank rank{0};
   Counters* counts = nullptr;
-  const std::atomic<std::uint64_t>* prices = nullptr;  // their number: what moves, and where to, depends on them
+  const std::atomic<std::uint64_t>* prices = nullptr;  // number of the cost model, which redistributions depend on
   std::unique_ptr<Slot[]> slots;
 
   static Memory& of_thread() {
@@ -63,11 +63,11 @@ struct Memory {
     counts = &counters();
     prices = &tessera::shard::detail::prices().number();
     slots = std::make_unique<Slot[]>(kSlots);
-    of_rank = tessera::detail::rank_changes;  // asking for the rank may have moved it
+    of_rank = tessera::detail::rank_changes;  // the query for the rank may have changed it
   }
 };
 
-// A list of tensors that is nearly always short.
+// A list of tensors that is usually short.
 class TensorList {
  public:
   explicit TensorList(std::size_t size) : size_(size) {
@@ -123,7 +123,7 @@ EntryRef find_entry(const Call& call, std::uint64_t hash, const Memory& memory, 
 
 void wrap_results(const Call& call, const Entry& entry, std::span<Tensor> locals) {
   for (std::size_t o = 0; o < call.outputs.size(); ++o) {
-    if (call.outputs[o]) continue;  // written into
+    if (call.outputs[o]) continue;  // given by the caller
     Tensor local = locals.empty() ? Tensor() : std::move(locals[o]);
     call.outputs[o] = Tensor::sharded(entry.infos[o].shape, entry.infos[o].dtype, entry.outputs[o], std::move(local));
   }
@@ -139,8 +139,8 @@ void run_together(const Call& call, const Call& local, const Entry& entry,
   wrap_results(call, entry, results);
 }
 
-// Sends what changes its rank. Work on the way may make calls of its own, which may take the slot: what is needed is
-// held, and only a slot that is still of this call is written to.
+// Sends elements that change their rank. Nested calls may replace the slot, so needed data is held, and a slot is
+// written only if it still belongs to this call.
 void run_rearrangement(const Call& call, Slot& slot) {
   const EntryRef held = slot.entry;
   const Entry& entry = *held;
@@ -187,7 +187,7 @@ void run_local(const Call& call, Slot& slot) {
 
 void dispatch(const Call& call);
 
-// Brings the operands to the layouts that the entry says and calls again.
+// Redistributes the operands as the entry states, and calls again.
 void run_moved(const Call& call, const Entry& entry, const Memory& memory) {
   const bool is_silent = entry.is_free || (entry.is_local && !autograd::backward_of().empty());
   if (moving() != Moving::kAutomatic && !is_silent) refuse_moves(call);
@@ -206,7 +206,7 @@ void run_moved(const Call& call, const Entry& entry, const Memory& memory) {
 
 void run(const Call& call, Slot& slot, const Memory& memory, bool is_known) {
   if (!slot.entry->moved.empty()) [[unlikely]] {
-    const EntryRef held = slot.entry;  // the moves may need the slot for calls of their own
+    const EntryRef held = slot.entry;  // redistributions may need the slot for nested calls
     run_moved(call, *held, memory);
     return;
   }
@@ -227,7 +227,7 @@ void dispatch(const Call& call) {
     return;
   }
   Memory& memory = Memory::of_thread();
-  // The attributes of a random operator are others every time: nothing is kept.
+  // The attributes of a random operator differ in every call: nothing is cached.
   if (call.op->def.traits.is_random) {
     Slot slot = make_slot(call, make_entry(call, 0), memory.rank);
     run(call, slot, memory, false);

@@ -1,5 +1,4 @@
-// A call that the cache knows allocates nothing beyond what the local operator does: counted by this program's own
-// operator new.
+// A cached call allocates no more than the local operator. The operator new of this program counts.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -18,7 +17,7 @@ namespace {
 constinit thread_local std::size_t allocations = 0;
 }
 
-// Out of line: compilers that see both halves warn of malloc in the one and delete in the other.
+// Not inline: compilers that see both halves warn about malloc in one and delete in the other.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   ++allocations;
   if (void* block = std::malloc(size)) return block;

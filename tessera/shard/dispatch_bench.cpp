@@ -1,6 +1,6 @@
-// What a layout costs a call on the CPU. Meshes of 8 ranks need no 8 ranks here: nothing is sent, so that one rank of
-// the mesh is enough. Warm: time over the same operator on the plain part, both measured in one sample, in turns. Cold:
-// the layouts of a call that no cache knows, up to where the local call begins.
+// CPU cost of a layout per call. Nothing is sent, so one rank of a mesh of 8 is sufficient. Warm: time relative to the
+// same operator on the plain shard, measured alternately in one sample. Cold: layout propagation of an uncached call,
+// up to the start of the local call.
 #include <chrono>
 #include <functional>
 #include <string>
@@ -32,7 +32,7 @@ double microseconds(const F& body) {
   const auto begin = Clock::now();
   for (int i = 0; i < kCalls; ++i) body();
   const std::chrono::duration<double, std::micro> spent = Clock::now() - begin;
-  device::Device::get("host").synchronize();  // kernels of one side do not run into the other's time
+  device::Device::get("host").synchronize();  // kernels of one side must not run in the time of the other
   return spent.count() / kCalls;
 }
 

@@ -1,4 +1,4 @@
-// What sharded calls give, what they refuse, and how much they communicate.
+// Results, errors and communication of sharded calls.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -128,7 +128,7 @@ TEST(Dispatch, TheCheapestFixIsTakenInsideOfAutoRedistribute) {
       EXPECT_EQ(moving(), Moving::kAutomatic);
     }
     EXPECT_EQ(moving(), Moving::kRefused);
-    EXPECT_THROW(ops::mm(a, b), Error);  // what the cache knows of moves is for the scope alone
+    EXPECT_THROW(ops::mm(a, b), Error);  // cached redistributions apply only inside the scope
     const ShardCounts after = shard_counts();
     EXPECT_EQ(after.automatic - before.automatic, 2U);
     EXPECT_EQ(after.collectives - before.collectives, 2U);
@@ -165,7 +165,7 @@ TEST(Dispatch, CallsAreKnownToTheCacheTheSecondTime) {
 
 TEST(Dispatch, RanksShareWhatTheyKnowAndNothingOfTheirOwn) {
   Results results(4);
-  simulate(4, [&] {  // rows are counted by where they lie: each rank has attributes of its own for one entry
+  simulate(4, [&] {  // rows depend on their position: each rank has separate attributes for one entry
     const Tensor x = placed(counted({6, 6}, DType::kF64), on_line("S0"));
     for (std::size_t i = 0; i < 3; ++i) results.hand_in(i, ops::tril(x));
   });
@@ -176,7 +176,7 @@ TEST(Dispatch, RanksShareWhatTheyKnowAndNothingOfTheirOwn) {
 
 TEST(EntryCache, DropsTheLeastRecentlyUsed) {
   const Mesh mesh = Mesh::parse("x=2");
-  detail::EntryCache cache(16);  // one for each lock
+  detail::EntryCache cache(16);  // one per lock
   std::size_t dropped = 0;
   for (std::int64_t n = 1; n <= 100; ++n) {
     const Tensor x = empty({n, 4}, Layout::create(mesh, {Shard(0)}));
@@ -277,7 +277,8 @@ TEST(Dispatch, ViewsAreViewsOnEveryRankOrErrors) {
     const Tensor split = ops::view(x, {4, 2, 6});
     EXPECT_EQ(split.layout(), on_line("S0"));
     EXPECT_EQ(&split.local().storage(), &x.local().storage());
-    expect_error<InvalidArgument>([&] { ops::view(x, {3, 16}); }, {"view"});  // no row of it is one rank's
+    // no rank holds a complete row of the result
+    expect_error<InvalidArgument>([&] { ops::view(x, {3, 16}); }, {"view"});
     expect_error<InvalidArgument>([&] { ops::view(t, {48}); }, {"view"});
     results.hand_in(0, ops::reshape(t, {6, 4, 2}));
   });

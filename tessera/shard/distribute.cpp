@@ -30,7 +30,7 @@ void check_plain(const char* what, const Tensor& tensor, const char* way_out) {
   TESSERA_CHECK(!tensor.has_layout(), what, ": ", tensor::describe(tensor), " has a layout already; ", way_out);
 }
 
-// The parts of all ranks, taken out of the whole and put one behind the other, on the rank that has it.
+// Returns the shards of all ranks, concatenated, on the rank that has the data.
 Tensor all_parts(const Tensor& whole, const Layout& layout, std::span<const Rank> ranks, std::int64_t numel) {
   const Tensor dense = ops::contiguous(whole);
   Tensor packed = Tensor::allocate(Shape{numel}, whole.dtype(), tensor::current_device(whole.device()));
@@ -50,7 +50,7 @@ Tensor all_parts(const Tensor& whole, const Layout& layout, std::span<const Rank
   return packed;
 }
 
-// What the first rank has goes to all; `layout` has nothing partial.
+// Sends shards from the first rank to all. `layout` has no partial axes.
 Tensor scattered(const Tensor& whole, const Layout& layout) {
   if (!is_on(layout.mesh())) return Tensor::sharded(whole.shape(), whole.dtype(), layout, {});
   const autograd::NoGrad no_grad;
@@ -85,7 +85,7 @@ Tensor scattered(const Tensor& whole, const Layout& layout) {
   return Tensor::sharded(whole.shape(), whole.dtype(), layout, part);
 }
 
-// How many ranks a partial part is averaged over, for its gradient.
+// Returns the number of ranks over which a partial shard is averaged, for its gradient.
 std::int64_t averaged_over(const Layout& layout) {
   std::int64_t ranks = 1;
   for (const layout::PartialAxis& partial : layout.partials()) {

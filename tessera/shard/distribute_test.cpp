@@ -1,4 +1,4 @@
-// Between plain tensors and tensors with layouts, on worlds of threads.
+// Conversions between plain tensors and tensors with layouts, on worlds of threads.
 #include "tessera/shard/distribute.h"
 
 #include <gtest/gtest.h>
@@ -39,11 +39,11 @@ void expect_plain(const Tensor& got, const Whole& want) {
   const Whole read = ops::testing::read(got);
   EXPECT_EQ(read.shape, want.shape);
   EXPECT_EQ(read.dtype, want.dtype);
-  ASSERT_EQ(read.values.size(), want.values.size());  // parts of partial values are made up, and rounded
+  ASSERT_EQ(read.values.size(), want.values.size());  // shards of partial values are invented and rounded
   for (std::size_t i = 0; i < want.values.size(); ++i) EXPECT_NEAR(read.values[i], want.values[i], 1e-9);
 }
 
-// Layouts of all kinds, each with a shape that it fits.
+// Layouts of all kinds, each with a matching shape.
 std::vector<std::pair<Layout, Shape>> layouts(std::size_t count, std::uint64_t seed) {
   const layout::testing::RequestKind kind{
       .most_axes = 3, .uneven_percent = 60, .special_percent = 30, .partial_percent = 40};
@@ -95,7 +95,7 @@ TEST(Distribute, HasMemoryOfItsOwn) {
 
 TEST(Distribute, GivesTheGradientOfTheWholeToEveryRank) {
   on_worlds(4, {6}, [] {
-    const AutoRedistribute moves;  // gradients come in layouts of any kind
+    const AutoRedistribute moves;  // gradients arrive in any layout
     const Mesh mesh = Mesh::parse("a=2,b=2");
     const Whole values = counted(Shape{5, 3}, DType::kF64);
     for (const DataOn where : {DataOn::kFirstRank, DataOn::kEveryRank}) {
@@ -200,9 +200,9 @@ TEST(FromLocal, NamesRanksThatDiffer) {
     EXPECT_EQ(from_local(wrong, cut).shape(), (Shape{4, 2}));
     expect_error<MismatchError>([&] { (void)from_local(wrong, cut, {.check = true}); },
                                 {"ranks 3 and 2", "bytes differ"});
-    // Partial parts may differ.
+    // Partial shards may differ.
     (void)from_local(wrong, Layout::parse(mesh, "S0,P"), {.check = true});
-    // Sizes that are no equal pieces need a layout that says so.
+    // Unequal sizes need a layout with these sizes.
     const std::int64_t rows = rank() < 2 ? 1 : 3;
     expect_error<MismatchError>([&] { (void)from_local(part(rows, DType::kF32), cut); }, {"shape [4, 2]", "sizes="});
     const Layout given = Layout::parse(mesh, "{Shard(0, sizes=1/3), Replicate()}");
@@ -212,7 +212,7 @@ TEST(FromLocal, NamesRanksThatDiffer) {
 
 TEST(FromLocal, GradientIsThatOfTheWholeAtTheDualLayout) {
   on_worlds(4, {3}, [] {
-    const AutoRedistribute moves;  // gradients come in layouts of any kind
+    const AutoRedistribute moves;  // gradients arrive in any layout
     const Mesh mesh = Mesh::parse("a=2,b=2");
     const Whole values = counted(Shape{4, 2}, DType::kF64);
     for (const char* text : {"S0,R", "P,S1", "P(avg),S0", "R,R", "S0,P"}) {

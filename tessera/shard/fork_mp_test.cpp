@@ -1,4 +1,4 @@
-// Tensors and graphs in a forked child: operators on inherited ones throw, and the child can make its own.
+// Tensors and graphs in a forked child: operators on inherited tensors throw, and the child can create new ones.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 namespace tessera::shard {
 namespace {
 
-// Whether `use` throws what names the fork.
+// Returns true if `use` throws an error that names the fork.
 bool is_rejected(const std::function<void()>& use) {
   try {
     use();
@@ -29,7 +29,7 @@ bool is_rejected(const std::function<void()>& use) {
   return false;
 }
 
-// Runs `body` in a forked child that ends without exit handlers; 0: it returned true.
+// Runs `body` in a forked child without exit handlers. Returns 0 if it returned true.
 int status_in_child(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {

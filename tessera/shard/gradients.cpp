@@ -1,13 +1,12 @@
-// How gradients of tensors with layouts are laid out. A gradient is cut as its tensor is; along axes that do not cut
-// the tensor it is whole or pending, a partial sum that nobody has settled. All that is done here needs no
-// communication:
+// Layouts of gradients. A gradient is sharded like its tensor. Along other axes it is reduced or partial, that is, a
+// sum that has not been reduced yet. The following conversions need no communication:
 //
-//   gradient, tensor         becomes
-//   whole,    cut            cut: each rank keeps its part
-//   cut,      not cut        pending: each rank's part is its summand of the whole
-//   pending + whole          pending: the whole one counts on the first rank alone
+//   gradient, tensor           becomes
+//   reduced,  sharded          sharded: each rank keeps its shard
+//   sharded,  not sharded      partial: the shard of each rank is its summand
+//   partial + reduced          partial: the reduced one counts only on the first rank
 //
-// What would need some is refused, or done where an AutoRedistribute scope is in force.
+// Conversions that communicate throw, unless an AutoRedistribute scope is in force.
 #include "tessera/shard/gradients.h"
 
 #include <algorithm>
@@ -59,7 +58,7 @@ bool is_cut_alike(const Layout& a, const Layout& b) {
   return true;
 }
 
-// The layout of a gradient `now` of a tensor `of`.
+// Returns the layout of a gradient `now` of a tensor `of`.
 Layout dual_of(const Layout& now, const Layout& of) {
   LayoutParts parts = of.parts();
   parts.partials.clear();
@@ -78,7 +77,7 @@ Tensor moved(const Tensor& gradient, const Layout& to) {
   if (gradient.layout() == to) return gradient;
   if (gradient.numel() == 0 && to.partials().empty()) {
     ops::CreateOptions options{.dtype = gradient.dtype()};
-    if (const Tensor own = gradient.local()) options.device = own.device();  // a rank off the mesh has none
+    if (const Tensor own = gradient.local()) options.device = own.device();  // a rank outside the mesh has none
     return zeros(gradient.shape(), to, options);
   }
   const auto plan = detail::plan_between(gradient.layout(), to, gradient.shape(), gradient.dtype());
@@ -93,7 +92,7 @@ Tensor moved(const Tensor& gradient, const Layout& to) {
   return redistribute(gradient, to);
 }
 
-// The same parts under another layout: what planted bugs do.
+// Returns the same shards under another layout, for mutants.
 [[maybe_unused]] Tensor taken_as(const Tensor& x, const Layout& layout) {
   return Tensor::sharded(x.shape(), x.dtype(), layout, x.local());
 }
@@ -122,7 +121,8 @@ Tensor place(const Tensor& gradient, const Layout& of) {
 }
 
 Tensor sum(const Tensor& a, const Tensor& b) {
-  if (!a.has_layout() || !b.has_layout()) return ops::add(a, b);  // one is of a scalar, or the call says what is wrong
+  // one belongs to a scalar, or the call reports the mismatch
+  if (!a.has_layout() || !b.has_layout()) return ops::add(a, b);
   LayoutParts parts = a.layout().parts();
   for (const layout::PartialAxis& pending : b.layout().partials()) {
     if (!is_partial_along(parts, pending.by) && !is_cut_by(parts, pending.by)) parts.partials.push_back(pending);
@@ -134,7 +134,7 @@ Tensor sum(const Tensor& a, const Tensor& b) {
 
 [[maybe_unused]] const bool kIsInstalled = (autograd::set_gradient_layouts({place, sum}), true);
 
-// Without what is partial along these axes of the mesh; none given: along any.
+// Returns the layout without partial values along these axes of the mesh; without axes, along any.
 Layout settled_along(const Layout& layout, const std::vector<int>& axes) {
   LayoutParts parts = layout.parts();
   std::erase_if(parts.partials, [&](const layout::PartialAxis& each) {
@@ -143,7 +143,7 @@ Layout settled_along(const Layout& layout, const std::vector<int>& axes) {
   return Layout::create(layout.mesh(), std::move(parts));
 }
 
-// Nothing on the way there; on the way back the gradient is settled.
+// Identity in forward; reduces the gradient in backward.
 class SettleFunction final : public autograd::Function {
  public:
   SettleFunction(const layout::Mesh& mesh, std::vector<int> axes) : mesh_(mesh), axes_(std::move(axes)) {}

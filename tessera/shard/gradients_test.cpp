@@ -1,4 +1,5 @@
-// Gradients of sharded calls: what is pending stays so, nothing is sent that was not asked for, and errors say where.
+// Gradients of sharded calls: partial ones stay partial, nothing is sent without a request, and errors name the
+// location.
 #include <gtest/gtest.h>
 
 #include "tessera/autograd/autograd.h"
@@ -35,7 +36,7 @@ using testing::Whole;
 Tensor f64(const Shape& shape, const char* layout) { return placed(counted(shape, DType::kF64), on_grid(layout)); }
 Tensor plain64(const Shape& shape) { return testing::plain(counted(shape, DType::kF64)); }
 
-// A column-parallel product and a row-parallel one, batch cut by dp, summed up.
+// A column-parallel and a row-parallel product, with the batch sharded by dp, summed.
 Tensor model(const Tensor& x, const Tensor& up, const Tensor& down) {
   Tensor hidden = ops::relu(ops::sub(ops::mm(x, up), 9000));
   Tensor out = ops::mm(hidden, down);
@@ -88,7 +89,7 @@ TEST(Gradients, OfATensorParallelBlockTalkOnlyWhereForwardMoved) {
     EXPECT_EQ(collectives([&] { loss = model(x, up, down); }), 1U);
     EXPECT_EQ(loss.layout(), on_grid("P,R"));
     EXPECT_EQ(collectives([&] { autograd::backward(loss); }), 0U);  // the transpose of an all-reduce sends nothing
-    EXPECT_EQ(autograd::grad(up).layout(), on_grid("P,S1"));        // pending over the batch
+    EXPECT_EQ(autograd::grad(up).layout(), on_grid("P,S1"));        // partial over the batch
     EXPECT_EQ(autograd::grad(down).layout(), on_grid("P,S0"));
     results.hand_in(0, autograd::grad(up));
     results.hand_in(1, autograd::grad(down));
@@ -100,7 +101,7 @@ TEST(Gradients, OfATensorParallelBlockTalkOnlyWhereForwardMoved) {
   EXPECT_EQ(ops::testing::difference(results.whole(1), read(autograd::grad(down)), 1e-9, on_grid("P,S0")), "");
 }
 
-// w is whole; one use of it gives a whole gradient, the other a pending one.
+// w is replicated; one use yields a reduced gradient, the other a partial one.
 Tensor two_uses(const Tensor& w, const Tensor& x) {
   return ops::add(ops::sum(ops::mul(w, w)), ops::sum(ops::mul(w, x)));
 }
@@ -163,7 +164,7 @@ TEST(Gradients, ErrorsInBackwardNameTheForwardCall) {
       const memory::Label label("encoder");
       loss = ops::mul(w, w);
     }
-    // A gradient whose rows are cut, of a tensor whose columns are.
+    // A gradient sharded by rows, of a tensor sharded by columns.
     expect_error<InvalidArgument>(
         [&] {
           autograd::backward(loss, f64({6, 6}, "R,S0"));

@@ -25,7 +25,7 @@ struct GroupKey {
   layout::MeshId mesh;
   std::vector<SubAxis> axes;
 };
-struct GroupLook {  // a key that is only looked up
+struct GroupLook {  // a key for look-ups only
   layout::MeshId mesh;
   std::span<const SubAxis> axes;
 };
@@ -50,7 +50,7 @@ struct KeyEqual {
   }
 };
 
-// The groups of one rank. A list of ranks with its options has one group, however many meshes lead there.
+// The groups of one rank. A list of ranks with its options has one group, for any number of meshes.
 struct RankGroups {
   std::mutex mutex;
   std::unordered_map<GroupKey, const comm::ProcessGroup*, KeyHash, KeyEqual> by_axes;
@@ -89,7 +89,7 @@ void check_axes(const Mesh& mesh, std::span<const SubAxis> axes) {
   }
 }
 
-// Also tells groups apart that differ in their options alone.
+// Also distinguishes groups that differ only in their options.
 std::string name_of(const std::vector<Rank>& ranks, const comm::GroupOptions& options) {
   std::string name;
   for (const Rank rank : ranks) name += to_string(rank) + ",";
@@ -107,7 +107,7 @@ const comm::ProcessGroup& make_group(RankGroups& all, const Mesh& mesh, std::spa
     const std::lock_guard lock(all.mutex);
     if (const auto found = all.by_ranks.find(name); found != all.by_ranks.end()) return *found->second;
   }
-  // With the lock open: the others of the group may be waited for.
+  // Without the lock: group creation may wait for the other members.
   auto made = std::make_unique<comm::ProcessGroup>(comm::group_of(ranks, options));
   const std::lock_guard lock(all.mutex);
   return *all.by_ranks.try_emplace(name, std::move(made)).first->second;

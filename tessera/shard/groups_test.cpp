@@ -29,7 +29,7 @@ TEST(Groups, AreTheRanksThatDifferAlongTheAxesAlone) {
 }
 
 TEST(Groups, OfPartsOfAnAxisGoByItsDigits) {
-  const Mesh mesh = Mesh::parse("x=12");  // read as 2 x 3 x 2
+  const Mesh mesh = Mesh::parse("x=12");  // factored as 2 x 3 x 2
   EXPECT_EQ(along(mesh, {{0, 1, 2}}, 3), (std::vector<int>{3, 9}));
   EXPECT_EQ(along(mesh, {{0, 2, 3}}, 3), (std::vector<int>{1, 3, 5}));
   EXPECT_EQ(along(mesh, {{0, 6, 2}}, 3), (std::vector<int>{2, 3}));

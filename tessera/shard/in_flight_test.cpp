@@ -1,5 +1,5 @@
-// A rank whose body ends with work in flight: what it enqueued runs to its end or is told, nothing is read or written
-// that has gone, and a rank that ends early is an error for those that wait for it, never a crash.
+// A rank whose body ends with work in flight: its work finishes or fails with an error, no freed memory is accessed,
+// and a rank that ends early is an error for waiting ranks, never a crash.
 #include <gtest/gtest.h>
 
 #include "tessera/autograd/autograd.h"
@@ -22,7 +22,7 @@ using layout::Mesh;
 using testing::counted;
 using testing::placed;
 
-// Some of everything, enqueued and not waited for.
+// Enqueues various work without waiting for it.
 void work(const Mesh& mesh, int rounds) {
   const AutoRedistribute automatic;
   const Tensor x = placed(counted({8, 6}, DType::kF64), Layout::parse(mesh, "S0,S1"));
@@ -54,7 +54,7 @@ TEST(InFlight, RanksThatEndEarlyAreAnErrorForTheOthers) {
       try {
         simulate(4, body, in_turns ? SimulateOptions{.seed = seed} : SimulateOptions());
       } catch (const Error&) {
-        continue;  // told in the body, where it waited; else it ended before
+        continue;  // thrown in the body while it waited; otherwise it ended before
       }
     }
   }

@@ -1,6 +1,6 @@
-// What layouts cost an optimizer step, clipping and backward on the CPU: time of the calling thread, which enqueues
-// kernels and runs none. This process is rank 0 of a mesh of 8 on the backend of redistribute_bench.cpp, which takes
-// operations and moves no byte. References are the same calls on this rank's parts as plain tensors.
+// CPU cost of layouts in an optimizer step, clipping and backward: time of the calling thread, which enqueues kernels
+// and runs none. This process is rank 0 of a mesh of 8 on the backend of redistribute_bench.cpp, which accepts
+// operations and transfers nothing. References are the same calls on the plain shards of this rank.
 #include <ctime>
 #include <memory>
 
@@ -24,7 +24,7 @@ using layout::Layout;
 using layout::Mesh;
 using Tensors = std::vector<Tensor>;
 
-// Rank 0 of 8, for as long as it lives.
+// Makes this process rank 0 of 8 during its lifetime.
 struct OneOfEight {
   OneOfEight() : rank(std::make_shared<RankContext>(RankPlace{.rank = Rank(0), .world_size = 8})), scope(rank) {}
   std::shared_ptr<RankContext> rank;
@@ -42,7 +42,7 @@ double thread_us() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-// Of the calling thread, for one of `calls` calls.
+// Returns the CPU time of the calling thread per call.
 template <class F>
 double cpu_us(int calls, const F& body) {
   const double begin = thread_us();
@@ -108,17 +108,17 @@ TESSERA_BENCH(clip_grad_norm) {
                    .must = 100});
 }
 
-// x up, relu, down: columns of the first and rows of the second cut by tp, the batch by dp.
+// x up, relu, down: columns of the first and rows of the second sharded by tp, the batch by dp.
 struct Mlp {
   Tensor x, up, down;
-  Layout settled;  // of what the second product gives; none: plain
+  Layout settled;  // layout of the reduced second product; empty: plain
 
   [[nodiscard]] Tensor loss() const {
     Tensor out = ops::mm(ops::relu(ops::mm(x, up)), down);
     if (settled) out = redistribute(out, settled);
     return ops::sum(out);
   }
-  // For one of the operators that backward calls.
+  // Returns the time per operator that backward calls.
   [[nodiscard]] double backward_us(std::uint64_t operators) const {
     constexpr int kRuns = 20;
     Tensors losses;

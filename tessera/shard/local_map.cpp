@@ -1,8 +1,8 @@
-// A function's inside is a region where every rank's tensors are variables of its own. Tensors enter it as parts and
-// leave it as wholes, and the two are each other's transposes: the gradients of what left enter a region of backward,
-// the gradients of what entered leave that one. Whoever is replicated is the sum of its gradients over ranks; so a
-// replicated result is given its gradient as a partial sum. Along axes that are alike (see local_map.h) ranks are not
-// told apart, and pending gradients pass through: the region remembers along which of them the latest ones were.
+// Inside the function, the tensors of every rank are separate variables (a region). Tensors enter a region as shards
+// and leave it as global tensors, and the two operations are transposes: gradients of results enter a backward region,
+// and gradients of inputs leave it. The gradient of a replicated tensor is the sum over ranks, so a replicated result
+// receives its gradient as a partial sum. Along axes in `alike` (see local_map.h), all ranks compute the same, and
+// partial gradients pass through: the region records along which axes the latest ones were partial.
 #include "tessera/shard/local_map.h"
 
 #include <algorithm>
@@ -32,9 +32,9 @@ using Tensors = std::vector<Tensor>;
 
 struct Region {
   layout::Mesh mesh;
-  std::uint32_t alike = 0;    // axes, a bit each
-  std::uint32_t pending = 0;  // of these, along which tensors that entered are partial sums; of a region of backward
-  std::shared_ptr<Region> back = {};  // the latest one of backward
+  std::uint32_t alike = 0;    // axes, one bit each
+  std::uint32_t pending = 0;  // subset of `alike` along which entering tensors are partial sums; of a backward region
+  std::shared_ptr<Region> back = {};  // the latest backward region
 };
 using RegionRef = std::shared_ptr<Region>;
 
@@ -50,7 +50,7 @@ std::vector<SubAxis> used_parts(const Layout& layout) {
   return used;
 }
 
-// The parts of these axes along which a layout is replicated.
+// Returns the sub-axes of these axes along which a layout is replicated.
 std::vector<SubAxis> free_parts(const Layout& layout, std::uint32_t axes) {
   const std::vector<SubAxis> used = used_parts(layout);
   std::vector<SubAxis> out;
@@ -70,7 +70,7 @@ std::vector<SubAxis> free_parts(const Layout& layout, std::uint32_t axes) {
   return out;
 }
 
-// What a gradient is inside of a region: cut as the tensor, a partial sum where that is replicated along these axes.
+// Returns the layout of a gradient inside a region: sharded as the tensor, partial along these replicated axes.
 Layout summed_gradient(const Layout& of, std::uint32_t axes) {
   layout::LayoutParts parts = of.parts();
   parts.partials.clear();
@@ -78,7 +78,7 @@ Layout summed_gradient(const Layout& of, std::uint32_t axes) {
   return Layout::create(of.mesh(), std::move(parts));
 }
 
-// How many ranks a tensor with partial axes is averaged over.
+// Returns the number of ranks over which a tensor with partial axes is averaged.
 std::int64_t averaged_over(const Layout& layout) {
   std::int64_t ranks = 1;
   for (const layout::PartialAxis& partial : layout.partials()) {
@@ -102,7 +102,7 @@ std::uint32_t pending_axes(const Tensors& gradients, std::uint32_t alike) {
 
 Tensor enter(const Tensor& x, const RegionRef& region, const Layout& gradient);
 
-// Parts become wholes, of these layouts and shapes.
+// Converts shards to global tensors of these layouts and shapes.
 Tensors leave(const Tensors& parts, std::vector<Layout> layouts, std::vector<Shape> shapes, const RegionRef& region) {
   const auto forward = [&](FunctionCall& /*call*/, const Tensors& inputs) {
     Tensors wholes;
@@ -131,7 +131,8 @@ Tensors leave(const Tensors& parts, std::vector<Layout> layouts, std::vector<Sha
       parts);
 }
 
-// A whole becomes this rank's part. `gradient`: the layout that its gradient leaves with; empty: as regions have it.
+// Converts a global tensor to the shard of this rank. `gradient` is the layout in which its gradient leaves; empty: the
+// default of regions.
 Tensor enter(const Tensor& x, const RegionRef& region, const Layout& gradient) {
   if (!x.is_tracked() || !tensor::is_grad_enabled()) return x.local().detach();
   return std::move(autograd::apply_function(
@@ -167,7 +168,7 @@ Tensor brought(const Tensor& x, const Layout& to, std::size_t place) {
   return redistribute(x, to);
 }
 
-// The shape of the whole that results of this layout make.
+// Returns the global shape of results of this layout.
 Shape whole_shape(const Tensor& part, const Layout& layout, const tensor::OutputInfo* given, std::size_t place) {
   if (given != nullptr) {
     layout::check_fits(layout, given->shape);
@@ -189,7 +190,7 @@ Shape whole_shape(const Tensor& part, const Layout& layout, const tensor::Output
   return detail::compare_parts("local_map", part, layout, {}, false);
 }
 
-// The results of a rank off the mesh: no parts, and gradients without any.
+// Returns the results of a rank outside the mesh: empty shards, and gradients without any.
 Tensors nothing(const Tensors& inputs, const std::vector<Layout>& in, const std::vector<Layout>& out,
                 const std::vector<tensor::OutputInfo>& outputs, const layout::Mesh& mesh) {
   TESSERA_CHECK(outputs.size() == out.size(), "local_map: rank ", current_place().rank, " is not on the mesh ",
@@ -219,7 +220,7 @@ Tensors nothing(const Tensors& inputs, const std::vector<Layout>& in, const std:
       inputs);
 }
 
-// Axes that no layout uses, along which nothing was said, and all of whose results are accounted for.
+// Returns the axes that no layout uses, over which nothing was sent, and all of whose results are accounted for.
 std::uint32_t alike_axes(const std::vector<Layout>& in, const std::vector<Layout>& out, std::uint32_t spoken_over) {
   std::uint32_t used = spoken_over;
   for (const std::vector<Layout>* layouts : {&in, &out}) {

@@ -1,4 +1,4 @@
-// Functions on parts, collectives and calibration between processes, on the backend that processes of one machine have.
+// Functions on shards, collectives and calibration between processes, on the shared-memory backend.
 #include <gtest/gtest.h>
 
 #include "tessera/autograd/autograd.h"
@@ -53,7 +53,7 @@ TEST(LocalMapProcesses, CalibrationIsTheSameOnAllRanks) {
   run(4, [](int) {
     const Mesh mesh = Mesh::parse("dp=2@memory,tp=2@memory");
     const layout::CostModel model = calibrate(mesh, {.budget = std::chrono::milliseconds(200)});
-    set_cost_model(model);  // compared
+    set_cost_model(model);  // compared between ranks
     EXPECT_EQ(planner().model(), model);
     EXPECT_GT(model.axes.at("dp").gigabytes_per_s, 0);
     const Tensor x = ones({8, 8}, Layout::parse(mesh, "S0,S0"));

@@ -1,5 +1,5 @@
-// Functions mapped over parts against the same thing done to the whole: results, gradients whatever the layouts of the
-// gradients that come in, and gradients of gradients.
+// Functions mapped over shards against the same computation on the global tensor: results, gradients for any layout of
+// the incoming gradients, and second gradients.
 #include "tessera/shard/local_map.h"
 
 #include <gtest/gtest.h>
@@ -44,8 +44,8 @@ struct Case {
   std::vector<std::string> in;
   std::vector<std::string> out;
   LocalFn fn;
-  LocalFn whole;                       // of whole tensors
-  std::vector<std::string> gradients;  // of the inputs, where the gradients of the results are replicated if not cut
+  LocalFn whole;                       // on global tensors
+  std::vector<std::string> gradients;  // of the inputs, if the gradients of results are replicated where not sharded
 };
 
 Tensor squared(const Tensor& x) { return ops::mul(x, x); }
@@ -165,14 +165,14 @@ std::vector<Case> talking() {
   };
 }
 
-// Small numbers, so that fourth powers stay exact.
+// Small values, so that fourth powers stay exact.
 Whole values(const Shape& shape, std::size_t number) {
   Whole whole = counted(shape, DType::kF64);
   for (double& value : whole.values) value = std::fmod(value + static_cast<double>(number), 5) + 1;
   return whole;
 }
 
-// The layouts that the gradient of a result may come in: what is not cut replicated, or pending along some axes.
+// Returns a layout of the gradient of a result: axes that do not shard it are replicated or partial.
 Layout gradient_layout_of(const Layout& out, std::uint32_t pending) {
   layout::LayoutParts parts = out.parts();
   std::uint32_t used = 0;
@@ -205,9 +205,9 @@ Computed differentiate(const LocalFn& fn, const Tensors& inputs,
   return out;
 }
 
-constexpr std::size_t kPerRun = 16;  // numbers of results for one way in which gradients are pending
+constexpr std::size_t kPerRun = 16;  // numbers of results per combination of partial axes
 
-// Hands in results, gradients and second gradients of one run.
+// Adds results, gradients and second gradients of one run.
 void run_case(const Case& each, std::uint32_t pending, Results& results) {
   std::vector<Layout> in;
   std::vector<Layout> out;
@@ -234,7 +234,7 @@ void run_case(const Case& each, std::uint32_t pending, Results& results) {
 
 void check_case(const Case& each) {
   SCOPED_TRACE(each.name);
-  constexpr std::uint32_t kWays = 4;  // along neither axis, the one, the other, both
+  constexpr std::uint32_t kWays = 4;  // partial along neither axis, the first, the second, both
   Results results(4);
   on_worlds(4, {1}, [&] {
     for (std::uint32_t pending = 0; pending < kWays; ++pending) run_case(each, pending, results);
@@ -294,7 +294,7 @@ TEST(LocalMap, FindsTheShapeOfTheWhole) {
     const auto sums =
         local_map([](const Tensors& in) -> Tensors { return {ops::sum(in[0])}; }, {on_grid("S0,S1")}, {on_grid("P,P")});
     const std::uint64_t before = shard_counts().collectives;
-    EXPECT_EQ(sums({x})[0].shape(), Shape());  // nothing of it is cut: nobody is asked
+    EXPECT_EQ(sums({x})[0].shape(), Shape());  // nothing is sharded: no communication
     EXPECT_EQ(doubled({x}, {{{5, 6}, DType::kF64}})[0].shape(), (Shape{5, 6}));
     EXPECT_EQ(shard_counts().collectives, before);
   });
@@ -347,7 +347,7 @@ TEST(LocalMap, PassesPlainTensorsAndNoTensorsAsTheyAre) {
     EXPECT_FALSE(out[1]);
     EXPECT_EQ(out[2], scale);
     autograd::backward(out[0], placed(values({4}, 1), on_grid("S0,R")));
-    EXPECT_FALSE(autograd::grad(scale).has_layout());  // this rank's own
+    EXPECT_FALSE(autograd::grad(scale).has_layout());  // separate on each rank
   });
 }
 

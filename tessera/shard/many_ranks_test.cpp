@@ -1,5 +1,5 @@
-// A world of hundreds of ranks on a small machine: one training step of a model cut three ways, on 8x8x8 ranks that are
-// threads. A campaign: it takes a minute of two cores.
+// A world of hundreds of ranks on a small machine: one training step of a model that is sharded three ways, on 8x8x8
+// ranks that are threads. It takes a minute on two cores and runs only in campaigns.
 #include <gtest/gtest.h>
 
 #include <mutex>

@@ -1,4 +1,4 @@
-// Ranks that do not do the same are told so at once, and both sides are named; whether they run freely or in turns.
+// Ranks that make different calls fail immediately, with an error that names both sides, concurrently or in turns.
 #include <gtest/gtest.h>
 
 #include "tessera/autograd/autograd.h"
@@ -23,7 +23,7 @@ using testing::leaf;
 using testing::placed;
 using testing::plain;
 
-// What the ranks of a simulation are told when rank 1 does something else than the others.
+// Returns the errors of a simulation in which rank 1 differs from the others.
 std::string told(int ranks, const SimulateOptions& how, const std::function<void(bool is_other)>& body) {
   try {
     simulate(
@@ -69,7 +69,7 @@ std::vector<Difference> differences() {
 
 Along along() { return {Mesh::parse("x=2"), "x"}; }
 
-// Operations of one kind, dtype and count, on tensors that differ.
+// Operations of one kind, dtype and count, on different tensors.
 std::vector<Difference> differences_of_shape() {
   const auto either = [](bool is_other) { return plain(counted(is_other ? Shape{16} : Shape{4, 4})); };
   return {
@@ -152,7 +152,7 @@ TEST(Mismatch, OfShapesOfEqualCountNamesBothShapes) {
   }
 }
 
-// Sizes that may differ between ranks are no mismatch.
+// Sizes that may differ between ranks are not a mismatch.
 TEST(Mismatch, IsNoneForUnevenSizes) {
   EXPECT_EQ(told(2, {.seed = 4},
                  [](bool is_other) {
@@ -177,8 +177,8 @@ TEST(Mismatch, IsToldWithBothSides) {
   }
 }
 
-// Groups of different ranks, asked for in orders that do not go together: each rank waits for the next. No deadline is
-// at hand: that none of them will come is known at once.
+// Groups of different ranks, used in incompatible orders: each rank waits for the next. There is no deadline: the
+// deadlock is detected immediately.
 TEST(Mismatch, OfGroupsInACircleNamesWhatEachWaitsFor) {
   const auto circle = [](const char* mesh) {
     const int rank = current_place().rank.value();
@@ -191,7 +191,7 @@ TEST(Mismatch, OfGroupsInACircleNamesWhatEachWaitsFor) {
       EXPECT_NE(words.find(word), std::string::npos) << "'" << word << "' is missing in " << words;
     }
   };
-  // Before the groups are there, and when they are.
+  // Before the groups exist, and after.
   expect_words(told(4, {.seed = 4}, [&](bool) { circle("x=2,y=2"); }),
                {"deadlock", "rank 0 waits for the ranks of the new group 0-1",
                 "rank 1 waits for the ranks of the new group 1,3"});

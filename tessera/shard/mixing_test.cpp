@@ -1,5 +1,5 @@
-// Plain tensors among tensors with layouts, and numbers read from these: right, or an error that says what to do; never
-// a rank's own value taken for the whole.
+// Plain tensors among tensors with layouts, and values read from these: correct, or an error with a fix. The value of
+// one rank is never taken for the global one.
 #include <gtest/gtest.h>
 
 #include "tessera/autograd/autograd.h"
@@ -62,7 +62,7 @@ TEST(Numbers, ComparisonsAreRightOrErrors) {
     const Tensor cut = placed(counted({6, 4}), on_four("S0"));
     const Tensor partial = placed(counted({6, 4}), on_four("P"));
     const Tensor whole = placed(counted({6, 4}), on_four("R"));
-    // One rank alone has another element: the others must not say that all is equal.
+    // Only one rank has a different element: the others must not report equality.
     testing::Whole other = counted({6, 4});
     other.values[0] += 1;
     expect_error<InvalidArgument>([&] { ops::equal(cut, placed(other, on_four("S0"))); }, {"item", "full()"});

@@ -1,4 +1,4 @@
-// Norms over lists of tensors with layouts: every part counts once, one launch, the same on every rank.
+// Norms over lists of tensors with layouts: every shard counts once, one launch, equal results on every rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ double norm_of(const std::vector<Member>& members, double p = 2) {
   return p == kInfinity ? most : std::pow(sum, 1 / p);
 }
 
-// The norm of all, on every rank, with this many launches.
+// Expects the norm of all on every rank, with this many launches.
 void expect_norm(const std::vector<Member>& members, int ranks, const Mesh& on, std::uint64_t launches, double p = 2) {
   Results results(ranks);
   testing::on_worlds(ranks, {1}, [&] {
@@ -96,9 +96,9 @@ TEST(ListNorms, OfWholeTensorsNeedNoWord) { expect_norm({{{5, 3}, on_grid("R,R")
 
 TEST(ListNorms, CountPartsOfAxesOnce) {
   const Mesh mesh = Mesh::parse("x=4");
-  layout::LayoutParts half;  // cut by the major half of x, whole along the minor one
+  layout::LayoutParts half;  // sharded by the major half of x, replicated along the minor half
   half.dims.push_back({{{{0, 1, 2}}}});
-  layout::LayoutParts other;  // and the other way round
+  layout::LayoutParts other;  // the opposite
   other.dims.push_back({{{{0, 2, 2}}}});
   expect_norm(
       {{{6, 2}, Layout::create(mesh, half)}, {{5}, Layout::create(mesh, other)}, {{4}, Layout::parse(mesh, "S0")}}, 4,

@@ -1,6 +1,6 @@
-// What operators may send along cut dimensions, and that they compute what one device does with no more than that. Each
-// case runs on ranks that are threads, cut along every dimension, by one axis and by two, into uneven and empty parts;
-// bytes are those that the rank which receives most has counted, in forward (partial results settled) and in backward.
+// Upper bounds of the bytes that operators send along sharded dimensions, with the results of one device. Each case
+// runs on ranks that are threads, sharded along every dimension, by one axis and by two, into uneven and empty shards.
+// Bytes are those of the busiest receiver, in forward (with reduced partial results) and in backward.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,21 +38,21 @@ using testing::Results;
 using testing::Whole;
 using Tensors = std::vector<Tensor>;
 
-// A ceiling, from the ranks that a dimension is cut over.
+// An upper bound by the number of ranks that shard a dimension.
 using Ceiling = std::function<double(double ranks)>;
 
 Ceiling nothing() {
   return [](double) { return 0.0; };
 }
-// So many bytes reduced over all ranks, which hands around not quite twice as many.
+// Bytes reduced over all ranks, which transfers almost twice as many.
 Ceiling reduced(double nbytes) {
   return [nbytes](double ranks) { return 2 * (ranks - 1) / ranks * nbytes; };
 }
-// So many values of 8 bytes, partial and then settled: the same, each rank folding as many of them as any.
+// Values of 8 bytes, partial and then reduced: the same, with the work divided equally.
 Ceiling settled(double count) {
   return [count](double ranks) { return 2 * (ranks - 1) * std::ceil(count / ranks) * 8; };
 }
-// So many bytes of every rank given to all.
+// Bytes of every rank sent to all.
 Ceiling from_each(double nbytes) {
   return [nbytes](double ranks) { return (ranks - 1) * nbytes; };
 }
@@ -61,11 +61,11 @@ struct Case {
   std::string name;
   std::vector<Whole> inputs;
   std::function<Tensor(const Tensors&)> call;
-  std::vector<std::vector<const char*>> layouts;  // of the inputs; two axes where there is a comma
+  std::vector<std::vector<const char*>> layouts;  // of the inputs; a comma separates two axes
   Ceiling forward = nothing();
   Ceiling backward = nothing();
-  std::vector<std::size_t> tracked = {0};  // inputs whose gradient is asked for
-  bool is_rearranged = false;              // what moves is found by looking at every element
+  std::vector<std::size_t> tracked = {0};  // inputs whose gradient is requested
+  bool is_rearranged = false;              // transfers are determined by comparing every element
 };
 
 Whole values(const Shape& shape) {
@@ -81,7 +81,7 @@ Whole targets(const Shape& shape, int classes) {
 
 constexpr double kF64 = 8;
 constexpr double kI64 = 8;
-// A matrix whose second dimension is the operator's own, cut along it and along both.
+// A matrix sharded along the second dimension, which the operator uses, and along both.
 const std::vector<std::vector<const char*>> kAlong = {{"S1"}, {"R,S1"}, {"S1,S1"}, {"S0,S1"}};
 const std::vector<std::vector<const char*>> kAcross = {{"S0"}, {"S0,S0"}, {"R,S0"}};
 const std::vector<std::vector<const char*>> kEvery = {{"S0"},    {"S1"},    {"S0,S0"}, {"S1,S1"},
@@ -101,7 +101,7 @@ Case unary(const std::string& name, const std::function<Tensor(const Tensor&)>& 
   return out;
 }
 
-// With 5 rows.
+// Cases with 5 rows.
 std::vector<Case> statistics_cases() {
   using T = const Tensor&;
   std::vector<Case> out = {
@@ -109,7 +109,7 @@ std::vector<Case> statistics_cases() {
           "argmax", [](T x) { return ops::argmax(x, 1); }, reduced(5 * (kF64 + kI64)), nothing(), false),
       unary(
           "argmin", [](T x) { return ops::argmin(x, -1, true); }, reduced(5 * (kF64 + kI64)), nothing(), false),
-      // Equals share the gradient, so that backward needs to know how many there are.
+      // Equal elements share the gradient, so that backward needs their number.
       unary(
           "amax", [](T x) { return ops::amax(x, {1}); }, settled(5),
           [](double ranks) { return 2 * settled(5)(ranks); }),
@@ -248,7 +248,7 @@ std::vector<Case> moved_cases() {
             },
             {{"S0", "S0"}, {"S1", "S1"}}, {values({6, 9}), values({2, 9})}),
   };
-  // Their gradients go on to layouts that are not those of the results, which is another move.
+  // Their gradients are redistributed to other layouts than those of the results.
   for (Case& each : out) {
     if (each.name == "narrow of blocks" || each.name == "cat of what other axes cut") each.tracked.clear();
   }
@@ -258,12 +258,12 @@ std::vector<Case> moved_cases() {
 struct Trial {
   const Case* of;
   std::vector<Layout> layouts;
-  double ranks = 1;  // that cut
+  double ranks = 1;  // ranks that shard the dimension
   Whole want;
   std::vector<std::optional<Whole>> want_gradients;
   Whole grad;
-  std::size_t first = 0;  // number of the result; those of the gradients follow
-  // Of the rank that received most.
+  std::size_t first = 0;  // number of the result; gradients follow
+  // Maximum over the ranks.
   std::uint64_t forward = 0;
   std::uint64_t backward = 0;
   std::string error;
@@ -278,15 +278,15 @@ std::vector<Tensor> tracked_of(const Case& of, const Tensors& inputs) {
   return out;
 }
 
-// From which element of which input each element of the result comes; none: it is made up.
+// Input and element that an element of the result comes from; unset for a fill value.
 struct Source {
   std::size_t input = 0;
   std::int64_t element = -1;
-  int use = 0;  // how often it was taken before
+  int use = 0;  // number of earlier uses
 };
-// Inputs of numbers that tell where each element stands go through the call.
+// Calls the operator on inputs whose values encode their positions.
 std::vector<Source> sources_of(const Case& of) {
-  constexpr std::int64_t kFirst = 1000;  // above what is made up
+  constexpr std::int64_t kFirst = 1000;  // greater than fill values
   Tensors inputs;
   std::vector<std::int64_t> starts;
   std::int64_t start = kFirst;
@@ -321,8 +321,8 @@ bool holds(const Layout& layout, const Shape& shape, std::int64_t element, Rank 
   return true;
 }
 
-// Bytes that the rank which lacks most has to receive, counted element by element: of its part of the result, and on
-// the way back, which is a call for each use of an input, of its parts of these.
+// Bytes that the busiest receiver lacks, counted element by element: of its shard of the result, and in backward, which
+// is one call for each use of an input, of its shards of the inputs.
 struct Lacking {
   double forward = 0;
   double backward = 0;
@@ -351,7 +351,7 @@ Lacking lacking(const Trial& trial, const Layout& result) {
   return most;
 }
 
-// On one device.
+// Computes the expected values on one device.
 void compute_wanted(Trial& trial) {
   Tensors inputs;
   for (const Whole& input : trial.of->inputs) inputs.push_back(testing::plain(input));
@@ -401,7 +401,7 @@ std::vector<Trial> trials_of(const std::vector<Case>& cases) {
   return out;
 }
 
-// One rank's side.
+// Runs one rank.
 void run(Trial& trial, Results& results, std::mutex& mutex) {
   const Case& of = *trial.of;
   Tensors inputs;

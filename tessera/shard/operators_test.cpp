@@ -1,10 +1,9 @@
-// Every operator on real ranks: samples of each case, under random layouts that its rule admits, are called through
-// dispatch by ranks that are threads; what they compute, put together, must be what one device gives, and so must be
-// the gradients.
+// Every operator on real ranks: threads call samples of each case through dispatch, under random layouts that its rule
+// accepts. Assembled results and gradients must equal those of one device.
 //
 // A complete sweep on two ranks tries every sample under every combination, and the same samples with dimensions of
-// size 1 and 0. Nothing may move there but what the operators send themselves: if forward accepts a combination, then
-// backward gives its gradient, with no exceptions.
+// size 1 and 0. It allows no redistribution except for transfers inside operators: if forward accepts a combination,
+// backward must compute its gradient, without exceptions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,32 +33,32 @@ using ops::testing::Subject;
 using ops::testing::Whole;
 using tessera::detail::concat;
 
-constexpr std::size_t kSamples = 3;        // of a case on a mesh
-constexpr std::size_t kCombinations = 24;  // of a sample in a complete sweep, drawn if there are more
+constexpr std::size_t kSamples = 3;        // per case and mesh
+constexpr std::size_t kCombinations = 24;  // per sample in a complete sweep, drawn if there are more
 
-// What is tried.
+// Scope of a test.
 struct Sweep {
   bool with_gradients = false;
-  bool is_complete = false;  // see the file's head; otherwise operands move by themselves
+  bool is_complete = false;  // see the file head; otherwise operands are redistributed automatically
 };
 
-// What a rank has of a tensor after the call.
+// Shard of a tensor on one rank after the call.
 struct Held {
   Layout layout;
   Whole part;
 };
 
-// One call under one combination of layouts, and what each rank made of it.
+// One call under one combination of layouts, and the results of each rank.
 struct Trial {
   std::shared_ptr<const Subject> subject;
   Combination combination;
-  std::vector<std::optional<Whole>> grads;  // of the results; none at all: forward only
+  std::vector<std::optional<Whole>> grads;  // of the results; empty: forward only
   std::vector<std::optional<Whole>> want;   // of the inputs
   bool is_pending = false;
   std::vector<std::vector<Held>> results;                  // by rank
   std::vector<std::vector<std::optional<Held>>> gradient;  // by rank
   std::vector<std::string> errors;                         // by rank
-  std::uint64_t moves = 0;                                 // operands that moved on rank 0
+  std::uint64_t moves = 0;                                 // redistributed operands on rank 0
 };
 
 bool has_tensor(const Subject& subject) {
@@ -69,7 +68,7 @@ bool has_tensor(const Subject& subject) {
   return false;
 }
 
-// Of what is made from nothing: any layout of the result.
+// Returns any layout of the result, for operators that create tensors.
 std::optional<Combination> creation(const Subject& subject, const Mesh& mesh, Random& random) {
   if (subject.outputs().size() != 1) return std::nullopt;
   std::vector<layout::Placement> placements;
@@ -93,7 +92,7 @@ std::vector<Combination> some_combinations(const Subject& subject, const Mesh& m
   return found;
 }
 
-// The sample with each dimension of size `from` being of size `to`, less than that; indices are 0.
+// Returns the sample with each dimension of size `from` reduced to size `to`; indices are 0.
 OpSample shrunk(const OpSample& sample, std::int64_t from, std::int64_t to) {
   OpSample out = sample;
   for (ops::testing::SampleInput& input : out.inputs) {
@@ -134,7 +133,7 @@ std::vector<OpSample> samples_of(const OpCaseInfo& info, const Sweep& sweep, Ran
   return samples;
 }
 
-// The gradient of a result: cut alike; pending where nothing uses the axis, if asked for.
+// Returns the layout of the gradient of a result: sharded equally; on request, partial along unused axes.
 Layout layout_of_gradient(const Layout& result, bool is_pending) {
   layout::LayoutParts parts = layout::gradient_layout(result).parts();
   for (std::int32_t axis = 0; is_pending && axis < result.mesh().ndim(); ++axis) {
@@ -156,7 +155,7 @@ std::vector<Tensor> differentiable_inputs(const Subject& subject, const std::vec
   return out;
 }
 
-// Runs backward from those outputs that have a gradient; of each differentiable input, its gradient or none.
+// Runs backward from the outputs with a gradient. Returns the gradient, if any, of each differentiable input.
 std::vector<Tensor> gradients_of(const std::vector<Tensor>& outputs, const std::vector<Tensor>& grads,
                                  const std::vector<Tensor>& inputs) {
   std::vector<Tensor> from;
@@ -170,7 +169,7 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& outputs, const std::
   return autograd::gradients(from, inputs, by, {.allow_unused = true});
 }
 
-// Gradients on the whole. Results beside the first are often statistics that nothing is to be differentiated by.
+// Computes gradients on one device. Results after the first are often statistics that are not differentiated.
 bool add_gradients(Trial& trial, std::size_t outputs, Random& random) {
   const Subject& subject = *trial.subject;
   std::vector<Tensor> inputs;
@@ -198,7 +197,7 @@ bool add_gradients(Trial& trial, std::size_t outputs, Random& random) {
 
 Held held_of(const Tensor& tensor) { return {tensor.layout(), ops::testing::read(tensor.local())}; }
 
-// One rank's side of a trial.
+// Runs one rank of a trial.
 void run(Trial& trial, std::size_t rank) {
   const Subject& subject = *trial.subject;
   std::vector<Tensor> inputs;
@@ -233,7 +232,7 @@ void run(Trial& trial, std::size_t rank) {
   }
 }
 
-// What is wrong with a tensor that all ranks hold, given what it is to be; empty: nothing.
+// Returns the difference of a tensor that all ranks hold from its expected value; empty if it matches.
 std::string wrong_with(const std::vector<const Held*>& by_rank, const Whole& want, const Layout& layout,
                        double tolerance) {
   Parts parts{want.shape, want.dtype, layout, {}};
@@ -246,8 +245,8 @@ std::string wrong_with(const std::vector<const Held*>& by_rank, const Whole& wan
   return whole ? ops::testing::difference(*whole, want, tolerance, layout) : wrong;
 }
 
-// Backward is linear in the gradient, so that pending sums flow through it and nothing has to move. Not so where it
-// reads values that are partial themselves, or where ranks work together on it.
+// Backward is linear in the gradient, so partial sums pass through it without redistribution. Exceptions are backward
+// functions that read partial values and those in which ranks cooperate.
 bool may_move(const Trial& trial) {
   if (trial.grads.empty()) return false;
   const bool cooperates = trial.subject->op()->def.cooperation != nullptr;
@@ -286,13 +285,13 @@ std::string wrong_with(const Trial& trial) {
 
 std::uint64_t seed() { return static_cast<std::uint64_t>(std::max(1, static_cast<int>(GTEST_FLAG_GET(random_seed)))); }
 
-// A trial with its gradients on the whole; none where nothing is differentiable.
+// Returns a trial with its gradients on one device; nothing if nothing is differentiable.
 std::optional<Trial> trial_of(const std::shared_ptr<const Subject>& subject, const Combination& combination,
                               const Mesh& mesh, const Sweep& sweep, Random& random) {
   Trial trial;
   trial.subject = subject;
   trial.combination = combination;
-  // Where a gradient is pending, settle() decides what is sent: that is not the operator's.
+  // For partial gradients, settle() decides what is sent, not the operator.
   trial.is_pending = !sweep.is_complete && random() % 2 == 0;
   if (sweep.with_gradients) {
     bool has_some = false;
@@ -311,7 +310,7 @@ std::optional<Trial> trial_of(const std::shared_ptr<const Subject>& subject, con
   return trial;
 }
 
-// The subject looks at its sample: they live together. None where the operator rejects a sample that was shrunk.
+// The subject refers to its sample: they live together. Null if the operator rejects a shrunk sample.
 std::shared_ptr<const Subject> subject_of(const OpCaseInfo& info, const OpSample& sample, const Sweep& sweep) {
   auto kept = std::make_shared<std::pair<OpSample, std::optional<Subject>>>(sample, std::nullopt);
   try {
@@ -372,7 +371,7 @@ class Operators : public ::testing::TestWithParam<const char*> {};
 TEST_P(Operators, GiveWhatOneDeviceGives) { run_all(Mesh::parse(GetParam()), {}); }
 TEST_P(Operators, HaveTheGradientsOfOneDevice) { run_all(Mesh::parse(GetParam()), {.with_gradients = true}); }
 
-// One rank at a time, in the order of a seed: a rank that waits for what no other will do is an error at once.
+// One rank at a time, in the order of a seed: a rank that waits forever is an error immediately.
 TEST(OperatorsInTurns, GiveWhatOneDeviceGives) { run_all(Mesh::parse("x=2,y=2"), {}, {.seed = seed()}); }
 
 TEST(OperatorsAccepted, GiveWhatOneDeviceGives) { run_all(Mesh::parse("x=2"), {.is_complete = true}); }

@@ -1,6 +1,6 @@
-// What a program outside the tree defines is held to what holds inside: the operator of the example passes the
-// validator, forward and backward. (The validator plays all ranks itself, in place of dispatch; the example is run as a
-// program of its own.)
+// Operators defined outside the tree meet the same rules as those inside: the operator of the example passes the
+// validator, forward and backward. The validator emulates all ranks without dispatch. The example is also run as a
+// separate program.
 #include <gtest/gtest.h>
 
 #define main run_example

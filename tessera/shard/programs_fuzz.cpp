@@ -1,5 +1,5 @@
-// Random programs on random layouts against one device: operators in sequence, moves where they do not fit, gradients
-// of all leaves (testing/random_program.h). One in four runs its ranks in turns, in an order of the seed.
+// Random programs on random layouts against one device: sequences of operators, redistributions if operands do not fit,
+// gradients of all leaves (testing/random_program.h). One in four runs its ranks in turns, in an order of the seed.
 //   shard_programs_fuzz [--runs N] [--seed S] [--seconds T]
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
@@ -14,7 +14,7 @@ namespace {
 
 using tessera::detail::concat;
 
-// One rank's run, handed in: tensors by line, then gradients by leaf.
+// Runs one rank and adds its results: tensors by line, then gradients by leaf.
 std::string run_rank(const RandomProgram& program, Results& results) {
   const ProgramRun run = program.run_sharded();
   device::Device::get("host").synchronize();

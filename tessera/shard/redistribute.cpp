@@ -16,18 +16,18 @@ namespace {
 using detail::TensorMove;
 using layout::Layout;
 
-// Where a tensor goes, and as what.
+// Target layout and dtypes of a tensor.
 struct Target {
   Layout to;
-  DType moved;   // cast to before it moves
-  DType result;  // and after
+  DType moved;   // dtype during the transfer
+  DType result;  // dtype afterwards
 };
 
-// The same for all tensors of a call.
+// Options of all tensors of a call.
 struct Way {
   std::optional<device::Stream> stream = {};
-  std::optional<DType> forward = {};   // moved as
-  std::optional<DType> backward = {};  // its gradient moved as; the gradient of that goes forward again
+  std::optional<DType> forward = {};   // dtype of transfers in forward
+  std::optional<DType> backward = {};  // dtype of gradient transfers; second gradients use `forward`
 };
 
 void check_argument(const Tensor& x, const Layout& to) {
@@ -39,7 +39,7 @@ void check_argument(const Tensor& x, const Layout& to) {
                 to.mesh().text(), "; it stays on its own: full() gives a plain tensor that can be distributed there");
 }
 
-// Work of its scope runs on another stream, behind what is on the current one, which then waits for it.
+// Runs the work of its scope on another stream, after the work on the current one, which then waits for it.
 class SideStream {
  public:
   SideStream(const std::optional<device::Stream>& side, const device::Device& device) {
@@ -112,7 +112,7 @@ std::vector<Tensor> move_many(std::span<const Tensor> tensors, std::span<const T
 
 std::vector<Tensor> move_recorded(const std::vector<Tensor>& tensors, std::vector<Target> targets, const Way& way);
 
-// One move of one or more tensors on the tape. It keeps where they came from, and no tensor.
+// Tape node of one redistribution of one or more tensors. It holds the source layouts, and no tensors.
 class MoveFunction final : public autograd::Function {
  public:
   MoveFunction(std::vector<Target> back, std::vector<Target> targets, Way way)
@@ -167,7 +167,7 @@ std::vector<Tensor> move_recorded(const std::vector<Tensor>& tensors, std::vecto
 
 std::uint64_t version_of(const Tensor& x) { return x.local() ? x.version() : 0; }
 
-// Whoever saves the result keeps the source instead.
+// Makes calls that save the result keep the source instead.
 void keep_source(const Tensor& result, const Tensor& source, const Target& target, const Way& way) {
   if (!result.is_tracked()) return;
   autograd::set_saved_hooks(

@@ -1,7 +1,6 @@
-// What redistribute costs the host when nothing is transferred. This process stands as rank 0 of a mesh of 8 whose axes
-// ask for a backend of this file's own, which takes operations and does nothing with them. So all that a real call does
-// on its way is measured, allocation of the result, launch and arguments' checks included, and no byte moves; only what
-// a transport itself does to start is missing.
+// Host cost of redistribute without transfers. This process acts as rank 0 of a mesh of 8 whose axes select a backend
+// in this file, which accepts operations and does nothing. The measurement includes all work of a real call, such as
+// result allocation, launch and argument checks, except for the start of a transfer in a real backend.
 #include <memory>
 
 #include "tessera/base/error.h"
@@ -41,7 +40,7 @@ const comm::BackendRegistration kNothing{
        return std::make_shared<NothingCommunicator>();
      }}};
 
-// Rank 0 of 8, for as long as it lives.
+// Makes this process rank 0 of 8 during its lifetime.
 struct OneOfEight {
   OneOfEight() : rank(std::make_shared<RankContext>(RankPlace{.rank = Rank(0), .world_size = 8})), scope(rank) {}
   std::shared_ptr<RankContext> rank;

@@ -1,5 +1,5 @@
-// Gradients of moves: whatever the layouts of source, result and gradient, the gradient of the source is that of the
-// result, as the same data at the source's dual layout.
+// Gradients of redistributions: for any layouts of source, result and gradient, the gradient of the source is that of
+// the result, as the same data at the dual layout of the source.
 #include <gtest/gtest.h>
 
 #include "tessera/autograd/autograd.h"
@@ -30,7 +30,7 @@ Whole scaled(Whole whole, double by) {
   return whole;
 }
 
-// Pairs and, for each, a layout that the gradient comes in.
+// Pairs of layouts, each with a layout of the incoming gradient.
 struct Case {
   layout::PlanRequest pair;
   Layout gradient;
@@ -42,7 +42,7 @@ std::vector<Case> random_cases(std::size_t count, std::uint64_t seed) {
   for (; out.size() < count; ++seed) {
     const layout::PlanRequest pair = layout::testing::random_request(seed, kind);
     if (pair.from.mesh().size() > 8 || pair.shape.numel() > 2048) continue;
-    // Half of the time as the result is; else some other layout, partial sums where it is partial.
+    // Half of the time the layout of the result; otherwise another one, with partial sums where the result is partial.
     Layout gradient = layout::gradient_layout(pair.to);
     if (seed % 2 == 0) {
       std::mt19937_64 random(seed);
@@ -50,7 +50,7 @@ std::vector<Case> random_cases(std::size_t count, std::uint64_t seed) {
       for (layout::PartialAxis& partial : parts.partials) partial.reduction = layout::Reduction::kSum;
       gradient = Layout::create(pair.from.mesh(), parts);
     }
-    try {  // layouts without common ground are refused by the planner, which has its own tests
+    try {  // the planner, which has separate tests, rejects layouts without a common refinement
       layout::Planner planner;
       (void)planner.plan({gradient, layout::gradient_layout(pair.from), pair.shape, 8});
     } catch (const Error&) {
@@ -65,7 +65,7 @@ TEST(RedistributeGradient, IsTheSameDataAtTheDualLayout) {
   const std::vector<Case> cases = random_cases(200, 1);
   Results results(8);
   on_worlds(8, {3}, [&] {
-    const AutoRedistribute moves;  // gradients come in layouts of any kind
+    const AutoRedistribute moves;  // gradients arrive in any layout
     for (std::size_t i = 0; i < cases.size(); ++i) {
       const auto& [pair, layout] = cases[i];
       const Tensor x = placed(counted(pair.shape, DType::kF64), pair.from);
@@ -225,7 +225,7 @@ TEST(RedistributeGradient, OfManyTensorsIsOneLaunchToo) {
     const std::vector<Tensor> backs = autograd::gradients(ys, xs, gs);
     EXPECT_EQ(shard_counts().collectives - before.collectives, 2U);
     for (std::size_t i = 0; i < 3; ++i) results.hand_in(i, backs[i]);
-    // A gradient that nobody has is none.
+    // If no result has a gradient, the source has none.
     const std::vector<Tensor> again = redistribute(xs, std::vector<Layout>(3, whole));
     const std::vector<Tensor> some = autograd::gradients({again[1]}, xs, {gs[1]}, {.allow_unused = true});
     EXPECT_FALSE(some[0]);

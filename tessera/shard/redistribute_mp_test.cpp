@@ -1,4 +1,4 @@
-// Moves between processes: the same pairs as between threads, on what processes of one machine have and on MPI.
+// Redistribution between processes: the same pairs as between threads, on shared memory and on MPI.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void run(int ranks, const std::function<void(int)>& body) {
   }
 }
 
-// Each rank sees only its own part: by definition it is that of the whole.
+// Expects the shard of this rank to be that of the global tensor, by definition.
 void expect_part(const Tensor& x, const ops::testing::Whole& whole) {
   ASSERT_TRUE(x.layout().partials().empty());
   device::Device::get("host").synchronize();
@@ -44,14 +44,14 @@ void expect_part(const Tensor& x, const ops::testing::Whole& whole) {
   for (std::size_t i = 0; i < got.values.size(); ++i) ASSERT_NEAR(got.values[i], wanted.values[i], 1e-6);
 }
 
-// The same layout on a mesh whose axes have these options.
+// Returns the same layout on a mesh whose axes have these options.
 Layout with_options(const Layout& layout, const std::vector<std::pair<std::string, std::string>>& options) {
   std::vector<layout::AxisSpec> axes;
   for (const layout::Axis& axis : layout.mesh().axes()) axes.push_back({axis.name, axis.size, axis.link, options});
   return Layout::create(layout::Mesh::create(axes), layout.parts());
 }
 
-// Random pairs on meshes of at most 4 ranks: data and gradients.
+// Tests data and gradients of random pairs on meshes of at most 4 ranks.
 void expect_random_pairs(int count, const std::vector<std::pair<std::string, std::string>>& options = {}) {
   const layout::testing::RequestKind kind{
       .most_axes = 3, .uneven_percent = 40, .special_percent = 30, .partial_percent = 40};
@@ -80,15 +80,15 @@ TEST(RedistributeProcesses, RandomPairsGiveTheSameDataAndGradients) {
   run(4, [](int) { expect_random_pairs(60); });
 }
 
-// This program again, under mpirun.
+// Runs this program again, under mpirun.
 TEST(RedistributeProcesses, RandomPairsGiveTheSameOnMpi) {
-  constexpr const char* kIsRank = "SHARD_MPIRUN_RANK";  // no setting of the library
+  constexpr const char* kIsRank = "SHARD_MPIRUN_RANK";  // not a setting of the library
   if (std::getenv(kIsRank) != nullptr) {
     ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
     init({.backend = "mpi"});
     ASSERT_EQ(comm::world().backend(), "mpi");
     expect_random_pairs(60, {{"backend", "mpi"}});
-    // Rank 0 hosts the store: nobody goes before all have done with it.
+    // Rank 0 hosts the store: no rank may end before all are done with it.
     comm::world().launch({.kind = comm::OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
     return;
   }
@@ -100,14 +100,14 @@ TEST(RedistributeProcesses, RandomPairsGiveTheSameOnMpi) {
   command.insert(command.end(),
                  {std::filesystem::read_symlink("/proc/self/exe"),
                   "--gtest_filter=RedistributeProcesses.RandomPairsGiveTheSameOnMpi", "--gtest_brief=1"});
-  // MPI's own memory and threads are not ours to check.
+  // The memory and threads of MPI are not checked.
   const comm::CommandEnd end =
       comm::run_command(command, {std::string(kIsRank) + "=1", "ASAN_OPTIONS=detect_leaks=0",
                                   "TSAN_OPTIONS=ignore_noninstrumented_modules=1 report_thread_leaks=0"});
   EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
-// Work in flight at the end of a process is given up in order: no rank crashes.
+// Work in flight at the end of a process is aborted in order: no rank crashes.
 TEST(RedistributeProcesses, ThatEndWithMovesInFlightEndWell) {
   for (int round = 0; round < 5; ++round) {
     run(4, [](int) {

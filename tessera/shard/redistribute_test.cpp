@@ -1,5 +1,5 @@
-// Moves between layouts: the data is what distributing directly gives, whatever the pair of layouts, with as many
-// launches as the plan says.
+// Redistribution: for any pair of layouts, the data equals that of direct distribution, and the number of launches is
+// that of the plan.
 #include "tessera/shard/redistribute.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST(Redistribute, MovesAllDtypes) {
   const std::vector<layout::PlanRequest> moves = {
       pair("S0,S1", "R,R", {6, 5}), pair("S0,R", "S1,S0", {6, 5}),     pair("R,R", "S1,S0", {6, 5}),
       pair("R,S0", "S0,R", {8, 2}), pair("P(max),S0", "R,S1", {6, 5}), pair("P(min),P(min)", "S0,R", {7})};
-  // Parts of partial values are made up beyond the range of the small ones.
+  // Shards of partial values are invented beyond the range of the small dtypes.
   const std::vector<layout::PlanRequest> small = {pair("S0,S1", "R,R", {6, 5}), pair("S0,R", "S1,S0", {6, 5}),
                                                   pair("R,R", "P(max),S0", {6, 5})};
   for (const DType dtype : {DType::kBool, DType::kU8}) expect_moves(small, dtype, {});
@@ -98,7 +98,7 @@ TEST(Redistribute, MovesAllDtypes) {
   for (const DType dtype : {DType::kI64, DType::kF64, DType::kC64}) expect_moves(sums, dtype, {});
 }
 
-// Sum along one axis and mean along the other, at once.
+// Sum along one axis and mean along the other, together.
 TEST(Redistribute, SettlesSumsAndMeansTogether) {
   const Mesh mesh = Mesh::parse("a=2,b=3");
   const std::vector<layout::PlanRequest> pairs = {
@@ -113,7 +113,7 @@ TEST(Redistribute, SettlesSumsAndMeansTogether) {
   });
 }
 
-// An axis of 4 cuts 5 rows unevenly; its minor half cuts columns: no step leads from one to the other.
+// An axis of 4 shards 5 rows unevenly; its minor half shards columns: no step leads from one to the other.
 TEST(Redistribute, JoinsLayoutsWithoutCommonGroundByTheWhole) {
   const Mesh mesh = Mesh::parse("x=4");
   const Layout cut = Layout::parse(mesh, "S0");
@@ -144,7 +144,7 @@ TEST(Redistribute, OfNothingAndOfScalarsWorks) {
                DType::kF64, {});
 }
 
-// A part that is a view of something larger is made dense first.
+// A shard that is a view of a larger tensor is made dense first.
 TEST(Redistribute, TakesPartsThatAreNotDense) {
   const Mesh mesh = Mesh::parse("x=2");
   const Whole values = counted(Shape{4, 6});
@@ -180,12 +180,12 @@ TEST(Redistribute, OfManyIsWhatOneByOneGivesInFewerLaunches) {
   const Mesh mesh = Mesh::parse("a=2,b=2");
   const std::vector<std::pair<Layout, Layout>> moves = {
       {Layout::parse(mesh, "S0,R"), Layout::parse(mesh, "R,R")},    // all-gather over a
-      {Layout::parse(mesh, "S1,R"), Layout::parse(mesh, "R,R")},    // likewise, with copies
+      {Layout::parse(mesh, "S1,R"), Layout::parse(mesh, "R,R")},    // all-gather over a, with copies
       {Layout::parse(mesh, "R,P"), Layout::parse(mesh, "R,R")},     // all-reduce over b
-      {Layout::parse(mesh, "R,R"), Layout::parse(mesh, "S0,S1")},   // nothing
+      {Layout::parse(mesh, "R,R"), Layout::parse(mesh, "S0,S1")},   // sends nothing
       {Layout::parse(mesh, "S0,S1"), Layout::parse(mesh, "S0,R")},  // all-gather over b
       {Layout::parse(mesh, "R,P"), Layout::parse(mesh, "R,R")},
-      {Layout::parse(mesh, "S0,R"), Layout::parse(mesh, "S0,R")}};  // stays
+      {Layout::parse(mesh, "S0,R"), Layout::parse(mesh, "S0,R")}};  // unchanged
   Results results(4);
   on_worlds(4, {1, 2}, [&] {
     std::vector<Tensor> tensors;
@@ -221,8 +221,8 @@ TEST(Redistribute, RunsOnTheStreamGiven) {
     const device::Stream side = host.create_stream();
     Tensor x = placed(values, cut);
     for (int i = 0; i < 4; ++i) {
-      x = redistribute(redistribute(x, whole, {.stream = side}), cut);  // each behind the other
-      ops::mul_(x.local(), Scalar(2));  // what was there before is seen where it is read
+      x = redistribute(redistribute(x, whole, {.stream = side}), cut);  // each after the previous one
+      ops::mul_(x.local(), Scalar(2));                                  // reads see the earlier values
     }
     EXPECT_EQ(tensor::current_stream(host).id(), host.default_stream().id());
     results.hand_in(0, x);
@@ -255,7 +255,7 @@ TEST(Redistribute, RefusesWhatItCannotDo) {
   });
 }
 
-// What the tests above rest on: moves that are wrong are seen.
+// Checks the tests above: wrong transfers are detected.
 TEST(Redistribute, ThatIsWrongIsFound) {
   const Mesh mesh = Mesh::parse("x=4");
   const Whole values = counted(Shape{8, 8});

@@ -1,5 +1,5 @@
-// A reduction over several axes is one fold: over the ranks in the order of the mesh, whatever their numbers are and
-// whichever steps a plan takes. So replicas are equal to the last bit, and equal to what the definition says.
+// A reduction over several axes is one deterministic reduction in mesh order, for any rank numbers and any steps of a
+// plan. Replicas are therefore bitwise equal, and equal to the definition.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -29,7 +29,7 @@ float summand(std::int64_t place, std::int64_t element) {
   return static_cast<float>((unit - 0.5) * magnitude);
 }
 
-// The definition: a left fold in f32 over the mesh's places that differ along the partial axes alone.
+// Definition: a left fold in f32 over the mesh positions that differ only along the partial axes.
 std::vector<float> folded(const Mesh& mesh, const std::vector<bool>& is_partial, std::int64_t place) {
   std::vector<float> sums(static_cast<std::size_t>(kRows * kColumns));
   const auto mine = mesh.coordinates(mesh.ranks().at(place));
@@ -54,7 +54,7 @@ Tensor partial_of(const Layout& layout, std::int64_t place) {
   return Tensor::sharded(part.shape, DType::kF32, layout, testing::plain(part));
 }
 
-// `axes`: P where it is partial, R where each rank along it holds values of its own and nothing is summed.
+// `axes`: P for a partial axis, R if each rank along it holds separate values and nothing is summed.
 void expect_one_fold(const char* text, const char* axes, const char* to) {
   const Mesh mesh = Mesh::parse(text);
   const Layout from = Layout::parse(mesh, axes);
@@ -107,7 +107,7 @@ TEST(ReductionOrder, OverSomeAxesLeavesTheOthersAlone) {
   }
 }
 
-// What the above rests on.
+// Checks the tests above.
 TEST(ReductionOrder, OfTheSummandsMatters) {
   const Mesh mesh = Mesh::parse("x=2,y=3");
   const Mesh turned = Mesh::parse("x=2:1,y=3:2");

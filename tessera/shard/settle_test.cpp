@@ -1,4 +1,4 @@
-// Where pending gradients are settled: on the way back at settle(), for leaves at reduce_gradients().
+// Reduction of partial gradients: in backward by settle(), for leaves by reduce_gradients().
 #include <gtest/gtest.h>
 
 #include "tessera/autograd/autograd.h"
@@ -79,7 +79,7 @@ TEST(Settle, IsDifferentiableTwice) {
     const Tensor x = leaf(f64({3, 4}, "P,R"));
     const Tensor loss = ops::sum(ops::mul(ops::mul(settle(w), w), x));
     const Tensor first = autograd::gradients({loss}, {w}, {}, {.create_graph = true})[0];
-    autograd::backward(ops::sum(first));  // of 2 w x, by x
+    autograd::backward(ops::sum(first));  // of 2 w x, with respect to x
     results.hand_in(0, autograd::grad(x));
   });
   Whole want = counted({3, 4}, DType::kF64);
@@ -98,7 +98,7 @@ TEST(Settle, SaysWhatItCannotDo) {
   });
 }
 
-// Batch cut by dp, products cut by tp, and a scale that every rank has whole.
+// Batch sharded by dp, products sharded by tp, and a replicated scale.
 Tensor loss_of(const Tensor& x, const Tensor& scale, const Tensor& up, const Tensor& down, const Layout& settled) {
   Tensor out = ops::mm(ops::mm(ops::mul(x, scale), up), down);
   if (settled) out = redistribute(out, settled);
@@ -124,7 +124,7 @@ TEST(ReduceGradients, SettlesAllInOneLaunchForEachKindAndGroup) {
       EXPECT_EQ(autograd::grad(params[i]).layout(), params[i].layout());
       results.hand_in(i, autograd::grad(params[i]));
     }
-    // Leaves go on accumulating, and are settled again.
+    // Leaves continue to accumulate, and are reduced again.
     run();
     reduce_gradients(params);
     for (std::size_t i = 0; i < 3; ++i) results.hand_in(3 + i, autograd::grad(params[i]));

@@ -1,5 +1,5 @@
-// Ranks that are threads do what ranks that are processes do, to the last byte: random programs and a training step,
-// their values, gradients and layouts.
+// Ranks that are threads are bitwise equal to ranks that are processes: random programs and a training step, with
+// values, gradients and layouts.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -23,7 +23,7 @@ namespace {
 using testing::RandomProgram;
 
 constexpr std::uint64_t kPrograms = 12;
-constexpr std::size_t kMostDigests = 1000;  // of a rank
+constexpr std::size_t kMostDigests = 1000;  // per rank
 
 const char* mesh_of(int ranks) {
   static const std::map<int, const char*> kMeshes = {{2, "x=2"}, {3, "x=3"},     {4, "x=2,y=2"},    {5, "x=5"},
@@ -31,7 +31,7 @@ const char* mesh_of(int ranks) {
   return kMeshes.at(ranks);
 }
 
-// What the ranks of a world end with, each with a row of its own; seen by processes that are forked from this one.
+// Results of the ranks of a world, one row each, shared with processes forked from this one.
 class Board {
  public:
   Board() : rows_(::mmap(nullptr, sizeof(Rows), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
@@ -49,7 +49,7 @@ class Board {
   void* rows_;
 };
 
-// FNV-1a of a rank's tensors, one after the other.
+// FNV-1a of the tensors of a rank, in sequence.
 class Digests {
  public:
   explicit Digests(std::array<std::uint64_t, kMostDigests>& to) : to_(to) {}
@@ -77,7 +77,7 @@ class Digests {
   std::size_t count_ = 0;
 };
 
-// One rank's side.
+// Runs one rank.
 void run_rank(int ranks, Board& board) {
   Digests digests(board.row(current_place().rank.value()));
   for (std::uint64_t seed = 0; seed < kPrograms; ++seed) {
@@ -96,7 +96,7 @@ void run_rank(int ranks, Board& board) {
   for (const Tensor& weight : model.parameters()) digests.add(weight);
 }
 
-// Processes are forked first: from one that has no threads yet.
+// Processes are forked first, while this process has no other threads.
 TEST(Simulation, IsByteEqualToProcesses) {
   std::array<Board, 9> of_processes;
   for (int ranks = 2; ranks <= 8; ++ranks) {

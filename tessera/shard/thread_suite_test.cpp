@@ -1,4 +1,4 @@
-// What sharded programs promise, for ranks that are threads: free, and taking turns under seeds.
+// The conformance suite of sharded programs, for ranks that are threads: concurrent, and in turns under seeds.
 #include <exception>
 #include <optional>
 

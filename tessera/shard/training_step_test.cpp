@@ -1,5 +1,5 @@
-// A training step of a model that is cut over data, pieces of weights and tensors at once: what one device computes,
-// with exactly the collectives that are known to be needed; and faults that are made in such steps are seen.
+// A training step of a model that is sharded over data, weights and tensors: it equals one device, with exactly the
+// required collectives, and deliberate faults are detected.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -32,7 +32,7 @@ using testing::placed;
 using testing::Results;
 using testing::Whole;
 
-// Launches and bytes by kind and axes, "all-gather over tp": what a scope told of.
+// Launches and bytes by kind and axes, "all-gather over tp", as traced by a scope.
 struct Sent {
   int steps = 0;
   std::int64_t nbytes = 0;
@@ -72,12 +72,12 @@ SentByKind sent_by(const F& body) {
   return sent_in(trace);
 }
 
-// A rank's f32 tensor of ones would hide what is summed twice.
+// A tensor of ones would hide values that are summed twice.
 Tensor part(const Mesh& mesh, const Shape& shape, const char* layout) {
   return placed(counted(shape), Layout::parse(mesh, layout));
 }
 
-// y = relu(x up) down: up is cut by columns, down by rows. x [8, 16], hidden 32, in f32 over 4 ranks.
+// y = relu(x up) down: up is sharded by columns, down by rows. x [8, 16], hidden 32, in f32 over 4 ranks.
 TEST(CollectiveCounts, ColumnThenRowParallel) {
   const Mesh mesh = Mesh::parse("tp=4");
   simulate(4, [&] {
@@ -89,7 +89,7 @@ TEST(CollectiveCounts, ColumnThenRowParallel) {
     Tensor y;
     EXPECT_EQ(sent_by([&] { y = redistribute(ops::mm(hidden, down), Layout::parse(mesh, "R")); }),
               (SentByKind{{"all-reduce over tp", {1, 2 * 3 * 8 * 16 * 4 / 4}}}));
-    // Backward of the all-reduce sends nothing; the gradient of x is pending until somebody asks.
+    // Backward of the all-reduce sends nothing; the gradient of x stays partial until a caller reduces it.
     EXPECT_EQ(sent_by([&] { autograd::backward(ops::sum(ops::mul(y, y))); }), SentByKind());
     EXPECT_EQ(autograd::grad(up).layout(), up.layout());
     EXPECT_EQ(autograd::grad(down).layout(), down.layout());
@@ -99,7 +99,8 @@ TEST(CollectiveCounts, ColumnThenRowParallel) {
   });
 }
 
-// Likewise with the sequence cut outside: the all-reduce is an all-gather before and a reduce-scatter behind.
+// Column then row parallel with the sequence sharded outside: the all-reduce becomes an all-gather before and a
+// reduce-scatter after.
 TEST(CollectiveCounts, SequenceParallel) {
   const Mesh mesh = Mesh::parse("tp=4");
   const std::int64_t three_quarters = 3 * 8 * 16 * 4 / 4;
@@ -121,8 +122,8 @@ TEST(CollectiveCounts, SequenceParallel) {
   });
 }
 
-// The batch and every weight are cut over fsdp: a gather before use, one again in backward with remat, a reduce-scatter
-// of the gradient. Two weights [16, 16] in f32 over 4 ranks.
+// The batch and every weight are sharded over fsdp: an all-gather before use, again in backward with remat, and a
+// reduce-scatter of the gradient. Two weights [16, 16] in f32 over 4 ranks.
 TEST(CollectiveCounts, FullyShardedDataParallel) {
   const Mesh mesh = Mesh::parse("fsdp=4");
   const std::int64_t piece = 3 * 16 * 16 * 4 / 4;
@@ -167,7 +168,7 @@ Step step_on_one_device(const LlamaSizes& sizes) {
   return step;
 }
 
-// What a step on the mesh gives, by number: weights, then the loss.
+// Adds the results of a step on the mesh by number: weights, then the loss.
 void step_on_mesh(const LlamaSizes& sizes, const Mesh& mesh, LlamaFault fault, Results& results) {
   ops::manual_seed(kSeed);
   const Llama model(sizes, mesh, fault);
@@ -210,15 +211,15 @@ TEST(TrainingStep, WithAFaultIsNotThatOfOneDevice) {
   }
 }
 
-// Of the whole model. In f64, on a mesh of 2x2x2: x [4, 8, 16]; a rank has 1 row of the batch and half the sequence.
+// The complete model in f64, on a mesh of 2x2x2: x [4, 8, 16]; a rank has 1 row of the batch and half the sequence.
 TEST(TrainingStep, SendsExactlyWhatItMust) {
   const LlamaSizes sizes;
   const Mesh mesh = Mesh::parse("dp=2,fsdp=2,tp=2");
   const std::int64_t activation = 4 * 16 * 8;  // the other half of the sequence is received
-  // What a rank has of the weights when they are gathered: norms whole, matrices cut over tp.
+  // Gathered weights of a rank: norms replicated, matrices sharded over tp.
   const std::int64_t norms = 5 * 16 * 8;
   const std::int64_t matrices = (2 * 16 * 16 + 2 * (4 * 16 * 16 + 3 * 24 * 16)) / 2 * 8;
-  const std::int64_t rows = 8 * 8;  // one number for each token of the rank
+  const std::int64_t rows = 8 * 8;  // one value per token of the rank
   simulate(8, [&] {
     ops::manual_seed(kSeed);
     const Llama model(sizes, mesh);
@@ -234,7 +235,7 @@ TEST(TrainingStep, SendsExactlyWhatItMust) {
                           {"linear_cross_entropy over tp, 2 statistics in one launch", {1, 2 * rows}}}));
     const std::uint64_t forward = shard_counts().collectives - start;
     EXPECT_EQ(forward, 4U + 5 + 5 + 2);  // weights of a layer are gathered in one launch
-    // Of the gradients one fold each, over all axes along which they are pending; those of a layer in one launch.
+    // One reduction per gradient, over all axes along which it is partial; those of a layer in one launch.
     EXPECT_EQ(sent_by([&] { autograd::backward(loss); }),
               (SentByKind{{"all-gather over fsdp", {21, (norms + matrices) / 2}},
                           {"all-gather over tp", {5, 5 * activation}},

@@ -1,5 +1,5 @@
-// Updates over lists whose tensors have layouts and meshes of their own: what one device computes, nothing sent, and
-// what does not fit refused.
+// Updates over lists of tensors with different layouts and meshes: the results of one device, nothing sent, and
+// mismatches rejected.
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.h"
@@ -38,12 +38,12 @@ double read_number(const Tensor& tensor) {
   return ops::testing::read(tensor.local()).values[0];
 }
 
-// A tensor of a list, and what becomes of it.
+// A tensor of a list, with its expected value.
 struct Member {
   Shape shape;
   Layout layout;  // empty: plain
 };
-// Cut evenly and not, whole, empty on some ranks, plain, and on two meshes.
+// Sharded evenly and unevenly, replicated, empty on some ranks, plain, and on two meshes.
 std::vector<Member> mixed() {
   return {{{8, 6}, on_grid("S0,R")},  {{5, 3}, on_grid("R,S1")}, {{7}, on_grid("R,R")},
           {{3, 4}, on_grid("S0,S0")}, {{9, 2}, on_line("S0")},   {{4, 4}, {}}};
@@ -178,7 +178,7 @@ TEST(ListUpdates, RanksOffAMeshUpdateWhatTheyHold) {
     EXPECT_EQ(static_cast<bool>(trained.tensors[0].local()), mesh.contains(current_place().rank));
     results.hand_in(0, trained.tensors[0]);
     results.hand_in(1, trained.tensors[2]);
-    // All of it elsewhere: the step counts all the same.
+    // This rank holds nothing: the step still counts.
     const Trained nothing = adamw_steps({members[0]}, 2);
     EXPECT_EQ(read_number(nothing.step), 2);
     const Tensors sums = ops::foreach_add({&trained.tensors[0], 1}, {&trained.tensors[0], 1});
@@ -239,12 +239,12 @@ TEST(ListUpdates, StateOfAnotherLayoutIsRefused) {
       ops::adamw_(params, params, state, params, number(0, DType::kI64), {.learning_rate = number(1)});
     };
     expect_error<InvalidArgument>(step, {"adamw: place 0 of its lists"});
-    const AutoRedistribute automatic;  // the state would have to be moved there and back: it keeps its layout
+    const AutoRedistribute automatic;  // the state would have to be redistributed twice: it keeps its layout
     expect_error<InvalidArgument>(step, {"adamw: place 0 of its lists"});
   });
 }
 
-// Places are looked at many at a time: what is odd is seen wherever it stands, also where this rank's parts look right.
+// Indices are checked in blocks: a mismatch is found at any index, even if the shards of this rank look correct.
 TEST(ListUpdates, OddTensorsOfLongListsAreSeenAtTheirPlaces) {
   simulate(4, [] {
     const std::vector<Member> members(70, {{8}, on_line("S0")});

@@ -1,5 +1,5 @@
-// A tensor's dimensions are divided where some rank's indices begin or end; a cell of the drawing is what lies between
-// two such places in every dimension, and is held whole or not at all by every rank.
+// The dimensions of a tensor are divided where the indices of some rank begin or end. A cell of the drawing is the box
+// between two such boundaries in every dimension. Every rank holds all of it or nothing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Run {
   std::int64_t end;
 };
 
-// The indices of a map as runs that are as long as can be.
+// Returns the indices of a map as maximal runs.
 std::vector<Run> runs_of(const IndexMap& map) {
   std::vector<Run> out;
   for (std::int64_t i = 0; i < map.size(); i += map.block) {
@@ -37,7 +37,7 @@ std::vector<Run> runs_of(const IndexMap& map) {
   return out;
 }
 
-// The pieces of one dimension.
+// Returns the chunks of one dimension.
 std::vector<Run> pieces_of(const Layout& layout, const Shape& shape, int dim) {
   std::set<std::int64_t> places = {0, shape[static_cast<std::size_t>(dim)]};
   for (std::int64_t r = 0; r < layout.mesh().size(); ++r) {
@@ -54,7 +54,7 @@ std::vector<Run> pieces_of(const Layout& layout, const Shape& shape, int dim) {
   return out;
 }
 
-// "0-3,8": ranks in their order, three or more in a row as a range.
+// Returns "0-3,8": ranks in order, three or more consecutive ones as a range.
 std::string ranks_text(const std::vector<std::int64_t>& ranks) {
   std::string out;
   for (std::size_t i = 0; i < ranks.size();) {
@@ -95,7 +95,7 @@ std::string drawn(const Table& table) {
   return out;
 }
 
-// The dimensions that make the drawing: all of up to two, else those that are cut.
+// Returns the dimensions of the drawing: all of up to two, otherwise the sharded ones.
 std::vector<int> drawn_dims(const Tensor& tensor) {
   std::vector<int> dims;
   for (int d = 0; d < tensor.ndim(); ++d) {
@@ -109,7 +109,7 @@ std::vector<int> drawn_dims(const Tensor& tensor) {
 Table table_of(const Tensor& tensor, const std::vector<int>& dims) {
   const Layout& layout = tensor.layout();
   const Shape& shape = tensor.shape();
-  const std::vector<Run> whole = {{0, 1}};  // of a dimension that is not there
+  const std::vector<Run> whole = {{0, 1}};  // of an absent dimension
   const std::vector<Run> rows = !dims.empty() ? pieces_of(layout, shape, dims[0]) : whole;
   const std::vector<Run> columns = dims.size() > 1 ? pieces_of(layout, shape, dims[1]) : whole;
   TESSERA_CHECK(rows.size() * columns.size() <= kMostCells, "visualize: ", tensor::describe(tensor), " has ",
@@ -135,7 +135,7 @@ Table table_of(const Tensor& tensor, const std::vector<int>& dims) {
   return table;
 }
 
-// Those whose pieces are empty.
+// Returns the ranks without elements.
 std::string without_elements(const Layout& layout, const Shape& shape) {
   std::vector<std::int64_t> ranks;
   const layout::RankSet all = layout.mesh().ranks();

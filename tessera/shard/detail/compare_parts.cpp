@@ -20,7 +20,7 @@ using layout::Mesh;
 
 constexpr std::size_t kMostDims = 16;
 
-// What a rank says of its part. Plain words: it is sent as such.
+// Description of the shard of a rank. Plain integers, because it is sent as bytes.
 struct Card {
   std::int64_t dtype = 0;
   std::uint64_t layout_high = 0;
@@ -56,7 +56,7 @@ Shape read_dims(const std::int64_t (&from)[kMostDims], std::int64_t ndim) {
   return Shape(std::span<const std::int64_t>(from, static_cast<std::size_t>(ndim)));
 }
 
-// By place on the mesh.
+// Returns the cards of all ranks, in mesh order.
 std::vector<Card> all_cards(const char* what, const Card& mine, const Mesh& mesh, const device::Device& device) {
   const comm::ProcessGroup& group = group_of_mesh(mesh);
   const tensor::CurrentDevice where = tensor::current_device(device);
@@ -125,7 +125,7 @@ void check_sizes(const char* what, const std::vector<Card>& cards, const Layout&
   }
 }
 
-// Whether two ranks hold the same elements of the same values.
+// Returns true if two ranks hold the same elements with the same values.
 bool are_replicas(const Layout& layout, const Shape& shape, Rank a, Rank b) {
   const Mesh& mesh = layout.mesh();
   const layout::Coordinates at_a = mesh.coordinates(a);
@@ -147,7 +147,7 @@ void check_bytes(const char* what, const std::vector<Card>& cards, const Layout&
       if (!are_replicas(layout, shape, rank, other)) continue;
       TESSERA_CHECK_AS(MismatchError, cards[p].digest == cards[q].digest, what, ": ranks ", rank, " and ", other,
                        " hold the same part under ", layout.placements_text(), ", but their bytes differ");
-      break;  // the others like it were compared with that one
+      break;  // other replicas were compared with that one
     }
   }
 }

@@ -1,5 +1,5 @@
-// What the ranks of a mesh tell each other of parts that are to make one tensor: a card each of dtype, layout, sizes
-// and a digest of the bytes. All ranks see all cards, so that all come to the same shape or throw the same error.
+// Comparison of the shards that form one tensor. The ranks of a mesh exchange a card each with dtype, layout, sizes and
+// a digest of the bytes. All ranks see all cards, so all compute the same shape or throw the same error.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,13 @@
 
 namespace tessera::shard::detail {
 
-/// The shape of the whole that these parts make: `given`, or computed. MismatchError names ranks whose dtype, layout,
-/// number of dimensions, given shape or size of the part do not fit those of the others; with `compares_bytes` also
-/// those whose replica has other bytes. Waits for the current stream. `what` asks,
-/// and begins errors.
+/// Returns the global shape of these shards: `given`, or computed. Throws MismatchError with the ranks whose dtype,
+/// layout, number of dimensions, given shape or shard size does not match the others; with `compares_bytes`, also if
+/// replicas have different bytes. Waits for the current stream. `what` is the caller and begins errors.
 Shape compare_parts(const char* what, const Tensor& local, const layout::Layout& layout,
                     const std::optional<Shape>& given, bool compares_bytes);
 
-/// Refuses a part that is not what the layout gives this rank of such a whole.
+/// Throws if `local` is not the shard that the layout gives this rank of a tensor of this shape.
 void check_part(const Tensor& local, const layout::Layout& layout, const Shape& shape);
 
 }  // namespace tessera::shard::detail

@@ -50,13 +50,13 @@ bool is_dense_at(const Region& region, std::int64_t offset) {
   return region.offset == offset && is_contiguous(region.shape, region.strides);
 }
 
-// What is partial along the step's axes: the reduction, and over how many ranks it averages.
+// Reduction of the partial axes of the step, and the number of ranks of an average.
 struct Settled {
   layout::Reduction reduction = layout::Reduction::kSum;
   std::int64_t averaged = 1;
 };
 
-// The part of an axis that two have in common; size 1 where there is none.
+// Returns the common sub-axis of two sub-axes; size 1 if none exists.
 layout::SubAxis common_part(const layout::SubAxis& a, const layout::SubAxis& b) {
   const std::int64_t begin = std::max(a.before, b.before);
   const std::int64_t end = std::min(a.before * a.size, b.before * b.size);
@@ -102,8 +102,8 @@ void set_reduction(CompiledStep& out, const layout::Step& step, DType dtype) {
   }
 }
 
-// Whether this rank keeps its values when they become partial: it is the first along every axis that is summed or
-// multiplied from now on.
+// Returns true if this rank keeps its values when they become partial: it is the first along every new sum or product
+// axis.
 bool keeps_values(const layout::Step& step, Rank rank) {
   const layout::Mesh& mesh = step.after.mesh();
   const layout::Coordinates at = mesh.coordinates(rank);
@@ -127,7 +127,7 @@ void set_counts(std::int64_t& count, SmallVector<std::int64_t, 8>& counts, std::
   for (const std::int64_t each : all) counts.push_back(each);
 }
 
-// Compiles one kind of step each. `self` is this rank's place in the group.
+// Compiles one kind of step per function. `self` is the group rank of this rank.
 class StepCompiler {
  public:
   StepCompiler(CompiledStep& out, const layout::Step& step, const Shape& shape) : out_(out), step_(step) {
@@ -155,7 +155,7 @@ class StepCompiler {
     out_.operation.count = out_.after.numel();
   }
 
-  // Messages are whole parts: those of the others, as they are.
+  // Messages are complete shards of the other ranks.
   void all_gather() {
     out_.operation.kind = OpKind::kAllGather;
     std::vector<std::int64_t> counts;
@@ -172,7 +172,7 @@ class StepCompiler {
     settle_copies();
   }
 
-  // Messages are whole parts: those that the others will have.
+  // Messages are complete new shards of the other ranks.
   void reduce_scatter() {
     out_.operation.kind = OpKind::kReduceScatter;
     std::vector<std::int64_t> counts;
@@ -189,7 +189,7 @@ class StepCompiler {
     settle_copies();
   }
 
-  // Parts of one size that change owners whole.
+  // Shards of equal size that change their owner completely.
   bool permute() {
     const auto numel_of_part = [](const PartMaps& part) { return shape_of(part).numel(); };
     const std::int64_t numel = out_.after.numel();
@@ -210,7 +210,7 @@ class StepCompiler {
     return true;
   }
 
-  // Messages are what each lacks, piece by piece.
+  // Messages contain the missing elements of each rank, piece by piece.
   void exchange() {
     out_.operation.kind = OpKind::kAllToAll;
     Exchange messages = exchange_of(parts_, static_cast<int>(self_));
@@ -219,7 +219,7 @@ class StepCompiler {
     const bool receives_part = add_messages(messages.receives, out_.after, out_.unpack, false);
     out_.packs = !sends_part;
     out_.unpacks = !receives_part;
-    if (out_.packs && out_.unpacks) {  // what stays here need not be a message
+    if (out_.packs && out_.unpacks) {  // local data needs no message
       add(out_.keep, messages.sends[self_], before, 0, out_.after, 0);
       messages.sends[self_].clear();
       messages.receives[self_].clear();
@@ -240,8 +240,8 @@ class StepCompiler {
     for (const Piece& piece : pieces) copies.push_back(region_copy(piece, from, from_offset, to, to_offset));
   }
 
-  // Copies between a part and messages that lie one behind the other, each piece dense in its message. Tells whether
-  // the part is these messages already.
+  // Adds copies between a shard and contiguous messages, with each piece dense in its message. Returns true if the
+  // shard already has the form of these messages.
   bool add_messages(std::span<const std::vector<Piece>> messages, const Shape& part, std::vector<RegionCopy>& copies,
                     bool is_sent) {
     std::int64_t offset = 0;
@@ -257,7 +257,7 @@ class StepCompiler {
     return are_in_place(copies, offset);
   }
 
-  // Whether the copies are of dense regions onto themselves, one behind the other.
+  // Returns true if the copies are contiguous identity copies of dense regions.
   static bool are_in_place(std::span<const RegionCopy> copies, std::int64_t numel) {
     std::int64_t offset = 0;
     for (const RegionCopy& copy : copies) {
@@ -298,7 +298,7 @@ struct MoveHash {
     return sum ^ sum >> 32;
   }
 };
-// The moves of one rank.
+// Cached plans of one rank.
 struct RankMoves {
   std::mutex mutex;
   std::unordered_map<MoveKey, std::shared_ptr<const CompiledMove>, MoveHash> known;
@@ -316,9 +316,9 @@ std::shared_ptr<const CompiledMove> compile(const layout::Layout& from, const la
   move->plan = plan_between(from, to, shape, dtype);
   const bool communicates =
       std::ranges::any_of(move->plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
-  if (communicates) check_allowed(from, to, shape, dtype);  // before any group is made
+  if (communicates) check_allowed(from, to, shape, dtype);  // before any group is created
   for (const layout::Step& step : move->plan->steps) {
-    // A fold goes over the ranks in the order of the mesh: what it gives does not depend on where the parts go.
+    // A deterministic reduction uses mesh order, so that its result does not depend on the destination of the shards.
     std::vector<layout::SubAxis> axes = step.axes;
     if (step.kind == StepKind::kReduceScatter || step.kind == StepKind::kAllReduce) std::ranges::sort(axes);
     const comm::ProcessGroup* group =
@@ -427,7 +427,7 @@ std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, co
       return found->second;
     }
   }
-  // With the lock open: the first group of some ranks waits for the others.
+  // Without the lock: the first group of some ranks waits for the others.
   std::shared_ptr<const CompiledMove> made = compile(from, to, shape, dtype);
   const std::lock_guard lock(moves.mutex);
   if (moves.known.size() >= kMostMoves) moves.known.clear();

@@ -1,9 +1,9 @@
-// A plan as one rank carries it out: for each step the group, the operation it asks for, and which regions of dense
-// memory are copied where before and after it. Made once for (from, to, shape, dtype) and kept by the rank; carrying it
-// out again computes nothing.
+// A redistribution plan as one rank executes it: for each step the group, the operation, and the regions of dense
+// memory that are copied before and after it. It is compiled once for (from, to, shape, dtype) and cached by the rank.
 //
-// A step's messages lie one behind the other in the order of places. Where the old part is already that, it is sent as
-// it is, and where the new part is, it is received into: a gather along the first dimension copies nothing.
+// The messages of a step are contiguous, in the order of group ranks. If the old shard already has this form, it is
+// sent directly. If the new shard has it, messages are received into it: an all-gather along the first dimension copies
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -25,55 +25,56 @@ namespace tessera::shard::detail {
 struct Region {
   Shape shape;
   Strides strides;
-  std::int64_t offset = 0;  ///< of the first, in elements
+  std::int64_t offset = 0;  ///< Offset of the first element, in elements.
 };
-/// From one dense buffer to another; shapes are the same.
+/// Copy from one dense buffer to another. Both regions have equal shapes.
 struct RegionCopy {
   Region from;
   Region to;
 };
-/// The copy of a piece between dense buffers that hold parts of these shapes from these offsets on.
+/// Returns the copy of a piece between dense buffers that hold shards of these shapes at these offsets.
 RegionCopy region_copy(const Piece& piece, const Shape& from, std::int64_t from_offset, const Shape& to,
                        std::int64_t to_offset);
-/// Copies that follow each other at equal distances made one.
+/// Merges copies that follow each other at equal distances.
 void merge_copies(std::vector<RegionCopy>& copies);
 
-/// See the head of this file.
+/// One step of a compiled plan.
 struct CompiledStep {
   layout::StepKind kind = layout::StepKind::kSlice;
-  const comm::ProcessGroup* group = nullptr;  ///< null: nothing is sent
-  comm::Operation operation = {};             ///< all but the buffers
-  Shape after;                                ///< of the new part
-  bool packs = false;                         ///< messages are put together from the old part
-  bool unpacks = false;                       ///< messages are received apart from the new part
+  const comm::ProcessGroup* group = nullptr;  ///< Null if nothing is sent.
+  comm::Operation operation = {};             ///< Operation without its buffers.
+  Shape after;                                ///< Shape of the new shard.
+  bool packs = false;                         ///< Messages are assembled from the old shard.
+  bool unpacks = false;                       ///< Messages are received into a separate buffer.
   std::int64_t packed_numel = 0;
   std::int64_t received_numel = 0;
-  std::vector<RegionCopy> pack;        ///< old part -> messages to send
-  std::vector<RegionCopy> unpack;      ///< messages received -> new part
-  std::vector<RegionCopy> keep;        ///< old part -> new part
-  std::optional<tensor::Scalar> fill;  ///< what the new part holds where nothing is copied to
-  std::int64_t divisor = 1;            ///< of the result, where the reduction does not divide
-  std::int64_t nbytes = 0;             ///< received, by plan
+  std::vector<RegionCopy> pack;        ///< Copies from the old shard to messages.
+  std::vector<RegionCopy> unpack;      ///< Copies from received messages to the new shard.
+  std::vector<RegionCopy> keep;        ///< Copies from the old shard to the new one.
+  std::optional<tensor::Scalar> fill;  ///< Value of elements of the new shard that nothing is copied to.
+  std::int64_t divisor = 1;            ///< Divisor of the result, if the reduction does not divide.
+  std::int64_t nbytes = 0;             ///< Planned bytes to receive.
 };
 
-/// One step for the current rank. `group` is null where the step does not communicate.
+/// Compiles one step for the current rank. `group` is null if the step does not communicate.
 CompiledStep compile_step(const layout::Step& step, const Shape& shape, DType dtype, const comm::ProcessGroup* group);
 
-/// See the head of this file.
+/// All steps of a compiled plan.
 struct CompiledMove {
   std::shared_ptr<const layout::Plan> plan;
   std::vector<CompiledStep> steps;
   bool communicates = false;
 };
-/// How a tensor gets from one layout to another. Layouts that the planner has no way between (an uneven cut by an axis,
-/// parts of which are used elsewhere) are joined by the one without cuts.
+/// Returns a plan between two layouts. If the planner finds none (an uneven cut by an axis whose sub-axes are used
+/// elsewhere), the plan goes through the replicated layout.
 std::shared_ptr<const layout::Plan> plan_between(const layout::Layout& from, const layout::Layout& to,
                                                  const Shape& shape, DType dtype);
-/// The move of the current rank, which is on the mesh; kept. Refused where it communicates and that is forbidden.
+/// Returns the cached plan of the current rank, which must be on the mesh. Throws if it communicates and that is
+/// forbidden.
 std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, const layout::Layout& to,
                                                   const Shape& shape, DType dtype);
 
-/// How many are kept at most; all are dropped when there are more.
+/// Maximum number of cached plans. If it is exceeded, all are dropped.
 inline constexpr std::size_t kMostMoves = 4096;
 
 }  // namespace tessera::shard::detail

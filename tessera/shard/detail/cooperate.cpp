@@ -21,8 +21,8 @@ Shape stacked_shape(const Shape& shape, std::int64_t count) {
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
-// The statistics of a phase, reduced or gathered in one launch. Those of this rank stay as they are: later phases read
-// them.
+// Reduces or gathers the statistics of a phase in one launch. The statistics of this rank stay unchanged, because later
+// phases read them.
 std::vector<Tensor> shared(const tensor::Call& global, const tensor::CooperativePhase& phase,
                            std::vector<Tensor>& statistics, const layout::Mesh& mesh,
                            std::span<const layout::SubAxis> axes) {

@@ -1,6 +1,6 @@
-// Runs the phases of a cooperative operator (tensor/cooperation.h) on the ranks that cut its factors: the statistics of
-// a phase are all-reduced in one launch over one group, whatever the number of axes that cut, so that a reduction is
-// one fold of fixed order and its results are the same on all of them.
+// Runs the phases of a cooperative operator (tensor/cooperation.h) on the ranks that shard its factors. One launch over
+// one group all-reduces the statistics of a phase, for any number of axes. Each reduction is deterministic, so its
+// results are equal on all ranks.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace tessera::shard::detail {
 
-/// This rank's part of every output. Refused where communication is forbidden.
+/// Returns the shards of this rank of every output. Throws if communication is forbidden.
 std::vector<Tensor> cooperate(const tensor::Call& global, const tensor::Call& local, const Entry& entry,
                               std::span<const layout::LocalOperand> inputs);
 

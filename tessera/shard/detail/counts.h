@@ -1,4 +1,4 @@
-// The counters behind shard_counts(), for those who count.
+// Counters for shard_counts().
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace tessera::shard::detail {
 
-/// As ShardCounts. Threads of one rank count together.
+/// Atomic ShardCounts, shared by the threads of one rank.
 struct Counters {
   std::atomic<std::uint64_t> calls{0};
   std::atomic<std::uint64_t> hits{0};
@@ -18,10 +18,10 @@ struct Counters {
   std::atomic<std::uint64_t> collectives{0};
   std::atomic<std::uint64_t> nbytes{0};
 };
-/// Of the current rank.
+/// Returns the counters of the current rank.
 Counters& counters();
 
-/// Refuses communication where it is forbidden; `what` wants it: "softmax cooperates over tp".
+/// Throws if communication is forbidden. `what` describes the request: "softmax cooperates over tp".
 void check_may_communicate(std::string_view what);
 
 }  // namespace tessera::shard::detail

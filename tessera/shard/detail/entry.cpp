@@ -39,7 +39,7 @@ bool Entry::matches(const tensor::Call& call) const {
   }
   for (std::size_t o = 0; o < targets.size(); ++o) {
     const Tensor& given = call.outputs[o];
-    if (static_cast<bool>(given) != static_cast<bool>(targets[o])) return false;  // what is given has a layout
+    if (static_cast<bool>(given) != static_cast<bool>(targets[o])) return false;  // a given output has a layout
     if (!given) continue;
     if (!(given.layout() == targets[o]) || given.dtype() != infos[o].dtype || given.shape() != infos[o].shape) {
       return false;

@@ -1,6 +1,6 @@
-// What dispatch knows of a call before it is made: the layouts of its results, or what has to move first. All of it
-// follows from the operator, its attributes and the operands' layouts, shapes and dtypes, which are its key. Nothing
-// here is of one rank: entries are shared by all ranks of a process.
+// Cached dispatch data of a call: the layouts of its results, or the inputs that must be redistributed first. Its key
+// is the operator, its attributes and the layouts, shapes and dtypes of the operands. Entries do not depend on the
+// rank, and all ranks of a process share them.
 #pragma once
 
 #include <cstdint>
@@ -15,52 +15,53 @@ namespace tessera::shard::detail {
 
 struct Rearranged;
 
-/// A tensor of a call as far as layouts depend on it.
+/// Properties of an operand that layouts depend on.
 struct OperandKey {
-  layout::Layout layout;  // empty: a plain one, or none
+  layout::Layout layout;  // empty: plain or absent tensor
   Shape shape;
   DType dtype = DType::kF32;
   bool is_there = false;
-  bool is_constant = false;  // a plain one that must be made from numbers alone
+  bool is_constant = false;  // plain tensor computed from constants only
 };
 
-/// See the head of this file.
+/// Dispatch data of a call.
 struct Entry {
-  // Of which call.
+  // The key.
   std::uint64_t hash = 0;
   tensor::Operator op;
   tensor::Attributes attributes;
   std::vector<OperandKey> inputs;
-  std::vector<layout::Layout> targets;  // of tensors that are written into; empty where the result is a new one
+  std::vector<layout::Layout> targets;  // layouts of given outputs; empty for new results
 
-  // What comes of it.
+  // The value.
   layout::Mesh mesh;
   std::vector<tensor::OutputInfo> infos;
   std::vector<layout::Layout> outputs;
-  std::vector<layout::Layout> moved;  // of each input (empty: it stays) where some must move first, else none at all
-  bool is_free = false;               // what moves is the same on every rank, and none of it is sent
-  bool is_local = false;              // none of what moves is sent: a gradient's calls do so by themselves
-  std::shared_ptr<const Rearranged> rearranged = {};  // of a call that is made by sending what changes its rank
-  std::vector<std::vector<layout::SubAxis>> phases;   // of a cooperative call: the group of each; else none
+  // per input (empty: unchanged), if some must be redistributed first; otherwise no elements
+  std::vector<layout::Layout> moved;
+  bool is_free = false;   // redistributed inputs are equal on every rank, and nothing is sent
+  bool is_local = false;  // redistribution sends nothing: calls of gradients do it automatically
+  std::shared_ptr<const Rearranged> rearranged = {};  // for a call that sends elements to other ranks
+  std::vector<std::vector<layout::SubAxis>> phases;   // group of each phase of a cooperative call
 
-  /// Whether it is for this call.
+  /// Returns true if the entry has the key of `call`.
   [[nodiscard]] bool matches(const tensor::Call& call) const;
 };
 
-/// Hash of the key of a call.
+/// Hashes the key of a call.
 std::uint64_t hash_of(const tensor::Call& call);
 
-/// Works an entry out. Where operands would have to move: as the scope in force says, an entry with moves or an error
-/// that names the cheapest fixes.
+/// Creates an entry. If operands must be redistributed, the scope in force selects an entry with redistributions or an
+/// error with the cheapest fixes.
 std::shared_ptr<const Entry> make_entry(const tensor::Call& call, std::uint64_t hash);
 
-/// Refuses a call whose operands would have to move, which `entry` says they do.
+/// Throws for a call whose entry redistributes operands.
 [[noreturn]] void refuse_moves(const tensor::Call& call);
 
-/// A plain tensor as a replicated one, on ranks of the mesh.
+/// Returns a plain tensor as a replicated one, on ranks of the mesh.
 Tensor as_replicated(const Tensor& plain, const layout::Mesh& mesh);
 
-/// "; in the gradient of mm (label 'encoder')", or nothing outside of backward: how errors end.
+/// Returns the suffix of errors: "; in the gradient of mm (label 'encoder')", or "" outside of backward.
 std::string backward_note();
 
 }  // namespace tessera::shard::detail

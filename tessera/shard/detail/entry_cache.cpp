@@ -22,11 +22,11 @@ std::shared_ptr<const Entry> EntryCache::find(const tensor::Call& call, std::uin
 
 std::size_t EntryCache::add(std::shared_ptr<const Entry> entry) {
   Part& part = part_of(entry->hash);
-  Order dropped;  // destroyed with the lock open
+  Order dropped;  // destroyed without the lock
   const std::lock_guard lock(part.mutex);
   const std::uint64_t hash = entry->hash;
   if (const auto same = part.by_hash.find(hash); same != part.by_hash.end()) {
-    dropped.splice(dropped.begin(), part.order, same->second);  // of another call, or made by another rank meanwhile
+    dropped.splice(dropped.begin(), part.order, same->second);  // hash collision, or added by another rank meanwhile
     part.by_hash.erase(same);
     part.order.push_front(std::move(entry));
     part.by_hash[hash] = part.order.begin();

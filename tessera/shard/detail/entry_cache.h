@@ -1,5 +1,5 @@
-// The entries of this process, found by the key of a call. Bounded: the least recently used go first. Several locks, by
-// hash, since ranks that are threads of one process look things up at the same time.
+// LRU cache of the entries of this process, with a maximum size. It has several locks, selected by hash, because ranks
+// that are threads of one process look up entries concurrently.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@
 
 namespace tessera::shard::detail {
 
-/// See the head of this file. Thread-safe.
+/// Entries by call. Thread-safe.
 class EntryCache {
  public:
-  /// Keeps at most `capacity` entries, evenly among the locks.
+  /// Keeps at most `capacity` entries, divided evenly among the locks.
   explicit EntryCache(std::size_t capacity);
-  /// The one that dispatch uses.
+  /// Returns the cache that dispatch uses.
   static EntryCache& of_process();
 
-  /// The entry of a call; null: none is kept.
+  /// Returns the entry of a call, or null.
   std::shared_ptr<const Entry> find(const tensor::Call& call, std::uint64_t hash);
-  /// Keeps an entry; how many others were dropped for it.
+  /// Adds an entry. Returns the number of evicted entries.
   std::size_t add(std::shared_ptr<const Entry> entry);
-  /// Kept now.
+  /// Returns the number of entries.
   [[nodiscard]] std::size_t size() const;
 
  private:
-  using Order = std::list<std::shared_ptr<const Entry>>;  // the latest used first
+  using Order = std::list<std::shared_ptr<const Entry>>;  // most recently used first
   struct Part {
     mutable std::mutex mutex;
     Order order;
@@ -38,7 +38,7 @@ class EntryCache {
   Part& part_of(std::uint64_t hash) { return parts_[hash >> 32 & (kParts - 1)]; }
 
   Part parts_[kParts];
-  std::size_t most_;  // of a part
+  std::size_t most_;  // maximum per lock
 };
 
 }  // namespace tessera::shard::detail

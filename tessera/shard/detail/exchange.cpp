@@ -16,7 +16,7 @@ struct Stretch {
   std::int64_t length = 0;
 };
 
-// In order: local indices grow with global ones.
+// Returns the runs in order: local indices grow with global ones.
 std::vector<Stretch> stretches_of(const IndexMap& map) {
   std::vector<Stretch> out;
   const std::int64_t size = map.size();
@@ -24,7 +24,7 @@ std::vector<Stretch> stretches_of(const IndexMap& map) {
   return out;
 }
 
-// The same indices read backwards, in a dimension of `size`.
+// Returns the same indices reversed, in a dimension of `size`.
 std::vector<Stretch> mirrored(const std::vector<Stretch>& stretches, std::int64_t held, std::int64_t size) {
   std::vector<Stretch> out;
   for (auto each = stretches.rbegin(); each != stretches.rend(); ++each) {
@@ -35,7 +35,7 @@ std::vector<Stretch> mirrored(const std::vector<Stretch>& stretches, std::int64_
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
 
-// Adds a run behind those there are: as a part of the last one where it continues that.
+// Appends a run, merged with the last one if it continues that.
 void add_run(std::vector<CommonRun>& runs, std::int64_t from, std::int64_t to, std::int64_t length) {
   if (!runs.empty()) {
     CommonRun& last = runs.back();
@@ -164,7 +164,7 @@ GroupParts group_parts(const layout::Step& step, const Shape& shape, std::span<c
 }
 
 std::vector<std::vector<int>> choose_holders(const GroupParts& parts, const PiecesFn& pieces) {
-  // Places by the part they hold. Two parts are the same or have nothing in common, but for empty ones.
+  // Group ranks by shard. Two shards are equal or disjoint, except for empty ones.
   std::vector<std::vector<int>> holders;
   for (std::size_t place = 0; place < parts.before.size(); ++place) {
     if (is_empty(parts.before[place])) continue;
@@ -185,7 +185,7 @@ std::vector<std::vector<int>> choose_holders(const GroupParts& parts, const Piec
       if (!is_empty(parts.after[taker]) && !pieces(held, parts.after[taker]).empty())
         takers.push_back(static_cast<int>(taker));
     }
-    // Holders that take it from themselves come last in the deal.
+    // Holders that take it from themselves come last in the distribution.
     std::vector<int> deal;
     for (const bool keeps : {false, true}) {
       for (const int place : places) {

@@ -1,7 +1,6 @@
-// Who sends which elements to whom in one step, as data: no tensor, no device. Along a dimension two parts have runs of
-// indices in common; runs of equal length at equal distances are one entry, so that even cuts, with blocks or without,
-// give one piece for each peer. Every rank of the group computes its own side, and the two sides of a message list the
-// same pieces in the same order.
+// The transfers of one step, as data without tensors or devices. Along a dimension, two shards have runs of indices in
+// common. Runs of equal length at equal distances form one entry, so even cuts, with or without blocks, yield one piece
+// per peer. Every rank computes its own side, and both sides of a message list the same pieces in the same order.
 #pragma once
 
 #include <cstdint>
@@ -18,66 +17,65 @@
 
 namespace tessera::shard::detail {
 
-/// `count` runs of `length` indices of one dimension, in local indices of the part they come from and of the part they
-/// go to.
+/// `count` runs of `length` indices of one dimension, in local indices of the source shard and of the target shard.
 struct CommonRun {
-  std::int64_t from = 0;         ///< where the first begins in the one
-  std::int64_t to = 0;           ///< and in the other
-  std::int64_t length = 0;       ///< of each
-  std::int64_t count = 1;        ///< how many
-  std::int64_t from_stride = 0;  ///< between the beginnings of two, in the one
-  std::int64_t to_stride = 0;    ///< and in the other
+  std::int64_t from = 0;         ///< Start of the first run in the source.
+  std::int64_t to = 0;           ///< Start of the first run in the target.
+  std::int64_t length = 0;       ///< Length of each run.
+  std::int64_t count = 1;        ///< Number of runs.
+  std::int64_t from_stride = 0;  ///< Distance between starts in the source.
+  std::int64_t to_stride = 0;    ///< Distance between starts in the target.
   friend bool operator==(const CommonRun&, const CommonRun&) = default;
 };
-/// The indices that both hold.
+/// Returns the indices that both maps hold.
 std::vector<CommonRun> common_runs(const layout::IndexMap& from, const layout::IndexMap& to);
-/// What such runs lead from the one to the other. With a size of the dimension, `to` is taken backwards.
+/// Returns the indices that `runs` leads from one map to the other. With a size of the dimension, `to` is reversed.
 std::vector<CommonRun> moved_runs(const layout::IndexMap& from, const layout::IndexMap& to,
                                   std::span<const tensor::MovedRun> runs, std::int64_t reversed_size = -1);
 
-/// Elements that go from one part to another: one CommonRun for each dimension.
+/// Elements that go from one shard to another: one CommonRun per dimension.
 struct Piece {
   SmallVector<CommonRun, 4> dims;
 
-  /// How many elements.
+  /// Returns the number of elements.
   [[nodiscard]] std::int64_t numel() const;
   friend bool operator==(const Piece&, const Piece&) = default;
 };
-/// All pieces that are made of one run for each dimension.
+/// Returns all pieces with one run per dimension.
 std::vector<Piece> pieces_of_runs(std::span<const std::vector<CommonRun>> dims);
-/// Elements of a list of pieces.
+/// Returns the number of elements of a list of pieces.
 std::int64_t numel_of(std::span<const Piece> pieces);
 
-/// What a rank holds of a tensor, by dimension.
+/// Index maps of a shard, by dimension.
 using PartMaps = std::vector<layout::IndexMap>;
-/// Of one rank.
+/// Returns the index maps of the shard of `rank`.
 PartMaps part_maps(const layout::Layout& layout, const Shape& shape, Rank rank);
-/// The shape of such a part.
+/// Returns the shape of a shard.
 Shape shape_of(const PartMaps& part);
-/// What two parts have in common, as pieces from the one to the other.
+/// Returns the common elements of two shards, as pieces from one to the other.
 std::vector<Piece> common_pieces(const PartMaps& from, const PartMaps& to);
 
-/// The parts of all ranks of a group, before and after a step.
+/// Shards of all ranks of a group, before and after a step.
 struct GroupParts {
-  std::vector<PartMaps> before;  ///< by place
-  std::vector<PartMaps> after;   ///< by place
+  std::vector<PartMaps> before;  ///< By group rank.
+  std::vector<PartMaps> after;   ///< By group rank.
 };
-/// Of a step's group.
+/// Returns the shards of the group of a step.
 GroupParts group_parts(const layout::Step& step, const Shape& shape, std::span<const Rank> group);
 
-/// What goes from one part to another.
+/// Computes the pieces that go from one shard to another.
 using PiecesFn = std::function<std::vector<Piece>(const PartMaps& from, const PartMaps& to)>;
 
-/// From whom each place takes what it has not: among those that hold the same part it takes from itself if it can, else
-/// takers are dealt out evenly among the holders. [taker][n]: the holder it takes from of the n-th different part.
+/// Selects the source of the elements that each group rank lacks. Among the holders of the same shard, a rank takes
+/// from itself if possible; other takers are distributed evenly. [taker][n] is the holder of the n-th distinct shard.
 std::vector<std::vector<int>> choose_holders(const GroupParts& parts, const PiecesFn& pieces = common_pieces);
 
-/// One place's side of an exchange: messages by place of the group, its own included.
+/// One side of an exchange: messages by group rank, including its own.
 struct Exchange {
-  std::vector<std::vector<Piece>> sends;     ///< pieces of this place's old part, to parts of others
-  std::vector<std::vector<Piece>> receives;  ///< pieces of others' old parts, to this place's new one
+  std::vector<std::vector<Piece>> sends;     ///< Pieces of the old shard of this rank, to the shards of others.
+  std::vector<std::vector<Piece>> receives;  ///< Pieces of the old shards of others, to the new shard of this rank.
 };
-/// Of a place: each element of every new part comes from exactly one place.
+/// Returns the side of group rank `place`. Each element of a new shard comes from exactly one rank.
 Exchange exchange_of(const GroupParts& parts, int place, const PiecesFn& pieces = common_pieces);
 
 }  // namespace tessera::shard::detail

@@ -1,5 +1,5 @@
-// Who sends what to whom, against brute force: every element of every new part must come exactly once, from a place
-// that holds it, and both sides of a message must list the same elements in the same order.
+// Exchanges against brute force: every element of every new shard must arrive exactly once, from a rank that holds it,
+// and both sides of a message must list the same elements in the same order.
 #include "tessera/shard/detail/exchange.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using layout::Layout;
 using layout::Mesh;
 using Indices = std::vector<std::int64_t>;
 
-// Local indices (of both sides) that a run names, in its order.
+// Returns the local indices of both sides of a run, in order.
 std::vector<std::pair<std::int64_t, std::int64_t>> listed(const CommonRun& run) {
   std::vector<std::pair<std::int64_t, std::int64_t>> out;
   for (std::int64_t i = 0; i < run.count; ++i) {
@@ -31,7 +31,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> listed(const CommonRun& run) 
   return out;
 }
 
-// Global numbers of the elements of a part, in its order.
+// Returns the global numbers of the elements of a shard, in order.
 Indices elements_of(const PartMaps& part, const Shape& shape) {
   Indices out = {0};
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -44,7 +44,7 @@ Indices elements_of(const PartMaps& part, const Shape& shape) {
   return out;
 }
 
-// Places in the two parts that a piece names, as flat indices, in its order.
+// Returns the flat indices in both shards of a piece, in order.
 std::vector<std::pair<std::int64_t, std::int64_t>> listed(const Piece& piece, const Shape& from, const Shape& to) {
   std::vector<std::pair<std::int64_t, std::int64_t>> out = {{0, 0}};
   for (std::size_t d = 0; d < piece.dims.size(); ++d) {
@@ -57,14 +57,14 @@ std::vector<std::pair<std::int64_t, std::int64_t>> listed(const Piece& piece, co
   return out;
 }
 
-// Empty, or what is wrong with the exchange among all ranks of the mesh.
+// Returns the fault of the exchange among all ranks of the mesh; empty if it is correct.
 std::string check_exchange(const GroupParts& parts, const Shape& shape, const std::vector<Exchange>& sides) {
   const std::size_t ranks = sides.size();
   for (std::size_t taker = 0; taker < ranks; ++taker) {
     const Indices wanted = elements_of(parts.after[taker], shape);
     const Indices before = elements_of(parts.before[taker], shape);
     const std::set<std::int64_t> own(before.begin(), before.end());
-    std::map<std::int64_t, std::int64_t> got;  // place in the part -> element
+    std::map<std::int64_t, std::int64_t> got;  // index in the shard -> element
     for (std::size_t from = 0; from < ranks; ++from) {
       if (sides[from].sends[taker] != sides[taker].receives[from]) return "the sides of a message differ";
       const Indices held = elements_of(parts.before[from], shape);
@@ -102,7 +102,7 @@ GroupParts parts_on(const Layout& before, const Layout& after, const Shape& shap
 }
 
 TEST(CommonRuns, AreWhatBothMapsHold) {
-  // Maps of all kinds: pieces of a dimension of 12 or 24 cut twice, with blocks or not.
+  // Maps of all kinds: a dimension of 12 or 24 that is cut twice, with or without blocks.
   const Mesh mesh = Mesh::parse("a=2,b=3");
   for (const std::int64_t size : {1, 5, 6, 12, 20, 24}) {
     std::vector<IndexMap> maps;
@@ -123,7 +123,7 @@ TEST(CommonRuns, AreWhatBothMapsHold) {
             const Layout layout = Layout::create(mesh, cuts);
             for (int rank = 0; rank < 6; ++rank) maps.push_back(index_map(layout, Shape{size}, 0, Rank(rank)));
           } catch (const Error&) {
-            continue;  // blocks that do not divide
+            continue;  // blocks do not divide
           }
         }
       }
@@ -240,7 +240,7 @@ TEST(MergeCopies, MakesOneOfCopiesAtEqualDistances) {
   EXPECT_EQ(copies[0].to.strides, (Strides{2, 6, 1}));
 }
 
-// Parts of a dimension on four ranks: in order, in blocks, of given sizes.
+// Shards of a dimension on four ranks: in order, in blocks, with explicit sizes.
 std::vector<IndexMap> some_maps(std::int64_t size) {
   const Mesh mesh = Mesh::parse("x=4");
   std::vector<IndexMap> maps;
@@ -278,7 +278,7 @@ TEST(MovedRuns, LeadWhereTheySayFromAnyPartToAnyOther) {
     const Move& move = moves[m];
     for (const IndexMap& from : some_maps(kSize)) {
       for (const IndexMap& to : some_maps(move.to_size)) {
-        std::map<std::int64_t, std::int64_t> want;  // place in the new part -> place in the old one
+        std::map<std::int64_t, std::int64_t> want;  // index in the new shard -> index in the old one
         for (const MovedRun& run : move.runs) {
           for (std::int64_t i = 0; i < run.length; ++i) {
             const auto at = from.local(run.from + i * run.from_step);

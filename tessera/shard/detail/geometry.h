@@ -1,5 +1,5 @@
-// States the tensor of an operation, so that ranks whose tensors differ in shape, dimension or layout are detected even
-// if the number of elements is the same.
+// Describes the tensor of an operation, to detect ranks whose tensors differ in shape, dimension or layout even if the
+// number of elements is the same.
 //
 //   set_geometry(operation.geometry, shape, {.layouts = digest_of(before, after)});
 #pragma once
@@ -22,11 +22,11 @@ inline std::uint64_t digest_of(const layout::Layout& before, const layout::Layou
 
 /// Fields of a geometry besides the sizes.
 struct GeometryOf {
-  int split = -1;             ///< as Geometry::split
-  int concat = -1;            ///< as Geometry::concat
-  std::uint64_t layouts = 0;  ///< as Geometry::layouts
+  int split = -1;             ///< Value of Geometry::split.
+  int concat = -1;            ///< Value of Geometry::concat.
+  std::uint64_t layouts = 0;  ///< Value of Geometry::layouts.
 };
-/// States a tensor of this shape; `out` states none yet.
+/// Describes a tensor of this shape; `out` must be empty.
 inline void set_geometry(comm::Geometry& out, const Shape& shape, const GeometryOf& how = {}) {
   out.is_stated = true;
   out.split = static_cast<std::int8_t>(how.split);
@@ -35,8 +35,8 @@ inline void set_geometry(comm::Geometry& out, const Shape& shape, const Geometry
   for (const std::int64_t size : shape) out.sizes.push_back(size);
 }
 
-/// States a tensor of this global shape that goes from one layout to another. `split` and `concat` are the dimensions
-/// with more and with fewer cuts after it, the last of each.
+/// Describes a tensor of this global shape that is redistributed. `split` and `concat` are the last dimensions with
+/// more and with fewer cuts after it.
 inline void set_geometry_between(comm::Geometry& out, const Shape& shape, const layout::Layout& before,
                                  const layout::Layout& after) {
   GeometryOf how{.layouts = digest_of(before, after)};

@@ -1,4 +1,4 @@
-// Gradients that come in without a layout.
+// Conversion of plain gradients to gradients with a layout.
 #pragma once
 
 #include "tessera/layout/mesh.h"
@@ -6,8 +6,8 @@
 
 namespace tessera::shard::detail {
 
-/// The gradient of a tensor on `mesh`: itself, or, for one plain element that every rank made alike (the 1 that
-/// backward starts from), a replicated one. InvalidArgument for any other plain tensor.
+/// Returns the gradient of a tensor on `mesh`: itself, or a replicated tensor for one plain element that is equal on
+/// every rank (the 1 that backward starts from). Throws InvalidArgument for any other plain tensor.
 Tensor laid_out(const Tensor& gradient, const layout::Mesh& mesh);
 
 }  // namespace tessera::shard::detail

@@ -1,5 +1,5 @@
-// Updates over lists. What is checked for each tensor is one comparison of layouts and one of shapes; a place whose
-// layouts differ, or are partial, is looked up as the call of this place alone.
+// Updates over lists. The check of each tensor is one comparison of layouts and one of shapes. List indices whose
+// layouts differ or are partial are looked up as separate calls.
 #include "tessera/shard/detail/list_calls.h"
 
 #include <algorithm>
@@ -29,11 +29,11 @@ TensorState* part_of(const Tensor& tensor) {
   return state != nullptr && state->has_layout ? state->local.get() : state;
 }
 
-// What there is to know of a layout, found out once for a call: lists have many tensors and few layouts.
+// Properties of a layout, computed once per call: lists have many tensors and few layouts.
 class KnownLayouts {
  public:
   struct Known {
-    const Layout* layout = nullptr;  // to an empty one: plain
+    const Layout* layout = nullptr;  // empty layout: plain
     bool is_partial = false;
     bool is_here = false;  // this rank is on its mesh
   };
@@ -63,7 +63,7 @@ bool are_there(std::span<const Tensor> tensors) {
   return std::ranges::all_of(tensors, [](const Tensor& each) { return static_cast<bool>(each); });
 }
 
-// One call, taken apart.
+// State of one call.
 class ByPlace {
  public:
   explicit ByPlace(const Call& call)
@@ -125,35 +125,35 @@ class ByPlace {
   void call_for_results();
 
   static constexpr std::size_t kNoTwin = ~std::size_t{0};
-  static constexpr std::size_t kBlock = 32;  // places that are taken together, list by list: a bit of `unlike_` each
+  static constexpr std::size_t kBlock = 32;  // indices processed together, list by list: one bit of `unlike_` each
 
   const Call& call_;
   std::size_t lists_;
   std::size_t singles_;
   std::size_t count_;
   std::size_t output_lists_ = 0;
-  std::vector<std::size_t> twins_;  // of each list of results: the list of inputs that it is written over
+  std::vector<std::size_t> twins_;  // per output list: the input list that it overwrites
   bool has_targets_ = true;         // every result is written into a given tensor
   tensor::BorrowedTensors inputs_;
-  tensor::BorrowedTensors outputs_;  // where all have targets
-  std::uint32_t unlike_ = 0;         // of the block: places whose tensors differ, or need a look for another reason
-  std::size_t absent_ = 0;           // places of meshes that this rank is off
+  tensor::BorrowedTensors outputs_;  // if all have targets
+  std::uint32_t unlike_ = 0;         // indices of the block whose tensors differ or need another check
+  std::size_t absent_ = 0;           // indices on meshes without this rank
   KnownLayouts known_layouts_;
   std::vector<Layout> layouts_;       // of the results, unless all have targets
-  std::vector<std::size_t> moved_;    // inputs that must move first
-  std::vector<Layout> targets_ = {};  // and where to
+  std::vector<std::size_t> moved_;    // inputs that must be redistributed first
+  std::vector<Layout> targets_ = {};  // target layouts of `moved_`
 };
 
-// Lists are long, and each of their tensors is looked at only once: it lies outside of the nearest caches, with what is
-// asked of it in one line there or in two. What the next block needs is fetched while this one is taken.
+// Lists are long, and each tensor is read once, from outside the nearest caches, with one or two cache lines. This
+// prefetches the data of the next block.
 void fetch(const TensorState* state) {
   if (state == nullptr) return;
   __builtin_prefetch(&state->numel);
   __builtin_prefetch(&state->local);
 }
 
-// Whether all tensors of a place have one layout and one size; that shapes are the same is seen by the local call, of
-// parts, which are cut alike.
+// Checks that all tensors at an index have one layout and one size. The local call checks the shapes of the shards,
+// which are sharded equally.
 void ByPlace::take_block(std::size_t begin, std::size_t size) {
   unlike_ = has_targets_ ? 0 : ~std::uint32_t{0};
   take_first(begin, size);
@@ -169,7 +169,7 @@ void ByPlace::take_block(std::size_t begin, std::size_t size) {
   }
 }
 
-// The first list, whose tensors the others are held against.
+// Reads the first list, with which the others are compared.
 void ByPlace::take_first(std::size_t begin, std::size_t size) {
   for (std::size_t i = begin; i < begin + size; ++i) {
     if (i + kBlock < count_) fetch(call_.inputs[i + kBlock].state());
@@ -182,10 +182,10 @@ void ByPlace::take_first(std::size_t begin, std::size_t size) {
   }
 }
 
-// The block of another list, which begins at place `at` of all.
+// Reads the block of another list, which begins at index `at`.
 void ByPlace::take_list(std::span<const Tensor> tensors, tensor::BorrowedTensors& parts, std::size_t at) {
   const Tensor* const firsts = call_.inputs.data() + at % count_;
-  const std::size_t left = count_ - at % count_;  // places up to the end of the lists
+  const std::size_t left = count_ - at % count_;  // indices up to the end of the lists
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (i + kBlock < left) fetch(tensors.data()[i + kBlock].state());
     const TensorState* const state = tensors[i].state();
@@ -197,7 +197,7 @@ void ByPlace::take_list(std::span<const Tensor> tensors, tensor::BorrowedTensors
   }
 }
 
-// An update in place writes over lists of its inputs, whose tensors need no second look.
+// Finds the input list that an in-place update overwrites. Its tensors need no second check.
 std::size_t ByPlace::twin_of(std::size_t list) const {
   const Tensor* const targets = call_.outputs.data() + list * count_;
   std::size_t twin = 0;
@@ -219,7 +219,7 @@ void ByPlace::take_twins() {
   }
 }
 
-// Plain tensors and meshes, for which there are better words than those about one call.
+// Checks plain tensors and meshes, which deserve more specific errors than those of one call.
 void ByPlace::check_place(std::size_t i) const {
   const Tensor* on_mesh = nullptr;
   const auto look_at = [&](const Tensor& tensor) {
@@ -265,7 +265,7 @@ EntryRef ByPlace::entry_of(const Call& call, std::size_t i) const {
   }
 }
 
-// Whether all tensors of a place have one layout and one shape, results that are given among them.
+// Returns true if all tensors at an index, including given outputs, have one layout and one shape.
 bool ByPlace::is_alike(std::size_t i) const {
   const Tensor& first = in(0, i);
   const auto fits = [&](const Tensor& x) { return x.layout() == first.layout() && x.shape() == first.shape(); };
@@ -288,10 +288,10 @@ void ByPlace::look_at(std::size_t i, const KnownLayouts::Known& known) {
   }
 }
 
-// The place as a call of its own, in which numbers are whole on the place's mesh.
+// Looks up the index as a separate call, with scalars replicated on its mesh.
 void ByPlace::look_up(std::size_t i) {
   check_place(i);
-  if (!in(0, i).has_layout()) return;  // all are plain: the local call says what does not fit
+  if (!in(0, i).has_layout()) return;  // all are plain: the local call reports mismatches
   if (call_.op->outputs.size() > output_lists_) {
     gather_around_first(i);
     return;
@@ -318,8 +318,8 @@ void ByPlace::look_up(std::size_t i) {
   }
 }
 
-// Where a rule cannot speak of one place (a result that is no list, as a step's number, has none of its dimensions),
-// all of the place goes where its first tensor is, which is the parameter.
+// For operators whose rule cannot describe one index (a result that is not a list, such as the step count, has none of
+// its dimensions): redistributes all tensors to the layout of the first one, the parameter.
 void ByPlace::gather_around_first(std::size_t i) {
   const Layout& first = in(0, i).layout();
   const bool is_pending = !first.partials().empty();
@@ -329,7 +329,7 @@ void ByPlace::gather_around_first(std::size_t i) {
   for (std::size_t list = 0; list < lists_; ++list) {
     const Tensor& each = in(list, i);
     const std::size_t at = list * count_ + i;
-    // Parts of other wholes may look the same on some ranks.
+    // Shards of different global shapes may have equal shapes on some ranks.
     TESSERA_CHECK(each.shape() == in(0, i).shape(), call_.op.name(), ": place ", i,
                   " of its lists: ", argument_text(call_, at), " is ", each.shape(), ", not ", in(0, i).shape());
     if (each.layout() == target) continue;
@@ -359,7 +359,7 @@ void ByPlace::move_singles() {
   }
 }
 
-// A number is plain, everybody's own, or whole on a mesh that has all ranks which need it.
+// A scalar tensor is plain, per rank, or replicated on a mesh with all ranks that need it.
 void ByPlace::take_single(std::size_t s) {
   const std::size_t at = lists_ * count_ + s;
   const Tensor& number = call_.inputs[at];
@@ -378,7 +378,7 @@ void ByPlace::take_single(std::size_t s) {
                 tensor::describe(number), "; give a plain one");
 }
 
-// `lists` lists and what comes behind them, without the places that this rank has no part of.
+// Returns `lists` lists and the following tensors, without the indices that this rank holds no shard of.
 std::vector<TensorState*> ByPlace::without_absent(std::span<const Tensor> all, std::size_t lists) const {
   std::vector<TensorState*> out;
   const std::span<const Tensor> first = inputs_.tensors();
@@ -408,7 +408,7 @@ void ByPlace::call_into_targets() {
   }
   const tensor::BorrowedTensors inputs = borrowed(without_absent(call_.inputs, lists_));
   const tensor::BorrowedTensors outputs = borrowed(without_absent(call_.outputs, output_lists_));
-  // Without a place there may still be a number to be changed: the steps that were done.
+  // Without list indices there may still be a scalar to update: the step count.
   const bool has_work = std::ranges::any_of(outputs.tensors(), [](const Tensor& target) { return bool(target); });
   if (!has_work) return;
   tensor::call_below(tensor::HookKind::kShard, {call_.op, inputs.tensors(), call_.attributes, outputs.tensors()});
@@ -433,7 +433,7 @@ void ByPlace::call_for_results() {
   for (std::size_t r = 0; r < places.size(); ++r) parts[places[r]] = std::move(results[r]);
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     if (call_.outputs[o]) continue;
-    // A number that comes out goes with the first tensor.
+    // A scalar result uses the layout of the first tensor.
     const bool is_single = o >= output_lists_ * count_;
     const Layout& of = is_single && layouts_[0] ? Layout::replicated(layouts_[0].mesh()) : layouts_[o];
     call_.outputs[o] = of ? Tensor::sharded(infos[o].shape, infos[o].dtype, of, std::move(parts[o])) : parts[o];

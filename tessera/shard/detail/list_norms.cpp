@@ -1,9 +1,9 @@
-// Norms over lists: which rank counts which part, and over which ranks the counts are added up.
+// Norms over lists: the ranks that count each shard, and the ranks over which the counts are added.
 //
 //   mesh dp=2,tp=2, a: {Shard(0), Replicate()}, b: {Replicate(), Replicate()}
-//   only dp cuts anything, so that groups are along dp:   (0,*)  (1,*)
-//   a is counted by                                          x      x
-//   b is counted by                                          x
+//   only dp shards anything, so groups are along dp:     (0,*)  (1,*)
+//   a is counted by                                         x      x
+//   b is counted by                                         x
 #include <algorithm>
 #include <vector>
 
@@ -27,10 +27,10 @@ using layout::Mesh;
 using layout::SubAxis;
 using tensor::Call;
 
-// The different layouts of a list, and which of them each tensor has.
+// Distinct layouts of a list, and the layout of each tensor.
 struct Distinct {
   std::vector<Layout> layouts;
-  std::vector<std::size_t> of;  // by input
+  std::vector<std::size_t> of;  // index of the layout, by input
 };
 
 Distinct distinct_layouts(const Call& call) {
@@ -51,7 +51,7 @@ Distinct distinct_layouts(const Call& call) {
   return out;
 }
 
-// Settles what is partial where that is automatic; false: nothing is.
+// Reduces partial inputs if redistribution is automatic. Returns false if none is partial.
 bool settles_first(const Call& call, const Distinct& list) {
   if (std::ranges::all_of(list.layouts, [](const Layout& each) { return each.partials().empty(); })) return false;
   if (TESSERA_MUTANT("shard.pending_norms_taken")) return false;
@@ -72,7 +72,7 @@ bool settles_first(const Call& call, const Distinct& list) {
   return true;
 }
 
-// The mesh that has the ranks of all others.
+// Returns the mesh that contains the ranks of all others.
 Mesh mesh_of_all(const Call& call, const Distinct& list) {
   for (const Layout& candidate : list.layouts) {
     const bool holds_all = std::ranges::all_of(
@@ -84,7 +84,7 @@ Mesh mesh_of_all(const Call& call, const Distinct& list) {
                 "mesh's tensors by itself, or put a tensor on a mesh of all ranks into the list");
 }
 
-// Axes along which parts differ; of several meshes, all of the one that has all ranks.
+// Returns the axes along which shards differ; for several meshes, all axes of the one with all ranks.
 std::vector<SubAxis> axes_of(const Mesh& mesh, const Distinct& list) {
   std::vector<bool> cuts(static_cast<std::size_t>(mesh.ndim()), false);
   for (const Layout& layout : list.layouts) {
@@ -100,7 +100,7 @@ std::vector<SubAxis> axes_of(const Mesh& mesh, const Distinct& list) {
   return axes;
 }
 
-// Whether this rank is the first of those along the group's axes that hold the same part.
+// Returns true if this rank is the first of those along the axes of the group that hold the same shard.
 bool counts_here(const Layout& layout, const Mesh& group_mesh, std::span<const SubAxis> axes) {
   const Mesh& mesh = layout.mesh();
   const Rank rank = current_place().rank;
@@ -110,7 +110,7 @@ bool counts_here(const Layout& layout, const Mesh& group_mesh, std::span<const S
   for (int a = 0; a < mesh.ndim(); ++a) {
     const bool is_of_group =
         !(mesh == group_mesh) || std::ranges::any_of(axes, [a](const SubAxis& each) { return each.axis == a; });
-    if (!is_of_group) continue;  // other groups count for themselves
+    if (!is_of_group) continue;  // other groups count separately
     std::int64_t left = at[static_cast<std::size_t>(a)];
     const std::int64_t coordinate = left;
     for (int d = 0; d < layout.ndim(); ++d) {

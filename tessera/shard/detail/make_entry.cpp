@@ -1,4 +1,4 @@
-// Propagation of one call, and what is said when its operands do not fit together.
+// Propagates the layouts of one call, and creates the error for operands that do not fit together.
 #include <algorithm>
 
 #include "tessera/autograd/hooks.h"
@@ -21,10 +21,10 @@ using tessera::detail::concat;
 
 constexpr std::size_t kMostFixes = 3;
 
-// A call over its rule. An optional argument that is left out may have no place there.
+// A call over its rule. The rule may not contain an omitted optional argument.
 struct RuledCall {
   layout::FactorRule rule;
-  std::vector<std::size_t> places;  // of the call's inputs, in the order of the rule
+  std::vector<std::size_t> places;  // input of the call for each operand of the rule
   std::vector<layout::Operand> operands;
   std::vector<Shape> results;
 };
@@ -43,8 +43,8 @@ layout::Mesh mesh_of(const Call& call) {
   return mesh;
 }
 
-// Plain tensors say nothing of what other ranks have: only numbers, and what is made of them alone, count as the same
-// everywhere.
+// Checks plain tensors. Other ranks may have different values, so only constants and values computed from them count as
+// replicated.
 void check_plain(const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& input = call.inputs[i];
@@ -90,8 +90,8 @@ bool is_used(const layout::SubAxis& by, const RuledCall& call) {
   });
 }
 
-// Whether the result may be made under the layout of the tensor it is written into: as the inputs give it, with cuts of
-// dimensions that no input has (of what is made from nothing, all of them) by axes that are free.
+// Returns true if the result may have the layout of its target: the layout that the inputs give it, plus cuts by free
+// axes of dimensions that no input has (all dimensions, for a tensor created from nothing).
 bool fits_target(const RuledCall& call, std::size_t output, const Layout& found, const Layout& target) {
   if (found == target) return true;
   if (!std::ranges::equal(found.partials(), target.partials())) return false;
@@ -102,7 +102,7 @@ bool fits_target(const RuledCall& call, std::size_t output, const Layout& found,
     if (!found.cuts(d).empty()) return false;
     const auto& factors = call.rule.outputs[output][static_cast<std::size_t>(d)];
     for (const std::int32_t factor : factors) {
-      // Where there are no elements, every rank makes its part of them.
+      // Every rank creates its shard of an empty dimension.
       const bool is_empty = call.results[output][static_cast<std::size_t>(d)] == 0;
       const bool passes = call.rule.factors[static_cast<std::size_t>(factor)].kind == layout::FactorKind::kPass;
       if (!passes && !is_empty) return false;
@@ -120,7 +120,7 @@ bool fits_target(const RuledCall& call, std::size_t output, const Layout& found,
   return true;
 }
 
-// The results under the layouts of their targets, or why that cannot be.
+// Gives the results the layouts of their targets. Returns the reason if that is impossible.
 std::string take_targets(const RuledCall& call, const Entry& entry, std::vector<Layout>& outputs) {
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     if (!entry.targets[o]) continue;
@@ -133,9 +133,8 @@ std::string take_targets(const RuledCall& call, const Entry& entry, std::vector<
   return {};
 }
 
-// The axes that cut a factor along which ranks work together, of those whose name begins so. Inputs that fit together
-// cut a factor in the same pieces, but one may say it with a whole axis and another with its parts: the first that has
-// the factor speaks for all.
+// Returns the axes that shard the cooperative factors whose names begin with `along`. Inputs that fit together shard a
+// factor equally, but one may name an axis and another its sub-axes. The first input with the factor decides.
 std::vector<layout::SubAxis> cooperating_axes(const RuledCall& call, std::string_view along) {
   std::vector<layout::SubAxis> axes;
   std::vector<bool> is_known(call.rule.factors.size());
@@ -165,7 +164,7 @@ void find_phases(const RuledCall& call, Entry& entry) {
   }
 }
 
-// A fix whose inputs are counted as the call's.
+// Returns a fix with the input numbers of the call.
 Fix over_call(const Fix& fix, const Call& call, const RuledCall& ruled, const layout::Mesh& mesh) {
   Fix out;
   out.outputs = fix.outputs;
@@ -180,7 +179,7 @@ Fix over_call(const Fix& fix, const Call& call, const RuledCall& ruled, const la
   return out;
 }
 
-// Whether each rank makes its part of what it has.
+// Returns true if each rank computes its new shard from its own data.
 bool is_local(const Fix& fix) {
   return std::ranges::none_of(fix.moves, [](const auto& move) {
     return move != nullptr &&
@@ -188,7 +187,7 @@ bool is_local(const Fix& fix) {
   });
 }
 
-// Whether a fix moves only what every rank made alike, so that nothing has to be sent for it.
+// Returns true if a fix redistributes only values that are equal on every rank, so that nothing is sent.
 bool is_free(const Fix& fix, const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     if (!fix.moves[i]) continue;
@@ -198,15 +197,15 @@ bool is_free(const Fix& fix, const Call& call) {
   return true;
 }
 
-// The cheapest ways to make the operands fit, one that is free before all others. Tensors that are written into stand
-// beside the inputs, and do not move.
+// Returns the cheapest ways to make the operands fit; a free one comes first. Given outputs are treated like inputs but
+// are not redistributed.
 std::vector<Fix> find_fixes(const Call& call, RuledCall ruled, const Entry& entry) {
   const std::size_t inputs = ruled.operands.size();
   bool is_picky = std::ranges::any_of(call.inputs, [](const Tensor& input) { return input && !input.has_layout(); });
   for (std::size_t o = 0; o < entry.targets.size(); ++o) {
     if (!entry.targets[o]) continue;
     is_picky = true;
-    if (!entry.targets[o].partials().empty()) continue;  // what is only moved carries no partial values
+    if (!entry.targets[o].partials().empty()) continue;  // pure redistributions do not carry partial values
     ruled.rule.inputs.push_back(ruled.rule.outputs[o]);
     if (!ruled.rule.algebra.empty()) ruled.rule.algebra.emplace_back();
     ruled.operands.push_back(
@@ -229,7 +228,7 @@ std::vector<Fix> find_fixes(const Call& call, RuledCall ruled, const Entry& entr
   return out;
 }
 
-// Of an operator without a rule: all inputs whole on every rank.
+// Returns the fix of an operator without a rule: all inputs replicated.
 Fix replicated_fix(const Call& call, const Entry& entry) {
   Fix fix;
   fix.moves.resize(call.inputs.size());
@@ -247,7 +246,7 @@ Fix replicated_fix(const Call& call, const Entry& entry) {
   return fix;
 }
 
-// What an AutoRedistribute scope would do is the first of the ways out.
+// Throws. The first fix is the one that an AutoRedistribute scope would apply.
 [[noreturn]] void refuse(const Call& call, const std::string& conflict, const std::vector<Fix>& fixes,
                          const Entry& entry) {
   std::string ways;
@@ -264,7 +263,7 @@ Fix replicated_fix(const Call& call, const Entry& entry) {
                 backward_note());
 }
 
-// Finds the layouts of the results. Where operands do not fit: fixes, and why they do not.
+// Computes the layouts of the results. If operands do not fit, returns the reason and sets `fixes`.
 std::string propagate_call(const Call& call, Entry& entry, std::vector<Fix>& fixes) {
   if (call.op->def.rule == nullptr) {
     Fix whole = replicated_fix(call, entry);
@@ -280,7 +279,7 @@ std::string propagate_call(const Call& call, Entry& entry, std::vector<Fix>& fix
   }
   const RuledCall over = ruled(call, entry);
   layout::Propagation found;
-  if (over.operands.empty()) {  // made from nothing: whole, or as the target has it
+  if (over.operands.empty()) {  // created from nothing: replicated, or the layout of the target
     found.outputs.assign(over.results.size(), Layout::replicated(entry.mesh));
   } else {
     found = layout::propagate(over.rule, over.operands, over.results);

@@ -1,5 +1,5 @@
-// The prices in force on a rank, with the planner that has them. What is kept of plans is kept under the number of the
-// prices, so that ranks which share a cache, but not yet the prices, do not take each other's.
+// The cost model of a rank, with its planner. Plans are cached under the number of the cost model, so that ranks that
+// share a cache but have different cost models do not share plans.
 #pragma once
 
 #include <atomic>
@@ -12,17 +12,17 @@
 
 namespace tessera::shard::detail {
 
-/// Of one rank. Planners live as long as it: a thread may be asking one while another sets new prices.
+/// Cost model of one rank. Planners live as long as the rank, because a thread may use one while another replaces it.
 class Prices {
  public:
   Prices();
-  /// The planner with the prices in force.
+  /// Returns the planner with the current cost model.
   [[nodiscard]] layout::Planner& planner() const { return *now_.load(std::memory_order_acquire); }
-  /// Numbers the prices: the same for equal ones on all ranks; 0 for those that a program begins with.
+  /// Returns the number of the cost model: the same for equal ones on all ranks, and 0 for the initial one.
   [[nodiscard]] const std::atomic<std::uint64_t>& number() const { return number_; }
-  /// From now on these.
+  /// Replaces the cost model.
   void set(const layout::CostModel& model);
-  /// The number of such prices.
+  /// Returns the number of a cost model.
   static std::uint64_t number_of(const layout::CostModel& model);
 
  private:
@@ -31,7 +31,7 @@ class Prices {
   std::atomic<layout::Planner*> now_;
   std::atomic<std::uint64_t> number_{0};
 };
-/// Of the current rank.
+/// Returns the cost model of the current rank.
 Prices& prices();
 
 }  // namespace tessera::shard::detail

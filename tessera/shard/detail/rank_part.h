@@ -1,5 +1,4 @@
-// A rank's own part, found again without asking the rank: a thread remembers where it is for as long as it works for
-// the same rank.
+// Per-rank state with a thread-local shortcut: a thread caches the pointer for as long as it works for the same rank.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace tessera::shard::detail {
 
-/// The current rank's T, made by T() the first time it is asked for.
+/// Returns the T of the current rank, which is default-constructed on first use.
 template <class T>
 T& rank_part() {
   struct Remembered {

@@ -26,7 +26,7 @@ using tensor::Rearrangement;
 
 bool is_reversed(const Rearrangement& how, std::size_t dim) { return !how.is_reversed.empty() && how.is_reversed[dim]; }
 
-// By dimension: whether any element goes to another index along it.
+// Returns, by dimension, whether any element gets another index along it.
 std::vector<bool> rearranged_dims(const Call& call, const Rearrangement& how, const Shape& result) {
   std::vector<bool> dims;
   for (std::size_t d = 0; d < result.size(); ++d) {
@@ -55,8 +55,8 @@ bool uses(const Layout& layout, const SubAxis& by) {
   return found;
 }
 
-// The result's other dimensions as the inputs give them, those that are rearranged cut as the first input is that is
-// cut there.
+// Returns the layout of the result. Rearranged dimensions are sharded as in the first input that shards them, the
+// others as `rest` states.
 Layout output_layout(const Layout& rest, std::span<const Layout> inputs, const std::vector<bool>& dims) {
   layout::LayoutParts parts = rest.parts();
   parts.dims.resize(dims.size());
@@ -69,8 +69,8 @@ Layout output_layout(const Layout& rest, std::span<const Layout> inputs, const s
   return Layout::create(rest.mesh(), std::move(parts));
 }
 
-// The axes that cut these dimensions; nothing where the rest uses one of them, where one cuts several dimensions, or
-// where two are parts of one axis.
+// Returns the axes that shard these dimensions; nothing if the rest uses one of them, one shards several dimensions, or
+// two are sub-axes of one axis.
 std::vector<SubAxis> axes_of(std::span<const Layout> layouts, const std::vector<bool>& dims, const Layout& rest) {
   std::vector<std::pair<SubAxis, int>> axes;
   for (const Layout& layout : layouts) {
@@ -98,7 +98,7 @@ PartMaps whole_maps(const Shape& shape) {
   return maps;
 }
 
-// What of one input goes from one part to another.
+// Returns the pieces of one input that go from one shard to another.
 std::vector<Piece> pieces_of(const Rearrangement& how, std::size_t input, const Shape& result, const PartMaps& from,
                              const PartMaps& to) {
   std::vector<std::vector<CommonRun>> dims;
@@ -112,7 +112,7 @@ Layout layout_of(const Tensor& input, const layout::Mesh& mesh) {
   return input.has_layout() ? input.layout() : Layout::replicated(mesh);
 }
 
-// One exchange, priced by the rank that receives most.
+// Returns a plan of one exchange, with the cost of the busiest receiver.
 std::shared_ptr<const layout::Plan> plan_of(const Call& call, Rearranged& what, const Shape& result,
                                             std::span<const Layout> inputs) {
   const layout::Mesh& mesh = what.output.mesh();
@@ -157,7 +157,7 @@ std::shared_ptr<const layout::Plan> plan_of(const Call& call, Rearranged& what, 
   return std::make_shared<const layout::Plan>(std::move(plan));
 }
 
-// Copies of pieces between a part and messages that lie one behind the other.
+// Adds copies of pieces between a shard and contiguous messages.
 std::int64_t add_messages(std::span<const std::vector<Piece>> messages, const Shape& part, const Shape& result,
                           bool is_sent, std::vector<RegionCopy>& copies) {
   std::int64_t offset = 0;
@@ -251,7 +251,7 @@ Tensor run_rearranged(const Rearranged& what, const CompiledRearrangement& how, 
   const tensor::CurrentDevice where = tensor::current_device(parts[0].device());
   Tensor out = how.is_filled ? ops::full(how.shape, what.how.fill, {dtype, parts[0].device()})
                              : Tensor::allocate(how.shape, dtype, where);
-  std::vector<Tensor> sent(parts.size());  // until they are on their way
+  std::vector<Tensor> sent(parts.size());  // until they are sent
   std::vector<Tensor> received(parts.size());
   std::vector<comm::Operation> operations;
   for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -1,6 +1,6 @@
-// Calls of operators that only put elements elsewhere (tensor/rearrangement.h), along dimensions that are cut: what
-// changes its rank is sent, in one launch, and nothing else. The result is cut by the axes that cut the input, in
-// ceil-chunks. Found once for all ranks, then compiled for each.
+// Calls of operators that only rearrange elements (tensor/rearrangement.h), along sharded dimensions. One launch sends
+// the elements that change their rank, and nothing else. The axes that shard the input shard the result, in
+// ceil-chunks. A call is analyzed once for all ranks, then compiled for each.
 #pragma once
 
 #include <memory>
@@ -15,42 +15,42 @@
 
 namespace tessera::shard::detail {
 
-/// The same on all ranks.
+/// Analysis of a call, equal on all ranks.
 struct Rearranged {
   tensor::Rearrangement how;
   layout::Layout output;
-  std::vector<layout::SubAxis> axes;         ///< that cut what is rearranged: ranks that differ along these talk
-  std::vector<bool> moves;                   ///< of each input: whether any of it changes its rank
-  std::shared_ptr<const layout::Plan> plan;  ///< one exchange of boxes
+  std::vector<layout::SubAxis> axes;         ///< Axes that shard the rearranged dimensions; their ranks communicate.
+  std::vector<bool> moves;                   ///< Per input, true if any of its elements change their rank.
+  std::shared_ptr<const layout::Plan> plan;  ///< One exchange of boxes.
 };
-/// How a call can be made so; null: no cut dimension is rearranged, or the rest of the call does not fit together.
-/// `target`: the layout that the result must have, or none.
+/// Analyzes a call. Returns null if no sharded dimension is rearranged or the other operands do not fit together.
+/// `target` is the required layout of the result, if any.
 std::shared_ptr<const Rearranged> find_rearranged(const tensor::Call& call, const layout::FactorRule& rule,
                                                   const Shape& result, const layout::Mesh& mesh,
                                                   const layout::Layout& target);
 
-/// One rank's side of it.
+/// A rearrangement compiled for one rank.
 struct CompiledRearrangement {
-  /// What one input gives.
+  /// Transfers of one input.
   struct Input {
-    comm::Operation operation = {};  ///< all but the buffers
-    bool is_sent = false;            ///< whether any rank's parts are
+    comm::Operation operation = {};  ///< Operation without its buffers.
+    bool is_sent = false;            ///< True if any rank sends.
     std::int64_t packed_numel = 0;
     std::int64_t received_numel = 0;
-    std::vector<RegionCopy> pack;    ///< part -> messages
-    std::vector<RegionCopy> unpack;  ///< messages -> result
-    std::vector<RegionCopy> keep;    ///< part -> result
+    std::vector<RegionCopy> pack;    ///< Copies from the shard to messages.
+    std::vector<RegionCopy> unpack;  ///< Copies from messages to the result.
+    std::vector<RegionCopy> keep;    ///< Copies from the shard to the result.
   };
   std::vector<Input> inputs;
-  const comm::ProcessGroup* group = nullptr;  ///< null: nothing is sent
-  Shape shape;                                ///< of the new part
-  bool is_filled = false;                     ///< some of it comes from no input
+  const comm::ProcessGroup* group = nullptr;  ///< Null if nothing is sent.
+  Shape shape;                                ///< Shape of the new shard.
+  bool is_filled = false;                     ///< Some elements come from no input.
 };
-/// For the current rank, which is on the mesh.
+/// Compiles for the current rank, which must be on the mesh.
 std::shared_ptr<const CompiledRearrangement> compile_rearranged(const tensor::Call& call, const Rearranged& what,
                                                                 const Shape& result);
 
-/// The new part, from this rank's parts of the inputs. Counts what is sent.
+/// Computes the new shard from the shards of the inputs. Counts transfers.
 Tensor run_rearranged(const Rearranged& what, const CompiledRearrangement& how, std::span<const Tensor> parts);
 
 }  // namespace tessera::shard::detail

@@ -1,4 +1,4 @@
-// What a layout calls a reduction, as groups call it.
+// Conversion of layout reductions to those of process groups.
 #pragma once
 
 #include "tessera/comm/reduction.h"
@@ -6,7 +6,7 @@
 
 namespace tessera::shard::detail {
 
-/// The same reduction.
+/// Returns the same reduction.
 inline comm::ReduceKind reduce_kind(layout::Reduction reduction) {
   switch (reduction) {
     case layout::Reduction::kSum: return comm::ReduceKind::kSum;

@@ -22,11 +22,11 @@ Tensor new_part(const CompiledStep& step, const Tensor& part, const tensor::Curr
   return Tensor::allocate(step.after, part.dtype(), where);
 }
 
-// An operation under way: its buffers, and the part that it makes.
+// A prepared operation: its buffers, and the shard that it produces.
 struct Prepared {
   comm::Operation operation;
   Tensor sent;
-  Tensor received;  // the part itself where that is received into
+  Tensor received;  // the shard itself, if it is the receive buffer
   Tensor part;
 };
 
@@ -60,7 +60,7 @@ void count(const CompiledStep& step, std::uint64_t launches) {
   all.nbytes.fetch_add(static_cast<std::uint64_t>(step.nbytes), std::memory_order_relaxed);
 }
 
-// Steps of one tensor up to its next communication.
+// Runs the steps of one tensor up to its next communication.
 const CompiledStep* next_communication(TensorMove& move) {
   for (; move.step < move.how->steps.size(); ++move.step) {
     const CompiledStep& step = move.how->steps[move.step];
@@ -84,7 +84,7 @@ void run_one(TensorMove& move) {
   }
 }
 
-// Those of `waiting` that go with its first one, in one launch.
+// Launches those of `waiting` that match the first one, in one launch.
 void launch_together(std::span<TensorMove> moves, std::vector<std::size_t>& waiting) {
   const CompiledStep& first = moves[waiting[0]].how->steps[moves[waiting[0]].step];
   const tensor::CurrentDevice where = tensor::current_device(moves[waiting[0]].part.device());

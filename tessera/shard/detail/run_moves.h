@@ -1,6 +1,6 @@
-// Carries moves out on tensors, on the current stream. Many tensors go together: each does what it can alone, then
-// those whose next operation is of one kind and over one group are one launch, and so on. What is copied is freed when
-// the stream is behind it.
+// Executes redistributions on the current stream. Several tensors are processed together: each performs its local
+// steps, then tensors whose next operation has the same kind and group share one launch, and so on. Copies are freed in
+// stream order.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,14 @@
 
 namespace tessera::shard::detail {
 
-/// A tensor on its way.
+/// A tensor in redistribution.
 struct TensorMove {
   std::shared_ptr<const CompiledMove> how;
-  Tensor part;           ///< this rank's, plain; replaced by the new one
-  std::size_t step = 0;  ///< the next one
+  Tensor part;           ///< Plain shard of this rank; replaced by the new one.
+  std::size_t step = 0;  ///< Next step.
 };
 
-/// To the end of all. Every rank of the mesh has them in the same order. Counts launches and bytes.
+/// Completes all redistributions. Every rank of the mesh passes them in the same order. Counts launches and bytes.
 void run_moves(std::span<TensorMove> moves);
 
 /// Copies regions between dense tensors.

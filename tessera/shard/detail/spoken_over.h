@@ -1,5 +1,5 @@
-// Over which axes collectives were asked for on this thread: a function under local_map that talks over an axis does
-// not do the same on all its ranks, even where all it takes and gives is replicated.
+// Records the axes of the collectives of this thread. A function under local_map that communicates over an axis may
+// differ between ranks, even if all inputs and results are replicated.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace tessera::shard::detail {
 
-/// Notes while it lives. Scopes nest, and the outer one is told what the inner one noted.
+/// Records during its lifetime. Scopes nest, and the outer one also records the axes of the inner one.
 class SpokenOver {
  public:
-  /// Of this mesh; a collective over another one counts as over all its axes.
+  /// Records axes of `mesh`. A collective over another mesh counts as over all axes.
   explicit SpokenOver(layout::Mesh mesh);
   ~SpokenOver();
   SpokenOver(const SpokenOver&) = delete;
   SpokenOver& operator=(const SpokenOver&) = delete;
 
-  /// Axes of the mesh, a bit each.
+  /// Returns the recorded axes of the mesh, one bit each.
   [[nodiscard]] std::uint32_t axes() const { return axes_; }
-  /// A collective was asked for over these axes.
+  /// Records a collective over these axes.
   static void note(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes);
 
  private:

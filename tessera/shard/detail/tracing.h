@@ -1,4 +1,4 @@
-// How the parts of this layer tell the trace.
+// Hooks that pass events of this layer to the trace.
 #pragma once
 
 #include <memory>
@@ -12,26 +12,26 @@
 
 namespace tessera::shard::detail {
 
-/// "dp and tp".
+/// Returns "dp and tp".
 std::string axes_text(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes);
-/// Whether a TraceLayouts lives on this thread.
+/// Returns true if a TraceLayouts exists on this thread.
 bool is_tracing();
-/// A call was made.
+/// Traces a call.
 void trace_call(const tensor::Call& call, const Entry& entry);
-/// A call over lists was made; its results are there.
+/// Traces a call over lists, after its results exist.
 void trace_list_call(const tensor::Call& call);
-/// A cooperative operator shared `statistics` tensors along these axes.
+/// Traces a cooperative operator that shared `statistics` tensors along these axes.
 void trace_cooperation(const tensor::Call& call, const layout::Mesh& mesh, std::span<const layout::SubAxis> axes,
                        int statistics, std::int64_t nbytes);
-/// A collective on plain tensors was asked for.
+/// Traces a collective on plain tensors.
 void trace_collective(const std::string& name, const Tensor& from, const Tensor& to, const std::string& axes,
                       std::int64_t nbytes);
-/// A function ran on the parts of these tensors.
+/// Traces a function that ran on the shards of these tensors.
 void trace_local_map(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
-/// A tensor of this dtype moves by a plan: asked for, or inside of an AutomaticMoves.
+/// Traces the redistribution of a tensor of this dtype, explicit or inside an AutomaticMoves.
 void trace_move(DType dtype, const std::shared_ptr<const layout::Plan>& plan);
 
-/// Moves of this thread were not asked for while it lives, but are for `what`, an operator; and counted as such.
+/// Marks redistributions of this thread as automatic, on behalf of the operator `what`, and counts them as such.
 class AutomaticMoves {
  public:
   explicit AutomaticMoves(std::string_view what);

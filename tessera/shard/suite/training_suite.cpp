@@ -30,16 +30,16 @@ constexpr int kRanks = 4;
 constexpr int kSteps = 3;
 constexpr std::size_t kWeights = 3;
 const Shape kShapes[kWeights] = {{6}, {6, 10}, {10, 6}};  // scale of the norm, up, down
-const Shape kBatch = {7, 6};                              // which no cut divides
+const Shape kBatch = {7, 6};                              // which no axis divides
 
-// How the block is laid out over dp=2,tp=2.
+// Layouts of the block over dp=2,tp=2.
 struct Plan {
   const char* name;
   const char* batch;              // outside of the products
-  const char* inside;             // of them
-  const char* weights[kWeights];  // as they are kept
-  const char* used[kWeights];     // and as they are used
-  bool settles = false;           // gradients settle on the way back, not in the end
+  const char* inside;             // inside the products
+  const char* weights[kWeights];  // stored layouts
+  const char* used[kWeights];     // layouts in use
+  bool settles = false;           // gradients are reduced in backward, not at the end
 };
 const Plan kPlans[] = {
     {"data parallel", "S0,S0", "S0,S0", {"R,R", "R,R", "R,R"}, {"R,R", "R,R", "R,R"}},
@@ -51,7 +51,7 @@ const Plan kPlans[] = {
     {"norm over cut features", "S0,S1", "S0,R", {"R,S0", "R,S1", "R,S0"}, {"R,S0", "R,S1", "R,S0"}},
 };
 
-// Numbers between -1/2 and 1/2.
+// Values in [-1/2, 1/2].
 Whole values(const Shape& shape) {
   Whole whole = testing::counted(shape, DType::kF64);
   for (double& value : whole.values) value = value / 97 - 0.5;
@@ -59,7 +59,7 @@ Whole values(const Shape& shape) {
 }
 Tensor number(double value, DType dtype = DType::kF64) { return testing::plain({{}, dtype, {value}}); }
 
-// On one device: no plan.
+// Without a plan: on one device.
 Tensor laid_out(const Shape& shape, const Plan* plan, const char* (*layout)(const Plan&, std::size_t), std::size_t i) {
   return plan == nullptr ? testing::plain(values(shape)) : testing::placed(values(shape), on_grid(layout(*plan, i)));
 }
@@ -81,7 +81,8 @@ Tensor moved(const Tensor& x, const Plan* plan, const char* to) {
   return plan == nullptr ? x : redistribute(x, on_grid(to));
 }
 
-// The loss of a batch, and one on the weights alone, which no rank computes a part of where the scale is whole.
+// Returns the loss of a batch, and one of the weights alone, which no rank computes a shard of if the scale is
+// replicated.
 Tensors losses(const Tensor& x, Tensors weights, const Plan* plan) {
   for (std::size_t i = 0; i < kWeights && plan != nullptr; ++i) {
     weights[i] = plan->settles ? settle(weights[i]) : redistribute(weights[i], on_grid(plan->used[i]), {.remat = true});
@@ -98,7 +99,7 @@ Tensors gradients_of(const Tensors& weights) {
   return out;
 }
 
-// Some steps; what is handed over in each: the loss, the norm, then the weights.
+// Runs some steps. Passes the loss, the norm, then the weights of each to `hand_over`.
 void train(const Plan* plan, const std::function<void(std::size_t, const Tensor&)>& hand_over) {
   const Tensor x = batch_of(plan);
   const Tensors weights = weights_of(plan);
@@ -170,11 +171,11 @@ TEST_P(ShardSuite, AReductionThatAProgramForgetsIsAnError) {
   GetParam().run(kRanks, [&] {
     const Tensor x = batch_of(&plan);
     const Tensors weights = weights_of(&plan);
-    // Over tp, behind the product of cut rows.
+    // Over tp, after the product of sharded rows.
     const Tensor normed = redistribute(ops::rms_norm(x, weights[0]), on_grid("S0,R"));
     const Tensor product = ops::mm(ops::relu(ops::mm(normed, weights[1])), weights[2]);
     expect_error<InvalidArgument>([&] { ops::relu(product); }, {"relu", "all-reduce over tp"});
-    // Of the scale's gradient, over both; and of the others', over dp.
+    // Gradient of the scale over both axes, the others over dp.
     autograd::backward(losses(x, weights, &plan)[0]);
     const autograd::NoGrad no_grad;
     const auto update = [&] { ops::sgd_(weights, gradients_of(weights), {}, {.learning_rate = number(0.125)}); };

@@ -81,7 +81,7 @@ Whole Results::whole(std::size_t number) const {
   std::string wrong;
   const auto whole = recombined(number, wrong);
   EXPECT_TRUE(whole.has_value()) << "number " << number << ": " << wrong;
-  return whole.value_or(Whole{Shape({0}), DType::kF64, {}});  // like nothing that is wanted
+  return whole.value_or(Whole{Shape({0}), DType::kF64, {}});  // differs from any expected value
 }
 
 std::string Results::wrong_with(std::size_t number, const Whole& want, double tolerance) const {

@@ -1,5 +1,5 @@
-// One program on all ranks of a simulated world, seen from outside: each rank is given its parts of whole tensors, and
-// what the ranks end with is put together again. What sharded results are held against.
+// Runs one program on all ranks of a simulated world. Each rank receives its shards of global tensors, and the results
+// are reassembled for comparison.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ namespace tessera::shard::testing {
 
 using ops::testing::Whole;
 
-/// Elements 1, 2, ... in an order that no cut keeps, below 100.
+/// Returns elements 1, 2, ..., less than 100, in an order that no cut preserves.
 Whole counted(const Shape& shape, DType dtype = DType::kF32);
 
-/// This rank's tensor of a whole, cut by definition (partial parts made up); no part off the mesh.
+/// Returns the shard of this rank by definition, with invented partial values; empty outside the mesh.
 Tensor placed(const Whole& whole, const layout::Layout& layout);
-/// Likewise a plain tensor.
+/// Returns a plain tensor with these values.
 Tensor plain(const Whole& whole);
 
-/// Two by two ranks, dp and tp, and a layout on them.
+/// Returns a mesh of dp=2 and tp=2; on_grid() returns a layout on it.
 const layout::Mesh& grid();
 layout::Layout on_grid(std::string_view text);
 
-/// The tensor, which gradients are asked for from here on.
+/// Enables gradients for the tensor and returns it.
 Tensor leaf(Tensor tensor);
-/// The values of a plain tensor, once all work has ended.
+/// Returns the values of a plain tensor after all work has finished.
 Whole read(const Tensor& tensor);
-/// Collectives of this rank while `body` runs.
+/// Returns the collectives of this rank while `body` runs.
 template <class F>
 std::uint64_t collectives(const F& body) {
   const std::uint64_t before = shard_counts().collectives;
@@ -43,17 +43,17 @@ std::uint64_t collectives(const F& body) {
   return shard_counts().collectives - before;
 }
 
-/// What the ranks of a world hand in under numbers, put together when all are done. Thread-safe.
+/// Collects numbered results of all ranks and reassembles them. Thread-safe.
 class Results {
  public:
   explicit Results(int world_size) : world_size_(world_size) {}
-  /// This rank's part of a tensor with a layout, once computed; nothing off the mesh.
+  /// Adds the shard of this rank after it is computed; nothing outside the mesh.
   void hand_in(std::size_t number, const Tensor& tensor);
-  /// The whole behind a number, when all ranks are done; a failed expectation where parts make none.
+  /// Returns the global value of a number, after all ranks are done. Fails an expectation if the shards do not match.
   [[nodiscard]] Whole whole(std::size_t number) const;
-  /// What is wrong with it, given what it is to be; empty: nothing.
+  /// Returns the difference from the expected value; empty if it matches.
   [[nodiscard]] std::string wrong_with(std::size_t number, const Whole& want, double tolerance) const;
-  /// The layout it was handed in with.
+  /// Returns the layout that it was added with.
   [[nodiscard]] const layout::Layout& layout(std::size_t number) const { return entries_[number].layout; }
 
  private:
@@ -69,7 +69,7 @@ class Results {
   mutable std::mutex mutex_;
 };
 
-/// Runs `body` on all ranks of a world, freely and under each of these seeds.
+/// Runs `body` on all ranks of a world, concurrently and in turns under each of these seeds.
 void on_worlds(int ranks, const std::vector<std::uint64_t>& seeds, const std::function<void()>& body);
 
 }  // namespace tessera::shard::testing

@@ -30,7 +30,7 @@ layout::SubAxis whole_axis(const layout::Mesh& mesh, const char* name) {
   return {axis, 1, mesh.axis(axis).size};
 }
 
-// Itself; its gradient loses that it is pending over tp.
+// Returns the weight; its gradient loses the mark that it is partial over tp.
 Tensor unreduced_over_tp(const Tensor& weight) {
   return autograd::apply_function(
       "unreduced_over_tp",
@@ -72,7 +72,7 @@ Tensor Llama::drawn(const Shape& shape, const Layout& layout, double mean, doubl
   return weight;
 }
 
-// Pieces over fsdp are the finest cut of the first dimension: gathering them copies nothing.
+// Shards over fsdp are the finest cut of the first dimension: gathering them copies nothing.
 void Llama::add_weight(const Shape& shape, Cut cut) {
   Layout kept;
   if (mesh_) {
@@ -149,7 +149,7 @@ Tensor Llama::train(const Tensor& tokens, const Tensor& targets, double rate) co
   autograd::backward(loss);
   const autograd::NoGrad no_grad;
   for (const Tensor& weight : parameters_) {
-    // A gradient is pending where nothing was gathered.
+    // A gradient is partial where nothing was gathered.
     const Tensor grad = mesh_ ? redistribute(autograd::grad(weight), weight.layout()) : autograd::grad(weight);
     ops::add_(weight, ops::mul(grad, -rate));
     autograd::set_grad(weight, {});

@@ -1,10 +1,11 @@
-// A small model of the kind that is trained on many ranks, written once in global terms: on plain tensors it is what
-// one device computes; on a mesh of the axes dp, fsdp and tp it is cut three ways. Only the public interface is used.
+// A small language model, written once in global terms with the public interface. On plain tensors it computes on one
+// device. On a mesh with the axes dp, fsdp and tp it is sharded three ways.
 //
-//   batch         cut over dp and fsdp
-//   weights       kept in pieces over fsdp and tp; those of a layer are gathered over fsdp in one launch before use,
-//                 and again in backward; their gradients come back in pieces
-//   heads, hidden, vocabulary     cut over tp; between the blocks the sequence is, so that a block begins with an
+//   batch         sharded over dp and fsdp
+//   weights       stored sharded over fsdp and tp; those of a layer are gathered over fsdp in one launch before use,
+//   and
+//                 again in backward; their gradients return sharded
+//   heads, hidden, vocabulary     sharded over tp; between the blocks the sequence is, so that a block begins with an
 //                 all-gather and ends with a reduce-scatter over tp
 #pragma once
 
@@ -17,7 +18,7 @@
 
 namespace tessera::shard::testing {
 
-/// How large it is.
+/// Sizes of the model.
 struct LlamaSizes {
   std::int64_t layers = 2;
   std::int64_t width = 16;
@@ -29,33 +30,33 @@ struct LlamaSizes {
   DType dtype = DType::kF64;
 };
 
-/// What goes wrong, for tests that have to see it.
+/// Deliberate faults that tests must detect.
 enum class LlamaFault : std::uint8_t {
   kNone,
-  kSumOverData,      ///< each rank of dp takes the mean of its own rows, and nobody divides by their number
-  kUnreducedNorm,    ///< gradients of the norms' weights are taken as whole while they are pending over tp
-  kSkippedTpReduce,  ///< what a block gives is taken as whole though each rank of tp has a part of the sum
+  kSumOverData,      ///< Each rank of dp takes the mean of its own rows, without the division by dp.
+  kUnreducedNorm,    ///< Gradients of norm weights that are partial over tp are treated as reduced.
+  kSkippedTpReduce,  ///< Outputs of a block that are partial over tp are treated as reduced.
 };
 
-/// See the head of this file.
+/// The model on a mesh or on one device.
 class Llama {
  public:
-  /// On a mesh; none: on one device. Weights are drawn from this rank's generator, alike in both cases.
+  /// Draws weights from the generator of this rank, equal for both cases. Without a mesh, uses one device.
   Llama(const LlamaSizes& sizes, const std::optional<layout::Mesh>& mesh, LlamaFault fault = LlamaFault::kNone);
 
-  /// The mean loss of a batch: tokens and targets [batch, sequence], as numbers() makes them.
+  /// Returns the mean loss of a batch. Tokens and targets are [batch, sequence] tensors of numbers().
   [[nodiscard]] Tensor loss(const Tensor& tokens, const Tensor& targets) const;
-  /// Random tokens.
+  /// Returns random tokens.
   [[nodiscard]] Tensor numbers() const;
-  /// All weights.
+  /// Returns all weights.
   [[nodiscard]] const std::vector<Tensor>& parameters() const { return parameters_; }
-  /// loss(), backward and a step of gradient descent; the loss.
+  /// Runs loss(), backward and one SGD step. Returns the loss.
   Tensor train(const Tensor& tokens, const Tensor& targets, double rate) const;
-  /// This text's layout on the mesh, "S0,S0,R"; the tensor there. On one device it stays as it is.
+  /// Redistributes `x` to the layout of a text, "S0,S0,R". On one device, returns `x`.
   [[nodiscard]] Tensor moved(const Tensor& x, const char* to) const;
 
  private:
-  /// How a weight is cut over tp.
+  /// Sharding of a weight over tp.
   enum class Cut : std::uint8_t { kRows, kColumns, kNone };
   [[nodiscard]] Tensor drawn(const Shape& shape, const layout::Layout& layout, double mean, double deviation) const;
   void add_weight(const Shape& shape, Cut cut);
@@ -66,8 +67,8 @@ class Llama {
   LlamaSizes sizes_;
   std::optional<layout::Mesh> mesh_;
   LlamaFault fault_;
-  std::vector<Tensor> parameters_;      // embedding; of each layer kOfLayer; norm and head
-  std::vector<layout::Layout> in_use_;  // of each, gathered
+  std::vector<Tensor> parameters_;      // embedding; kOfLayer per layer; norm and head
+  std::vector<layout::Layout> in_use_;  // layout of each gathered parameter
 };
 
 }  // namespace tessera::shard::testing

@@ -24,7 +24,7 @@ using tessera::detail::concat;
 
 constexpr std::int64_t kMostElements = 1500;
 
-// Of one to three axes; at times not from rank 0, in another order than row-major, or smaller than the world.
+// Returns a mesh of one to three axes; sometimes not from rank 0, not row-major, or smaller than the world.
 Mesh random_mesh(std::mt19937_64& random, int& world_size) {
   static const char* const kMeshes[] = {"x=2",         "x=3",         "x=4",     "x=2,y=2",       "x=2,y=2",
                                         "x=3,y=2",     "x=2,y=3",     "x=2,y=4", "x=2,y=2,z=2",   "x=2,y=2,z=2",
@@ -106,7 +106,7 @@ std::int64_t ProgramBuilder::some(int least_dims) {
   for (std::size_t i = 0; i < values_.size(); ++i) {
     if (!is_real(values_[i]) || shape(i).ndim() < least_dims) continue;
     found.push_back(static_cast<std::int64_t>(i));
-    if (i + 4 >= values_.size()) found.insert(found.end(), 2, static_cast<std::int64_t>(i));  // rather a late one
+    if (i + 4 >= values_.size()) found.insert(found.end(), 2, static_cast<std::int64_t>(i));  // prefers late ones
   }
   return found.empty() ? -1 : found[static_cast<std::size_t>(pick(static_cast<std::int64_t>(found.size())))];
 }
@@ -144,7 +144,7 @@ std::size_t ProgramBuilder::add_leaf(Whole value, Layout layout) {
   return values_.size() - 1;
 }
 
-// Parts of sums are made up of fractions: not where all is to be exact.
+// Shards of sums are invented fractions: not in exact programs.
 std::size_t ProgramBuilder::leaf(const Shape& of) {
   Whole value{of, DType::kF64, {}};
   std::normal_distribution<double> normal;
@@ -191,7 +191,7 @@ bool ProgramBuilder::line(const std::string& op, const std::vector<std::size_t>&
   return true;
 }
 
-// Leaves that were made for a line that came to nothing go with it.
+// Removes the leaves that were created for a rejected line.
 bool ProgramBuilder::try_line(const ProgramVerb& verb) {
   const std::size_t before = values_.size();
   if (verb.write(*this)) return true;
@@ -211,7 +211,7 @@ void ProgramBuilder::keep_in_range() {
   }
 }
 
-// The sum of all floating tensors that nothing else uses, each under weights of its own.
+// Adds the sum of all unused floating-point tensors, each with separate weights.
 void ProgramBuilder::add_loss() {
   std::vector<bool> is_used(values_.size());
   for (const ProgramLine& each : program_.lines_) {

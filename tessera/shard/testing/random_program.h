@@ -1,9 +1,8 @@
-// A program from a seed: random operators on tensors of random layouts, written once and run by one device on plain
-// tensors and by the ranks of a mesh on sharded ones. What both end with must be the same, gradients included.
+// Generates a program from a seed: random operators on tensors of random layouts. One device runs it on plain tensors,
+// and the ranks of a mesh run it on sharded ones. Results and gradients must be equal.
 //
-// There are two kinds. Exact programs compute with small integers, so that no order of summing changes a bit and
-// operators that choose (sort, amax, comparisons) choose alike; smooth ones have everything that rounds, and nothing
-// that chooses.
+// Exact programs compute with small integers, so that the order of summation does not change a bit and operators that
+// choose (sort, amax, comparisons) choose equally. Smooth programs contain operators that round, and none that choose.
 #pragma once
 
 #include <cstdint>
@@ -18,40 +17,40 @@
 
 namespace tessera::shard::testing {
 
-/// One line of a program: a leaf, which has values and a layout, or a function of tensors of lines before it.
+/// One line of a program: a leaf with values and a layout, or a function of the tensors of earlier lines.
 struct ProgramLine {
   std::string text;
   std::vector<std::size_t> inputs = {};
-  std::function<Tensor(const std::vector<Tensor>&)> run = {};  // none: a leaf
+  std::function<Tensor(const std::vector<Tensor>&)> run = {};  // empty for a leaf
   ops::testing::Whole value = {};                              // of a leaf
-  layout::Layout layout = {};                                  // likewise
+  layout::Layout layout = {};                                  // of a leaf
 };
 
-/// What a run gave. Of a sharded run this rank's tensors.
+/// Result of a run. For a sharded run, the tensors of this rank.
 struct ProgramRun {
-  std::vector<Tensor> tensors = {};    // of each line; fewer where one was refused
-  std::vector<Tensor> gradients = {};  // of each floating leaf by the last line; none where there is none
-  std::string refused = {};            // why a line could not be run
+  std::vector<Tensor> tensors = {};    // per line; fewer if one was rejected
+  std::vector<Tensor> gradients = {};  // of each floating-point leaf by the last line; empty if it has none
+  std::string refused = {};            // reason if a line was rejected
 };
 
-/// See the head of this file.
+/// A generated program.
 class RandomProgram {
  public:
-  /// Of this seed; on a mesh that it chooses, or on this one.
+  /// Generates the program of `seed`, on `mesh` or on a random mesh.
   explicit RandomProgram(std::uint64_t seed, const layout::Mesh& mesh = {});
-  /// The mesh, from rank 0 on or not.
+  /// Returns the mesh, which need not start at rank 0.
   [[nodiscard]] const layout::Mesh& mesh() const { return mesh_; }
-  /// Ranks of a world that the mesh fits in; some may be off it.
+  /// Returns the size of a world that holds the mesh. Some ranks may be outside the mesh.
   [[nodiscard]] int world_size() const { return world_size_; }
-  /// Errors up to this are rounding.
+  /// Returns the maximum rounding error.
   [[nodiscard]] double tolerance() const { return is_exact_ ? 1e-12 : 1e-7; }
-  /// All lines, one below the other.
+  /// Returns all lines as text.
   [[nodiscard]] std::string text() const;
-  /// On one device.
+  /// Runs on one device.
   [[nodiscard]] ProgramRun run_whole() const { return run(false); }
-  /// On the current rank, inside an AutoRedistribute scope.
+  /// Runs on the current rank, inside an AutoRedistribute scope.
   [[nodiscard]] ProgramRun run_sharded() const { return run(true); }
-  /// The lines.
+  /// Returns the lines.
   [[nodiscard]] const std::vector<ProgramLine>& lines() const { return lines_; }
 
  private:
@@ -67,43 +66,43 @@ class RandomProgram {
 
 struct ProgramVerb;
 
-/// Writes a program line by line, running it on the way.
+/// Writes a program line by line and runs it at the same time.
 class ProgramBuilder {
  public:
   using Run = std::function<Tensor(const std::vector<Tensor>&)>;
 
   ProgramBuilder(RandomProgram& program, std::mt19937_64& random) : program_(program), random_(random) {}
 
-  /// A number of [0, below).
+  /// Returns a random number in [0, below).
   std::int64_t pick(std::int64_t below) {
     return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(below));
   }
-  /// True so many times in a hundred.
+  /// Returns true with a probability of `percent`.
   bool chance(int percent) { return pick(100) < percent; }
-  /// A floating tensor that is there, of at least so many dimensions; -1: there is none.
+  /// Returns a floating-point tensor with at least so many dimensions; -1 if none exists.
   std::int64_t some(int least_dims = 0);
-  /// One of exactly this shape, other than `but` where there is one; a new leaf where there is none.
+  /// Returns a tensor of exactly this shape, preferably not `but`; a new leaf if none exists.
   std::size_t like(const Shape& shape, std::size_t but);
-  /// The shape of a line.
+  /// Returns the shape of a line.
   [[nodiscard]] const Shape& shape(std::size_t line) const { return values_[line].shape(); }
-  /// Any dimension of it, which has some.
+  /// Returns a random dimension of a line that has some.
   std::int64_t dim_of(std::size_t line) { return pick(shape(line).ndim()); }
-  /// Some dimensions of it; maybe none.
+  /// Returns a random, possibly empty set of dimensions.
   std::vector<std::int64_t> dims_of(std::size_t line);
-  /// A new floating leaf; integers where the program is exact.
+  /// Adds a floating-point leaf, with integers in an exact program.
   std::size_t leaf(const Shape& shape);
-  /// A new leaf of indices below `end`.
+  /// Adds a leaf of indices less than `end`.
   std::size_t indices(const Shape& shape, std::int64_t end);
-  /// A new leaf of bools.
+  /// Adds a leaf of bools.
   std::size_t mask(const Shape& shape);
-  /// A layout for a tensor of this shape.
+  /// Returns a random layout for a tensor of this shape.
   layout::Layout layout(const Shape& shape, int partial_percent);
-  /// A line; "op(%3, %4, rest)" is its text. False: it makes no sense and is not there.
+  /// Adds a line with the text "op(%3, %4, rest)". Returns false, and adds nothing, if it is invalid.
   bool line(const std::string& op, const std::vector<std::size_t>& inputs, const Run& run,
             const std::string& rest = {});
-  /// Whether the program is exact.
+  /// Returns true if the program is exact.
   [[nodiscard]] bool is_exact() const { return program_.is_exact_; }
-  /// Writes the whole program.
+  /// Writes the complete program.
   void write();
 
  private:
@@ -117,13 +116,13 @@ class ProgramBuilder {
   std::vector<Tensor> values_;
 };
 
-/// What a line may be; false: nothing came of it.
+/// A kind of line. `write` returns false if it added nothing.
 struct ProgramVerb {
   enum class In : std::uint8_t { kBoth, kExact, kSmooth };
   In in;
   std::function<bool(ProgramBuilder&)> write;
 };
-/// All of them.
+/// Returns all kinds.
 const std::vector<ProgramVerb>& program_verbs();
 
 }  // namespace tessera::shard::testing

@@ -1,4 +1,4 @@
-// What the lines of random programs are made of.
+// The kinds of lines in random programs.
 #include <array>
 
 #include "tessera/base/error.h"
@@ -41,7 +41,7 @@ Shape shape_of(const Sizes& sizes) { return Shape(std::span<const std::int64_t>(
 Sizes sizes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
 std::string text_of(const Sizes& numbers) { return concat(shape_of(numbers)); }
 
-// A line about one tensor that is there.
+// A line with one existing tensor.
 Write about_one(int least_dims, const std::function<bool(ProgramBuilder&, std::size_t)>& write) {
   return [=](ProgramBuilder& b) {
     const std::int64_t x = b.some(least_dims);
@@ -55,7 +55,7 @@ Write unary(const char* name, Tensor (*op)(const Tensor&)) {
   });
 }
 
-// With one that is alike, or a new one that broadcasts.
+// Returns a tensor of the same shape, or a new one that broadcasts.
 std::size_t partner(ProgramBuilder& b, std::size_t x) {
   if (b.chance(60)) return b.like(b.shape(x), x);
   if (b.chance(10)) return x;
@@ -173,7 +173,7 @@ void add_reductions(Verbs& to) {
   to.push_back({In::kSmooth, along_one("log_softmax", ops::log_softmax)});
 }
 
-// The same elements under other sizes: two dimensions made one, or one cut in two.
+// Writes a reshape: two dimensions merged, or one split in two.
 bool write_reshape(ProgramBuilder& b, std::size_t x) {
   Sizes sizes = sizes_of(b.shape(x));
   if (sizes.size() >= 2 && b.chance(50)) {
@@ -262,7 +262,7 @@ void add_shapes(Verbs& to) {
                   return b.line(
                       "tril", {x}, [=](const Tensors& in) { return ops::tril(in[0], diagonal); }, concat(diagonal));
                 })});
-  // Where the program says so, in every layout there is.
+  // Redistributes to any layout, at explicit points of the program.
   const Write moves = about_one(1, [](ProgramBuilder& b, std::size_t x) {
     const layout::Layout layout = b.layout(b.shape(x), 20);
     const auto move = [=](const Tensors& in) { return in[0].has_layout() ? redistribute(in[0], layout) : in[0]; };
