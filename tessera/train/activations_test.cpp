@@ -1,5 +1,5 @@
-// What the modules of a model gave in a step that is looked at: their names and values, on every mesh and however the
-// step is taken, and that looking changes nothing.
+// Activations of an inspected step: their names and values, on every mesh and for eager and replayed steps. Inspection
+// changes nothing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ std::vector<float> values_of(const Tensor& x) {
   return {plain.data_as<float>(), plain.data_as<float>() + plain.numel()};
 }
 
-// Of one rank: the run, and the activations of one step, whole.
+// Results of one rank: the run, and the global activations of one step.
 struct LookedAt {
   Seen run;
   std::map<std::string, std::vector<float>> whole;
@@ -65,7 +65,7 @@ Config config_of_run() {
   return config;
 }
 
-// What the first rank saw.
+// Returns the results of the first rank.
 LookedAt on_ranks(const Config& config, bool looks = true) {
   LookedAt first;
   simulate(config.mesh.dp * config.mesh.fsdp * config.mesh.tp, [&] {
@@ -122,7 +122,7 @@ TEST(Activations, OfMicroBatchesAreThoseOfTheFirst) {
   config.train.accumulate = 2;
   const LookedAt halves = on_ranks(config);
   const std::vector<float>& tokens = halves.whole.at("activations/tokens");
-  // Sample by sample, the first two of the step's four.
+  // Sample by sample, the first two of the four of the step.
   const SampleReader samples = testing::synthetic_samples(config);
   std::vector<float> want;
   for (std::uint64_t number = 4 * (kLookedAt - 1); number < 4 * (kLookedAt - 1) + 2; ++number) {
@@ -145,7 +145,7 @@ TEST(Activations, LookingChangesNoBitOfTheRun) {
   }
 }
 
-// The file of a run, on one rank or two.
+// The dump of a run, on one rank or two.
 class DumpedStep : public ::testing::Test {
  protected:
   void SetUp() override { testing::write_text(directory.path()); }
@@ -205,7 +205,7 @@ TEST_F(DumpedStep, EqualsWhatItsParametersGive) {
   EXPECT_TRUE(same(given("activations/layers.0.query"),
                    ops::linear(given("activations/layers.0.attention_norm"), given("parameters/layers.0.query"))));
   EXPECT_TRUE(same(given("activations/head"), ops::linear(given("activations/last_norm"), given("parameters/head"))));
-  // The gradient of a matrix is that of what it gave, times what it was given.
+  // The gradient of a matrix is the gradient of its output times its input.
   const Tensor back = ops::view(given("activation_gradients/layers.0.query"), {64, 16});
   const Tensor rows = ops::view(given("activations/layers.0.attention_norm"), {64, 16});
   const std::vector<float> got = values_of(ops::matmul(ops::transpose(back, 0, 1), rows));

@@ -1,5 +1,5 @@
-// Ranks that another launcher started with different options, as processes: all end, with an error that names the rank,
-// the option and both values.
+// Rank processes that a launcher started with different options: all end, with an error that names the rank, the option
+// and both values.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ class AgreementProcesses : public ::testing::Test {
  protected:
   void SetUp() override { testing::write_text(directory.path()); }
 
-  // The second of two ranks is changed first.
+  // Changes the configuration of the second of two ranks.
   void expect_refused(const std::function<void(Config&)>& change, std::string_view words) const {
     const auto ends = comm::run_rank_processes(2, [&](int rank) {
       Config config = testing::told_config(directory.path());

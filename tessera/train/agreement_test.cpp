@@ -1,5 +1,4 @@
-// Ranks that were started with different options, data or environment, and replicas that differ: both are errors that
-// name the rank.
+// Ranks with different options, data or environment, and replicas that differ: both are errors that name the rank.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -90,7 +89,7 @@ TEST(RankFacts, RanksWithOneValueAreNamedTogetherAndListsAreCut) {
 
 class RankAgreement : public testing::ToldRuns {
  protected:
-  // Runs on two ranks, the second with `other`. Both must throw an error of the same message, which has the words.
+  // Runs on two ranks, the second with `other`. Both must throw the same message, which contains the words.
   void expect_refused(const Config& first, const Config& other, std::initializer_list<std::string_view> words) {
     simulate(2, [&] {
       const bool is_first = current_place().rank == Rank(0);
@@ -121,7 +120,7 @@ TEST_F(RankAgreement, AnotherOptionOfOneRankStopsAllBeforeTheFirstStep) {
   expect_refused([](Config& c) { c.run.dump_step = 1; }, "run.dump_step is 0 on rank 0 and 1 on rank 1");
 }
 
-// Of a file of many samples, those of the digest of checkpoints are few.
+// In a large file, the digest of checkpoints covers few samples.
 TEST_F(RankAgreement, DataThatDifferInOneTokenStopAll) {
   std::string text(300'000, 'x');
   std::ofstream(path("first")) << text;
@@ -170,7 +169,7 @@ TEST_F(RankAgreement, ARankThatCannotStartStopsAllAndIsNamed) {
 // Flips a bit of the first value of this rank's shard.
 void flip(const Parameter& parameter) { parameter.tensor.local().data()[2] ^= std::byte{1 << 4}; }
 
-// Takes steps on the mesh; after the second a bit of one rank's parameter flips.
+// Takes steps on the mesh. After the second, a bit of the parameter of one rank flips.
 void flip_a_bit(Config config, const std::string& name, int rank, const std::vector<std::string_view>& words) {
   config.run.check_replicas = 1;
   int found = 0;

@@ -44,7 +44,7 @@ TEST(BadStep, IsKeptWithItsSamplesParametersAndGradients) {
     EXPECT_TRUE(ops::equal(file.map("parameters/" + embedding.name), embedding.tensor.detach().local()));
     EXPECT_EQ(file.metadata().at("step"), "2");
     EXPECT_EQ(file.metadata().at("loss"), std::to_string(NAN));
-    // The second step's half of this rank.
+    // The half of this rank in the second step.
     const auto half = static_cast<std::uint64_t>(config.train.batch) / 2;
     const std::uint64_t first = 2 * half + static_cast<std::uint64_t>(rank) * half;
     EXPECT_EQ(file.metadata().at("samples").substr(0, std::to_string(first).size()), std::to_string(first));

@@ -79,7 +79,7 @@ std::string number_text(double value) {
 
 namespace {
 
-// Reads all of the text as a number, or throws.
+// Parses the complete text as a number, or throws.
 template <class T>
 T parsed(const Option& option, std::string_view text) {
   T value{};
@@ -173,7 +173,7 @@ std::pair<std::int64_t, std::int64_t> profiled_steps(const RunConfig& config) {
 }
 
 std::string hash_of(const Config& config) {
-  detail::Digest digest;  // of every option that has a part in what is computed
+  detail::Digest digest;  // over every option that affects the results
   for (const Option& option : options()) {
     if (option.name.starts_with("run.") || option.name.starts_with("checkpoint.")) continue;
     digest.add(option.name);

@@ -1,4 +1,4 @@
-// resolved(): what a configuration means in a world of some size, or why it means nothing.
+// resolved(): resolves a configuration for a world size, or throws.
 #include <string>
 
 #include "tessera/base/error.h"
@@ -40,7 +40,7 @@ void check_model(const ModelConfig& model) {
                 ", which does not divide model.heads, ", model.heads, "; each head of keys serves as many of queries");
 }
 
-// The divisors of a number, as "1, 2, 4".
+// Returns the divisors of a number, as "1, 2, 4".
 std::string divisors(std::int64_t number) {
   std::string text;
   for (std::int64_t divisor = 1; divisor <= number; ++divisor) {
@@ -88,7 +88,7 @@ void check_batch(const TrainConfig& train, const MeshConfig& mesh) {
                 (train.batch / parts + 1) * parts, " or another multiple of ", parts);
 }
 
-// What would never come is not waited for in silence.
+// Rejects steps that are never reached.
 void check_asked_steps(const Config& config) {
   const std::int64_t steps = config.train.steps;
   const std::int64_t first = profiled_steps(config.run).first;

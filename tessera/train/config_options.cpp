@@ -9,16 +9,16 @@ constexpr OptionRange kCount{.least = 1};
 constexpr OptionRange kNumber{.least = 0};
 constexpr OptionRange kPositive{.least = 0, .is_open_below = true};
 constexpr OptionRange kShare{.least = 0, .most = 1};
-constexpr OptionRange kExact{.least = 0, .most = 9007199254740992};  // 2^53: the same in TOML, JSON and doubles
+constexpr OptionRange kExact{.least = 0, .most = 9007199254740992};  // 2^53: exact in TOML, JSON and doubles
 constexpr OptionRange kBelowOne{.least = 0, .most = 1, .is_open_above = true};
 
-// The place of a field of a section.
+// Returns the location of a field of a section.
 template <class Section, class Field>
 std::function<Option::Place(Config&)> at(Section Config::*section, Field Section::*field) {
   return [=](Config& config) -> Option::Place { return &(config.*section.*field); };
 }
 
-// The same option, whose values may differ between the ranks of a run.
+// Returns the option with values that may differ between the ranks of a run.
 Option per_rank(Option option) {
   option.may_differ = true;
   return option;

@@ -193,7 +193,7 @@ TEST(Config, HashIsOfWhatIsComputedAlone) {
 }
 
 TEST(Config, HashIsTheSameInEveryBuild) {
-  // Runs are compared by it over years. A change of names or defaults changes it, and should.
+  // Runs are compared by this hash over years. A change of names or defaults must change it.
   EXPECT_EQ(hash_of(resolved(Config(), 1)), "cc108b0e8d1a267348248203089f1cdc");
 }
 

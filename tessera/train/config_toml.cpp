@@ -1,4 +1,4 @@
-// Configurations as TOML. The only file that knows the reader.
+// Configurations as TOML. The only file that uses the TOML library.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -19,9 +19,9 @@
 namespace tessera::train {
 namespace {
 
-constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 24;  // of a file
+constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 24;  // maximum file size
 
-// "model" of "model.width".
+// Returns "model" for "model.width".
 std::string section_of(const Option& option) { return option.name.substr(0, option.name.find('.')); }
 std::string key_of(const Option& option) { return option.name.substr(option.name.find('.') + 1); }
 
@@ -37,7 +37,7 @@ std::string where(const std::string& file, const toml::source_region& place) {
   return file + ":" + std::to_string(place.begin.line);
 }
 
-// Reads one value into its place; an error says in which line of which file.
+// Reads one value into its location. Errors name the line and the file.
 class ValueReader {
  public:
   ValueReader(const Option& option, const toml::node& node, const std::string& file)

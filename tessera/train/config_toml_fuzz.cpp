@@ -1,5 +1,5 @@
-// Configuration files spoilt in many ways, and read: they are refused with an error of ours, and then nothing changed,
-// or what was read is written and read back the same.
+// Reads corrupted configuration files: they are rejected with a Tessera error and change nothing, or the result is
+// written and read back unchanged.
 //   train_config_toml_fuzz [--runs N] [--seed S] [--seconds T]
 #include <unistd.h>
 

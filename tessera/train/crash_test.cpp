@@ -1,5 +1,5 @@
-// Crashes of the machine while checkpoints, metrics and records are written. What the writers do to files is logged;
-// then, for every point of the log, directories are made as a crash there may leave them, and read.
+// Machine crashes while checkpoints, metrics and records are written. The file operations of the writers are logged.
+// For every point of the log, the test creates directories as a crash may leave them, and reads them.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -25,7 +25,7 @@ using tessera::train::testing::rename_logged;
 using tessera::train::testing::sync_logged;
 using tessera::train::testing::unlink_logged;
 
-// Shared libraries (std::filesystem) call them too.
+// Shared libraries (std::filesystem) call these functions too.
 #pragma GCC visibility push(default)
 extern "C" {
 
@@ -109,7 +109,7 @@ class Crash : public ::testing::Test {
     ASSERT_NE(::mkdtemp(name), nullptr);
     base_ = name;
     fs::create_directories(base_ / "disk");
-    log::set_level(log::Level::kOff);  // what a crash leaves is warned about
+    log::set_level(log::Level::kOff);  // a crash causes warnings
   }
   void TearDown() override { fs::remove_all(base_); }
   [[nodiscard]] std::string disk() const { return (base_ / "disk").string(); }
@@ -186,7 +186,7 @@ TEST_F(Crash, ACheckpointWhoseSyncFailsIsNotReported) {
     CheckpointWriter writer({.directory = directory + "/checkpoints"});
     calls.fail_sync(failing);
     save(writer, 10);
-    if (calls.syncs() <= failing) break;  // one directory less is made here
+    if (calls.syncs() <= failing) break;  // one directory fewer is created here
     const std::vector<std::string> errors = writer.take_errors();
     ASSERT_EQ(errors.size(), 1U) << "sync " << failing << " failed, and the checkpoint counts as written";
     EXPECT_NE(errors[0].find("Input/output error"), std::string::npos) << errors[0];
@@ -261,7 +261,7 @@ TEST_F(Crash, ADirectoryWhoseSyncFailsIsNotMade) {
   EXPECT_FALSE(fs::exists(run / "checkpoints"));
 }
 
-// A whole run that SIGTERM ends: what a checkpoint that survives tells of has its lines.
+// A complete run that SIGTERM ends: a surviving checkpoint has all its lines.
 TEST_F(Crash, ARunKeepsItsCheckpointsAndTheLinesBeforeThem) {
   ::setenv("TESSERA_RECORD_BYTES", "256KiB", 1);
   testing::write_text(base_);
@@ -300,7 +300,7 @@ TEST_F(Crash, ARunKeepsItsCheckpointsAndTheLinesBeforeThem) {
   });
 }
 
-// The record itself lies in memory and goes with the machine; what counts is its copy in the run directory.
+// The record itself is in memory and lost with the machine; its copy in the run directory counts.
 TEST_F(Crash, TheCopyOfARecordSurvivesOnceItIsMade) {
   FileCalls calls(disk());
   std::string name;

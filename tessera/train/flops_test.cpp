@@ -17,7 +17,7 @@ TEST(Flops, CountsAModelByHand) {
   const ModelConfig model{
       .width = 4, .layers = 1, .heads = 2, .kv_heads = 1, .hidden = 6, .vocabulary = 8, .sequence = 10};
   const double matrices = 16 + 8 + 8 + 16 + 3 * 24 + 32;
-  const double attention = 2 * (2 * 10 * 4);  // scores, then values: 10 keys, 4 numbers each
+  const double attention = 2 * (2 * 10 * 4);  // scores, then values: 10 keys, 4 elements each
   EXPECT_DOUBLE_EQ(flops_per_token(model).full, 3 * (2 * matrices + attention));
   EXPECT_DOUBLE_EQ(flops_per_token(model).causal, 3 * (2 * matrices + attention / 2));
   EXPECT_EQ(parameter_count(model), 32 + 32 + 3 * 4 + 120);

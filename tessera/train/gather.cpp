@@ -18,7 +18,7 @@ namespace {
 
 using layout::Layout;
 
-// Parameters that travel together.
+// Parameters that are gathered together.
 struct Unit {
   std::vector<ParameterKind> kinds;
   std::vector<Tensor> leaves;
@@ -26,7 +26,7 @@ struct Unit {
   bool is_used_in_backward = true;
 };
 
-// A unit that was gathered.
+// A gathered unit.
 struct Gathered {
   Gathered(std::vector<Tensor> parts, std::shared_ptr<HeldBytes> counter)
       : tensors(std::move(parts)), held(std::move(counter)) {
@@ -39,12 +39,12 @@ struct Gathered {
   Gathered& operator=(const Gathered&) = delete;
 
   std::vector<Tensor> tensors;
-  device::Event ready;  // none: on the stream that asked
+  device::Event ready;  // empty: on the requesting stream
   std::int64_t nbytes = 0;
   std::shared_ptr<HeldBytes> held;
 };
 
-// How a gradient goes back: in the pieces of its leaf, pending along all axes but fsdp.
+// Returns the layout of a gradient on its way back: shards of its leaf, partial along all axes but fsdp.
 Layout way_back(const Tensor& gradient, const Layout& leaf) {
   const int fsdp = leaf.mesh().index_of("fsdp");
   layout::LayoutParts parts = leaf.parts();
@@ -76,7 +76,7 @@ std::vector<Tensor> sent_back(const std::vector<Tensor>& gradients, const Unit& 
   return out;
 }
 
-// On the tape: hands out what was gathered, and sends the gradients back.
+// Tape node: returns the gathered parameters, and sends the gradients back.
 class GatherFunction final : public autograd::Function {
  public:
   GatherFunction(std::shared_ptr<const Unit> unit, std::vector<Tensor> gathered)
@@ -108,8 +108,8 @@ struct Gatherer::State {
     if (is_cut && prefetches) side = device::Device::get("host").create_stream({.name = "gather", .may_spin = true});
   }
 
-  // Starts to gather a unit: on the side stream, behind what the current stream was given so far, so that the side
-  // stream runs at most one unit ahead and memory of the unit before is free to be used.
+  // Starts to gather a unit on the side stream, after the work enqueued on the current stream so far. The side stream
+  // is therefore at most one unit ahead, and the memory of the previous unit is available.
   std::shared_ptr<Gathered> start(std::size_t number) {
     const memory::Label label("gathered");
     const tensor::GradModeScope no_grad(false);
@@ -137,12 +137,12 @@ struct Gatherer::State {
     return out;
   }
 
-  // A unit for calls on the current stream, and the next one in this direction on its way.
+  // Returns a unit for calls on the current stream, and starts the next one in this direction.
   std::shared_ptr<Gathered> take(std::size_t number) {
     const device::Stream current = tensor::current_stream(units[number]->leaves[0].device());
     std::optional<ExposedTime::Scope> waiting;
-    // A replay may run what is gathered from here on beside the current stream or, in the order of the capture, in
-    // between: either way the current stream has nothing else to do until it has been waited for.
+    // A replay may run the following gathers concurrently with the current stream or, in capture order, in between. In
+    // both cases the current stream has nothing else to do until they were waited for.
     if (side && current.is_capturing()) waiting.emplace(exposed, current);
     std::shared_ptr<Gathered> out = ahead_of == number ? std::move(ahead) : nullptr;
     ahead = nullptr;
@@ -175,7 +175,7 @@ struct Gatherer::State {
   bool is_cut;
   DType dtype;
   ExposedTime& exposed;
-  device::Stream side;  // none: units are gathered on the current stream, where they are used
+  device::Stream side;  // empty: units are gathered on the current stream when they are used
   std::vector<std::shared_ptr<const Unit>> units;
   std::shared_ptr<Gathered> ahead;
   std::optional<std::size_t> ahead_of;
@@ -184,7 +184,7 @@ struct Gatherer::State {
 
 namespace {
 
-// One use of a unit in forward, from which its calls' gradients get it again.
+// One use of a unit in forward, from which the gradients of its calls get it again.
 class SavedUnit {
  public:
   SavedUnit(std::function<std::shared_ptr<Gathered>()> again, const std::vector<Tensor>& leaves)

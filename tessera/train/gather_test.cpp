@@ -1,4 +1,4 @@
-// Parameters that are gathered ahead, inside a capture: what a replay may run side by side, and what counts as waiting.
+// Parameters gathered ahead inside a capture: the concurrency of a replay, and the time that counts as waiting.
 #include "tessera/train/gather.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kUnits = 3;
 
-// Units that are used one after the other, with a call behind each.
+// Units used in sequence, each followed by a call.
 class Uses {
  public:
   explicit Uses(bool prefetches)
@@ -40,7 +40,7 @@ class Uses {
       stream.run([] {}, {.label = "compute " + std::to_string(i), .accesses = std::span<const device::Access>()});
     }
   }
-  // As a graph, after they have run once: ranks meet, and groups are made.
+  // Captures them after a first run, in which ranks meet and groups are created.
   std::vector<device::NodeInfo> captured() {
     const device::Device host = device::Device::get("host");
     run();
@@ -64,10 +64,10 @@ std::vector<NodeId> labelled(const std::vector<device::NodeInfo>& nodes, const s
   return found;
 }
 
-// Whether `later` has to wait for `earlier`.
+// Returns true if `later` has to wait for `earlier`.
 bool comes_behind(const std::vector<device::NodeInfo>& nodes, NodeId later, NodeId earlier) {
   std::set<NodeId> behind{earlier};
-  for (const device::NodeInfo& node : nodes) {  // each stands behind what it depends on
+  for (const device::NodeInfo& node : nodes) {  // nodes follow their dependencies
     const auto is_behind = [&](const device::Dependency& edge) { return behind.contains(edge.node); };
     if (std::any_of(node.dependencies.begin(), node.dependencies.end(), is_behind)) behind.insert(node.id);
   }
@@ -92,8 +92,8 @@ TEST(Gather, AUnitAheadIsABranchOfItsOwnInACapture) {
   });
 }
 
-// A replay on one thread runs the nodes in the order of the capture, one with several runs branches side by side. In
-// both the stream that computes does nothing else between the two ends of a wait.
+// A replay on one thread runs the nodes in capture order; a replay on several threads runs branches concurrently. In
+// both, the compute stream does nothing else between the two ends of a wait.
 TEST(Gather, WaitsOfAReplayCoverGathersThatRunInBetween) {
   for (const bool prefetches : {true, false}) {
     simulate(2, [&] {

@@ -1,7 +1,7 @@
 // The suite host_train: f32 products on one thread, and the start of the library that computes them.
 //
-// References are independent of what they judge: a loop of multiply-adds in registers is the peak of the thread, and
-// products are compared with the fastest library called directly on the same memory. Rows host_gemm_ROWSxCOLUMNSxINNER
+// References are independent of the measured code: a loop of multiply-adds in registers is the peak of the thread, and
+// products are compared with direct calls of the fastest library on the same memory. Rows host_gemm_ROWSxCOLUMNSxINNER
 // exist in the three forms of a linear layer: fwd is x W^T, dgrad is dy W, wgrad is dy^T x.
 #include <algorithm>
 #include <array>
@@ -27,7 +27,7 @@ using testing::wants_or_lists;
 
 constexpr int kBriefSize = 64;  // largest size in a brief run
 
-// Milliseconds of the first host_speed() of this process; later calls return the same value.
+// Returns the milliseconds of the first host_speed() of this process; later calls return the same value.
 double first_measurement() {
   static const double kMilliseconds = [] {
     const auto start = Clock::now();
@@ -37,7 +37,7 @@ double first_measurement() {
   return kMilliseconds;
 }
 
-// first_measurement() of a process that has done nothing else: this program again, with this row alone.
+// Returns first_measurement() of a new process: this program again, with only this row.
 double first_measurement_of_new_process() {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   std::FILE* out = ::popen(("'" + program + "' --filter =startup --seconds 0").c_str(), "r");

@@ -1,9 +1,9 @@
 // The suite host_train: operators between products, forward and backward, on two threads. Each row is a time. Its
-// reference is a copy of as many bytes by memcpy on as many threads, so that the ratio is the fraction of the copy rate
-// that the operator reaches. bench/peers/host_train.py compares the same rows with PyTorch's operators.
+// reference is a memcpy of as many bytes on as many threads, so that the ratio is the fraction of the copy rate that
+// the operator reaches. bench/peers/host_train.py compares the same rows with PyTorch.
 //
-// A row such as host_gelu_fwd works on tensors of 64 MiB, larger than caches; host_gelu_fwd_cached on tensors of 512
-// KiB, so that three of them fit into the second-level caches of two cores.
+// A row such as host_gelu_fwd uses tensors of 64 MiB, larger than caches; host_gelu_fwd_cached uses tensors of 512 KiB,
+// so that three of them fit into the second-level caches of two cores.
 #include <cstring>
 #include <vector>
 
@@ -25,13 +25,13 @@ namespace {
 using testing::kHostThreads;
 using testing::wants_or_lists;
 
-// Sizes of the tensors that rows work on.
+// Sizes of the tensors of the rows.
 struct Sizes {
   const char* suffix;
   std::int64_t rows, width;           // of row-wise operators
   std::int64_t batch, heads, length;  // of rope, with heads of 64
   std::int64_t tensors, elements;     // of adamw
-  std::size_t calls;                  // of a sample; 0: as many as take 200 us
+  std::size_t calls;                  // per sample; 0: as many as take 200 us
 };
 constexpr Sizes kLarge = {"", 4096, 4096, 8, 32, 1024, 300, 33336, 0};
 constexpr Sizes kCached = {"_cached", 256, 512, 1, 4, 512, 1, 65536, 64};
@@ -44,19 +44,20 @@ Sizes sizes_of(const bench::Context& context, const Sizes& sizes) {
   return brief;
 }
 
-// Copies on kHostThreads threads, each its own half, often enough for the start of the threads not to count.
+// Copies on kHostThreads threads, one half each, repeated so that the start of the threads does not count.
 class Copies {
  public:
-  // Of memory that is read and written in `nbytes_moved` together.
+  // Reads and writes `nbytes_moved` in total.
   explicit Copies(double nbytes_moved)
       : each_(static_cast<std::size_t>(nbytes_moved / 2 / kHostThreads)), from_(kHostThreads), to_(kHostThreads) {
     for (auto* side : {&from_, &to_}) {
       for (std::vector<std::byte>& half : *side) half.assign(each_, std::byte{1});
     }
   }
-  // Microseconds of one copy of all.
+  // Returns the microseconds of one complete copy.
   double microseconds() {
-    constexpr double kEnough = 64e6;  // bytes of a sample: milliseconds, against tens of microseconds to join threads
+    // bytes per sample: milliseconds, compared with tens of microseconds to join threads
+    constexpr double kEnough = 64e6;
     const auto calls = std::max<std::int64_t>(1, static_cast<std::int64_t>(kEnough / static_cast<double>(each_)));
     const double nanoseconds = bench::run_together(kHostThreads, [&](int thread) {
       const auto half = static_cast<std::size_t>(thread);
@@ -74,8 +75,8 @@ class Copies {
   std::vector<std::vector<std::byte>> to_;
 };
 
-// `moved`: floats that the operator must read and write, together. On cached tensors a sample has many calls, since the
-// copy before it empties the caches.
+// `moved`: floats that the operator must read and write in total. On cached tensors a sample has many calls, because
+// the copy before it evicts the caches.
 template <class F>
 void measure_row(bench::Context& context, const std::string& name, const Sizes& sizes, std::int64_t moved,
                  const F& run) {
@@ -88,7 +89,7 @@ void measure_row(bench::Context& context, const std::string& name, const Sizes& 
                    .calls = sizes.calls});
 }
 
-// Rows that read one tensor and write another; and, backward, read two and write a third.
+// Rows that read one tensor and write another; in backward, read two and write a third.
 template <class Forward, class Backward>
 void measure_rows(bench::Context& context, const std::string& op, const Sizes& large, const Forward& forward,
                   const Backward& backward) {

@@ -22,11 +22,11 @@ using testing::on_mesh;
 using testing::SteppingRanks;
 using testing::wants_or_lists;
 
-// A model that rows are measured with.
+// A model of the rows.
 struct Subject {
   std::string name;
   Config config;
-  int steps;  // of a sample
+  int steps;  // per sample
 };
 
 Subject tiny(bool is_brief) {
@@ -44,7 +44,7 @@ Subject large(bool is_brief) {
   return {"124m", resolved(config, 1), 1};
 }
 
-// FLOP/s of products of 1024 x 1024 matrices, one on each thread, by the fastest library called directly.
+// Returns the FLOP/s of products of 1024 x 1024 matrices, one per thread, by direct calls of the fastest library.
 double sgemm_rate(bool is_brief) {
   const int size = is_brief ? 64 : 1024;
   constexpr int kProducts = 4;
@@ -59,7 +59,7 @@ double sgemm_rate(bool is_brief) {
                                      .b = in.data(),
                                      .c = out[static_cast<std::size_t>(thread)].data()};
   };
-  product(0).run();  // the library is chosen on one thread
+  product(0).run();  // selects the library on one thread
   const double nanoseconds = bench::run_together(kHostThreads, [&](int thread) {
     for (int i = 0; i < kProducts; ++i) product(thread).run();
   });

@@ -73,7 +73,7 @@ TEST(Loop, EvaluatesNowAndThenAndAtTheEndOnce) {
   EXPECT_EQ(none.steps.evaluations, 0);
 }
 
-// Asks the run to end after so many batches, of all evaluations together.
+// Requests the end of the run after so many batches of all evaluations.
 class EndsAfterBatches final : public detail::BetweenSteps {
  public:
   explicit EndsAfterBatches(int batches) : batches_(batches) {}
@@ -180,7 +180,7 @@ TEST(RunDirectory, AllRanksGetItAndRankZeroTheirNumbers) {
     ASSERT_EQ(all.size(), ranks.rank() == 0 ? 3u : 1u);
     for (const RankNumbers& each : all) EXPECT_EQ(each.seconds, 1.0 + each.rank);
     ranks.finish();
-    // A second run in the same world meets nothing of the first.
+    // A second run in the same world is independent of the first.
     const detail::RunRanks again;
     EXPECT_EQ(again.open_directory(resolved(into(base.path() / "c"), 3), silent).directory, base.path() / "c");
     again.finish();
@@ -203,7 +203,7 @@ TEST(RunDirectory, TheFirstRankThatFailsIsToldSo) {
 TEST(RunDirectory, ARunThatFailsLeavesASummaryThatSaysWhy) {
   const TemporaryDirectory base;
   std::ofstream(base.path() / "text.txt") << std::string(5000, 'x');
-  std::filesystem::create_directories(base.path() / "run" / "metrics.jsonl");  // no file can be made there
+  std::filesystem::create_directories(base.path() / "run" / "metrics.jsonl");  // no file can be created there
   Config config;
   config.data.files = {(base.path() / "text.txt").string()};
   config.model = {.width = 16, .layers = 1, .heads = 2, .kv_heads = 2, .hidden = 32, .vocabulary = 260, .sequence = 16};

@@ -1,4 +1,4 @@
-// What the record of a rank says that it is at while it trains.
+// Annotations in the record of a rank while it trains.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace tessera::train {
 namespace {
 
-// "step 2", "data 1": the open marks of this rank, by depth.
+// Returns "step 2", "data 1": the open annotations of this rank, by depth.
 std::vector<std::string> open_marks() {
   const probe::RecordFile file = probe::RecordFile::open(probe::recorder().path());
   std::vector<std::string> marks;

@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostHosts = 64;  // times as many as there are
+constexpr int kMostHosts = 64;  // maximum factor of the number of hosts
 constexpr int kMostTensorParallel = 8;
 constexpr std::size_t kMostFixes = 3;
 
 std::string bytes_text(std::int64_t nbytes) { return format_bytes(static_cast<std::uint64_t>(nbytes)); }
 
-// The number behind `key` at the beginning of a line.
+// Returns the number after `key` at the beginning of a line.
 std::optional<std::int64_t> number_behind(const fs::path& path, const std::string& key) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
@@ -36,7 +36,7 @@ std::optional<std::int64_t> number_behind(const fs::path& path, const std::strin
   return std::nullopt;
 }
 
-// The number that a file holds; none: there is no such file, or it says "max".
+// Returns the number in a file; nothing if the file does not exist or holds "max".
 std::optional<std::int64_t> number_in(const fs::path& path) {
   std::ifstream in(path);
   std::int64_t number = 0;
@@ -55,7 +55,7 @@ constexpr CgroupFiles kUnified{"sys/fs/cgroup", "memory.max", "memory.current", 
 constexpr CgroupFiles kMemory{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
                               "total_inactive_file"};
 
-// What a cgroup leaves: its limit less what it uses, without cached files that the kernel gives up first.
+// Returns the remainder of a cgroup: its limit minus its use, without cached files that the kernel reclaims first.
 std::optional<std::int64_t> left_in(const fs::path& directory, const CgroupFiles& files) {
   const std::optional<std::int64_t> limit = number_in(directory / files.limit);
   const std::optional<std::int64_t> used = number_in(directory / files.used);
@@ -64,7 +64,7 @@ std::optional<std::int64_t> left_in(const fs::path& directory, const CgroupFiles
   return std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, *used - reclaimable));
 }
 
-// Lowers `free` to what this cgroup and those around it leave.
+// Lowers `free` to the remainders of this cgroup and its parents.
 void lower_to_cgroups(const fs::path& mount, fs::path path, const CgroupFiles& files, std::int64_t& free) {
   for (path = path.relative_path();; path = path.parent_path()) {
     if (const auto left = left_in(mount / path, files)) free = std::min(free, *left);
@@ -72,10 +72,10 @@ void lower_to_cgroups(const fs::path& mount, fs::path path, const CgroupFiles& f
   }
 }
 
-// What a rank needs, in bytes.
+// Memory that a rank needs, in bytes.
 struct Need {
-  std::int64_t tensors = 0;  // at most, on its device
-  std::int64_t staging = 0;  // host memory beside the device's, which a checkpoint is written from
+  std::int64_t tensors = 0;  // peak on its device
+  std::int64_t staging = 0;  // host memory besides that of the device, from which a checkpoint is written
   [[nodiscard]] std::int64_t total() const { return tensors + staging; }
 };
 
@@ -91,7 +91,7 @@ Need need_of(const Config& config, int world_size) {
   return need;
 }
 
-// The limit that a rank exceeds, as a clause; empty: none.
+// Returns the exceeded limit as a clause; empty if none.
 std::string exceeded(const Need& need, const MemoryLimits& limits) {
   if (limits.rank_nbytes > 0 && need.tensors > limits.rank_nbytes)
     return " exceeds TESSERA_HOST_CAPACITY, " + bytes_text(limits.rank_nbytes);
@@ -105,7 +105,7 @@ std::string exceeded(const Need& need, const MemoryLimits& limits) {
   return text + " exceeds " + bytes_text(*limits.host_nbytes) + " free on host";
 }
 
-// The peak of a configuration that fits; none: it does not, or it is invalid.
+// Returns the peak of a configuration that fits; nothing if it does not, or if it is invalid.
 std::optional<std::int64_t> fitting_peak(const Config& config, int world_size, const MemoryLimits& limits) {
   try {
     const Need need = need_of(config, world_size);
@@ -116,7 +116,7 @@ std::optional<std::int64_t> fitting_peak(const Config& config, int world_size, c
   }
 }
 
-// Options that make a run fit, tried one after the other.
+// Finds options that make a run fit, tried in sequence.
 class Fixes {
  public:
   Fixes(const Config& given, int world_size, const MemoryLimits& limits)
@@ -134,7 +134,7 @@ class Fixes {
   }
 
  private:
-  // A configuration that needs less, and the options that make it.
+  // A configuration that needs less memory, and its options.
   struct Change {
     Config config;
     std::string text;
@@ -147,7 +147,7 @@ class Fixes {
     return true;
   }
 
-  // Replicas become shards: the same ranks, each with a `factor`-th of parameters, gradients and state.
+  // Turns replicas into shards: the same ranks, each with 1/factor of parameters, gradients and state.
   [[nodiscard]] Change sharded(Change change, int factor) const {
     change.config.mesh.fsdp = now_.mesh.fsdp * factor;
     if (given_.mesh.dp != 0) {
@@ -188,7 +188,7 @@ class Fixes {
     if (now_.train.dtype == "f32") add(narrow({given_, ""}));
   }
 
-  // All that changes no shape of the model, in growing sets.
+  // Combines all changes that keep the shapes of the model, in growing sets.
   void together() {
     Change change{given_, ""};
     if (now_.train.checkpointing != "full") change = checkpointed(change, "full");
@@ -200,7 +200,7 @@ class Fixes {
     add(change);
   }
 
-  // As many ranks on each of several times as many hosts.
+  // Uses several times as many hosts, with the same number of ranks on each.
   void more_hosts() {
     Change less{given_, ""};
     if (now_.train.checkpointing != "full") less = checkpointed(less, "full");

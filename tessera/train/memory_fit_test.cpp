@@ -1,4 +1,4 @@
-// Runs whose predicted memory exceeds that of the host are refused with options that fit.
+// Runs whose predicted memory exceeds that of the host are rejected with options that fit.
 #include "tessera/train/memory_fit.h"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@ namespace {
 
 std::int64_t parts_of(std::int64_t n, std::int64_t parts) { return (n + parts - 1) / parts; }
 
-// Bytes of what is made in a step, on the first rank.
+// Bytes of the tensors of a step, on the first rank.
 struct Sizes {
   Sizes(const Config& config, const Plan& plan) {
     const ModelConfig& model = config.model;
@@ -27,21 +27,21 @@ struct Sizes {
     losses = tokens * 4;
     dropout = model.dropout > 0 ? 2 * residual : 0;
   }
-  bool moves = false;          // whether blocks are entered and left by moves
+  bool moves = false;          // true if blocks are entered and left by redistributions
   std::int64_t residual = 0;   // [batch, sequence, width] between blocks
-  std::int64_t inside = 0;     // and inside of them
+  std::int64_t inside = 0;     // inside of blocks
   std::int64_t statistic = 0;  // of a norm
-  std::int64_t queries = 0;    // of the rank's heads
-  std::int64_t keys = 0;       // likewise, and values
+  std::int64_t queries = 0;    // of the heads of the rank
+  std::int64_t keys = 0;       // keys of the rank; values have the same size
   std::int64_t logsumexp = 0;  // of attention
-  std::int64_t hidden = 0;     // of the rank's hidden units
-  std::int64_t losses = 0;     // one number a token
-  std::int64_t dropout = 0;    // what it is given, and what it is multiplied with
+  std::int64_t hidden = 0;     // of the hidden units of the rank
+  std::int64_t losses = 0;     // one value per token
+  std::int64_t dropout = 0;    // its input and its mask
 };
 
 // Parameters that are gathered together.
 struct Unit {
-  std::int64_t kept = 0;    // this rank's pieces, f32
+  std::int64_t kept = 0;    // shards of this rank, f32
   std::int64_t in_use = 0;  // gathered, in the dtype of blocks
 };
 
@@ -84,7 +84,7 @@ class Step {
       activations_ = std::max(activations_, saved_);
       backward();
     }
-    // Pending are all gradients over dp, else those of norms over tp.
+    // All gradients are partial over dp; without dp, those of norms over tp.
     const std::int64_t norms = (2 * config_.model.layers + 1) * parts_of(config_.model.width, plan_.fsdp()) * 4;
     const std::int64_t settled = plan_.dp() > 1 ? std::min(parameters_, kSettledTogether) : plan_.tp() > 1 ? norms : 0;
     passing(settled);
@@ -116,7 +116,7 @@ class Step {
     most_ = std::max(most_, now_);
   }
   void drop(std::int64_t nbytes) { now_ -= nbytes; }
-  // There for a moment.
+  // Adds a temporary.
   void passing(std::int64_t nbytes) {
     add(nbytes);
     drop(nbytes);
@@ -130,7 +130,7 @@ class Step {
     saved_ -= nbytes;
   }
 
-  // A unit is taken, and the next one started.
+  // Takes a unit, and starts the next one.
   void take(const Unit& unit, const Unit* next) {
     if (!is_gathered_) return;
     if (ahead_ == 0) gather(unit.in_use);
@@ -147,8 +147,8 @@ class Step {
     drop(unit.in_use);
     gathered_ -= unit.in_use;
   }
-  // A weight's gradient. It stays with its leaf; is added to what a micro-batch before left there, as a new tensor; or
-  // waits for the others of its unit. What a checkpoint gathered again goes weight by weight.
+  // The gradient of a weight. It stays with its leaf, is added as a new tensor to that of an earlier micro-batch, or
+  // waits for the others of its unit. Gradients of units gathered again by a checkpoint go weight by weight.
   void weight(std::int64_t rows, std::int64_t columns) {
     const std::int64_t nbytes = rows * columns * item_;
     add(nbytes);
@@ -157,7 +157,7 @@ class Step {
     passing(nbytes);
     drop(nbytes);
   }
-  // Gradients of a gathered unit go to their leaves, as f32.
+  // Sends gradients of a gathered unit to their leaves, as f32.
   void send_back(const Unit& unit) {
     if (!is_gathered_) return;
     const std::int64_t cast = plan_.fsdp() > 1 && item_ != 4 ? unit.in_use / item_ * 4 : 0;
@@ -173,19 +173,19 @@ class Step {
   [[nodiscard]] const Unit& first_of_layer() const { return is_split() ? entry_ : layer_; }
   [[nodiscard]] const Unit& last_of_layer() const { return is_split() ? rest_ : layer_; }
 
-  // What gradients of a layer read: of the norm and the rows that queries, keys and values are made from; of attention
-  // (its inputs and its result, which the next matrix reads too); and of all behind it.
+  // Tensors that gradients of a layer read: for the norm and the rows of query, key and value; for attention (its
+  // inputs and its result, which the next matrix reads too); and for the rest.
   [[nodiscard]] std::int64_t entry_saved() const { return sizes_.statistic + sizes_.inside; }
   [[nodiscard]] std::int64_t attention_saved() const { return 2 * sizes_.queries + 2 * sizes_.keys + sizes_.logsumexp; }
   [[nodiscard]] std::int64_t rest_saved() const {
     return sizes_.residual + sizes_.statistic + sizes_.inside + 3 * sizes_.hidden + 2 * sizes_.dropout;
   }
-  // Of the loss: where classes are cut its rows and a number for each, else its gradients, computed along with it.
+  // For the loss: with sharded classes its rows and one value each, otherwise its gradients, computed with it.
   [[nodiscard]] std::int64_t loss_saved() const {
     if (plan_.tp() > 1) return sizes_.inside + sizes_.losses;
     return sizes_.inside + config_.model.vocabulary * config_.model.width * item_;
   }
-  // What the end of a layer makes: the result of its last matrix, as it leaves the block, and the sum.
+  // Tensors at the end of a layer: the result of its last matrix, after it leaves the block, and the sum.
   [[nodiscard]] std::int64_t end_of_layer() const { return sizes_.inside + (sizes_.moves ? sizes_.residual : 0); }
 
   void forward() {
@@ -193,7 +193,7 @@ class Step {
     passing(sizes_.moves ? sizes_.inside : 0);
     release(embedding_);
     for (std::int64_t i = 0; i < config_.model.layers; ++i) {
-      save(sizes_.residual);  // what the layer is given
+      save(sizes_.residual);  // input of the layer
       forward_layer(i + 1 < config_.model.layers ? first_of_layer() : last_);
     }
     take(last_, nullptr);
@@ -239,7 +239,7 @@ class Step {
     send_back(embedding_);
   }
 
-  // One gradient of the residual stream is held before, throughout and after.
+  // One gradient of the residual stream is held throughout.
   void backward_layer(const Unit* before) {
     take(last_of_layer(), is_split() ? &entry_ : before);
     is_computed_again_ = is_split() || is_full();
@@ -274,7 +274,7 @@ class Step {
     add(2 * sizes_.hidden);
     drop(sizes_.hidden);
     unsave(2 * sizes_.hidden);
-    // The gate and up matrices, and the sum of what they give back.
+    // The gate and up matrices, and the sum of their gradients.
     add(sizes_.inside);
     weight(hidden, width);
     drop(sizes_.hidden);
@@ -298,7 +298,7 @@ class Step {
     drop(sizes_.queries);
   }
 
-  // Values, keys and queries: the latter two are turned back, as new tensors, then the matrix of each gives back.
+  // Values, keys and queries: the latter two are rotated back, as new tensors, then the matrix of each follows.
   void backward_entry() {
     const std::int64_t width = config_.model.width;
     const std::int64_t of_keys = width / config_.model.heads * config_.model.kv_heads;
@@ -320,13 +320,13 @@ class Step {
     end_in_norm();
   }
 
-  // The gradient of rows inside of a block goes back to the residual stream,
+  // The gradient of rows inside a block returns to the residual stream.
   void leave_rows() {
     if (!sizes_.moves) return;
     add(sizes_.residual);
     drop(sizes_.inside);
   }
-  // through its norm, and is added to the gradient that is there.
+  // It passes the norm, and is added to the existing gradient.
   void end_in_norm() {
     leave_rows();
     add(sizes_.residual);
@@ -340,11 +340,11 @@ class Step {
   const Config& config_;
   const Plan& plan_;
   Sizes sizes_;
-  std::int64_t item_;  // bytes of a number in blocks
+  std::int64_t item_;  // bytes per element in blocks
   bool is_gathered_;   // or cast: parameters in use are copies
   bool is_ahead_;
-  bool is_first_ = true;            // of the micro-batches
-  bool is_computed_again_ = false;  // what backward goes through
+  bool is_first_ = true;            // first micro-batch
+  bool is_computed_again_ = false;  // backward uses recomputed tensors
   Unit embedding_;
   Unit entry_;
   Unit rest_;

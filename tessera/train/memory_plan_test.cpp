@@ -1,4 +1,4 @@
-// Bytes that the plan predicts, held against those that are measured.
+// Predicted bytes against measured ones.
 #include "tessera/train/memory_plan.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::on_mesh;
 
-// Larger, so that matrices count and not single numbers. Nothing is gathered ahead: on one stream the allocator's peak
+// Larger, so that matrices dominate single values. Nothing is gathered ahead: on one stream the peak of the allocator
 // is exact.
 Config config_of(const char* checkpointing) {
   Config config = testing::small_config();
@@ -89,7 +89,7 @@ TEST(MemoryPlan, KnowsOtherModels) {
   expect_predicted(on_mesh(config, 1, 1, 2));
 }
 
-// What a rank of fsdp needs of parameters, gradients and state: its share, and two layers with their gradients.
+// Parameters, gradients and state of a rank of fsdp: its share, and two layers with their gradients.
 TEST(MemoryPlan, FullyShardedRanksHoldTheirShare) {
   Config config = on_mesh(config_of("none"), 1, 4, 1);
   for (const bool prefetches : {true, false}) {

@@ -41,7 +41,7 @@ void LineFile::sync() {
   is_named_ = true;
 }
 
-// What was appended last ends where this descriptor stands.
+// The last appended bytes end at the position of this descriptor.
 void LineFile::cut_off(std::int64_t nbytes) const {
   const off_t end = ::lseek(fd_, 0, SEEK_CUR);
   struct stat now = {};

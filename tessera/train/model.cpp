@@ -32,7 +32,7 @@ constexpr double kDeviation = 0.02;
 
 DType dtype_of_blocks(const Config& config) { return config.train.dtype == "bf16" ? DType::kBF16 : DType::kF32; }
 
-// shard::redistribute, with the time it takes counted, in backward too.
+// shard::redistribute with its time measured, also in backward.
 class MoveFunction final : public autograd::Function {
  public:
   MoveFunction(layout::Layout from, layout::Layout to, ExposedTime& exposed)
@@ -134,15 +134,15 @@ std::int64_t Model::parameter_count() const {
   return count;
 }
 
-// From the residual stream into a block: with sequence parallelism an all-gather over tp, in backward a reduce-scatter;
-// without nothing, in backward an all-reduce.
+// From the residual stream into a block: with sequence parallelism an all-gather over tp and, in backward, a
+// reduce-scatter; otherwise nothing and, in backward, an all-reduce.
 Tensor Model::entered(const Tensor& x, const Pass& pass) const {
   if (!plan_.mesh() || plan_.tp() == 1) return x;
   if (!plan_.is_sequence_parallel()) return shard::settle(x, {"tp"});
   return moved(x, plan_.at(Point::kInside, pass.is_batch_cut), exposed_);
 }
 
-// Back: each rank of tp has a summand. A reduce-scatter, or an all-reduce.
+// Back to the residual stream: each rank of tp has a summand. A reduce-scatter, or an all-reduce.
 Tensor Model::left(const Tensor& x, const Pass& pass) const {
   if (!plan_.mesh() || plan_.tp() == 1) return x;
   const layout::Layout residual = plan_.at(Point::kResidual, pass.is_batch_cut);
@@ -163,7 +163,7 @@ Tensor Model::seen(std::string_view module, Tensor output) const {
   return output;
 }
 
-// The loss never holds all scores at once.
+// Computes all scores, which the loss never holds together.
 void Model::watch_scores(const Tensor& rows, const Weights& weights) const {
   if (!watch_) return;
   const autograd::NoGrad no_grad;

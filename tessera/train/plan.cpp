@@ -12,9 +12,9 @@ using layout::SubAxis;
 // Axes of the mesh, in this order.
 enum Axis : int { kDp, kFsdp, kTp };
 
-// Where a block begins a matrix is cut by rows, so that each rank has whole heads or hidden units; where it ends by
-// columns, so that results are partial sums. fsdp always cuts the first dimension: its pieces lie in a row in memory,
-// and gathering them copies nothing.
+// The first matrices of a block are sharded by rows, so that each rank has complete heads or hidden units; the last
+// ones by columns, so that results are partial sums. fsdp always shards the first dimension: its shards are contiguous
+// in memory, and gathering them copies nothing.
 constexpr std::array kParameters{
     ParameterRow{ParameterKind::kEmbedding, "embedding", 0, 0, false},
     ParameterRow{ParameterKind::kAttentionNorm, "attention_norm", -1, 0, false},

@@ -1,4 +1,4 @@
-// Plans: which cut goes where, what does not fit, and who reads which samples.
+// Plans: layouts, rejected configurations, and the samples of each rank.
 #include "tessera/train/plan.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The presets. `hidden` is that of the published models; where there is none (tiny, 124m) it is 8/3 of the width, as
-// three matrices of a gated feed-forward part then have as many numbers as two of an ungated one of 4 widths.
+// The presets. `hidden` is that of the published models. Without one (tiny, 124m) it is 8/3 of the width: three
+// matrices of a gated layer then have as many elements as two of an ungated layer of 4 widths.
 #include <array>
 
 #include "tessera/train/config.h"
@@ -7,8 +7,8 @@
 namespace tessera::train {
 
 std::span<const Preset> presets() {
-  // Numbers of 124m are GPT-2's, its vocabulary rounded up to a multiple of 128; of 1b and 8b Llama 3's. 124m and 1b
-  // have these sizes with model.tied = true.
+  // 124m has the sizes of GPT-2, with its vocabulary rounded up to a multiple of 128; 1b and 8b have those of Llama 3.
+  // The names of 124m and 1b count parameters with model.tied = true.
   static constexpr std::array<Preset, 4> kPresets{{
       // name  width layers heads kv_heads hidden vocabulary sequence
       {"tiny", 128, 4, 4, 2, 352, 256, 128},

@@ -1,4 +1,4 @@
-// printable(): model output for a terminal. A young model of bytes writes bytes that are no text.
+// printable(): model output for a terminal. A byte model early in training generates invalid text.
 #include <cstddef>
 
 #include "tessera/train/run.h"
@@ -6,7 +6,7 @@
 namespace tessera::train {
 namespace {
 
-// Bytes of the UTF-8 character that `text` begins with; 0: it begins with none.
+// Returns the length of the UTF-8 character at the start of `text`; 0 if it is invalid.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
   if (byte(0) < 0x80) return 1;
@@ -15,7 +15,7 @@ std::size_t character_length(std::string_view text) {
   for (std::size_t at = 1; at < length; ++at) {
     if ((byte(at) & 0xc0) != 0x80) return 0;
   }
-  // Longer than need be, a half of a surrogate pair, or past the last character.
+  // Overlong, half of a surrogate pair, or beyond the last character.
   const bool is_bad_second = (byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xed && byte(1) >= 0xa0) ||
                              (byte(0) == 0xf0 && byte(1) < 0x90) || (byte(0) == 0xf4 && byte(1) >= 0x90);
   const bool is_control = byte(0) == 0xc2 && byte(1) < 0xa0;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kEraseLine = "\x1b[K";
 constexpr std::int64_t kBarCells = 20;
 constexpr auto kBetweenDrawings = std::chrono::milliseconds(100);
-constexpr auto kBeforePhaseBar = std::chrono::seconds(1);  // a bar that only flashes up says nothing
+constexpr auto kBeforePhaseBar = std::chrono::seconds(1);  // no bar for short phases
 constexpr auto kBetweenPhaseLines = std::chrono::seconds(5);
 
 std::string time_text(double seconds) {
@@ -25,7 +25,7 @@ std::string time_text(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-// Of the terminal; 0: it is none.
+// Returns the columns of the terminal; 0 if it is not a terminal.
 std::size_t columns_of(std::FILE* file) {
   winsize size = {};
   return ::ioctl(::fileno(file), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -121,7 +121,7 @@ void Progress::phase(const PhasePoint& point) {
 
 void Progress::draw(const std::string& bar) {
   const std::size_t columns = columns_of(out_);
-  // A line that wraps could not be drawn over.
+  // A line that wraps could not be overwritten.
   const std::string text = columns > 0 ? fitted_bar(bar, columns - 1) : bar;
   fmt::print(out_, "{}{}\r", kEraseLine, text);
   std::fflush(out_);

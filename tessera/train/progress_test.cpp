@@ -8,7 +8,7 @@
 namespace tessera::train {
 namespace {
 
-// What is said to a file that is no terminal.
+// Returns the output to a file that is not a terminal.
 std::string said(const RunConfig& config, std::int64_t steps, const std::function<void(Progress&)>& body) {
   char* text = nullptr;
   std::size_t size = 0;

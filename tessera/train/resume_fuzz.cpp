@@ -1,7 +1,7 @@
-// A run resumes from its checkpoints, whatever became of the other files of its directory. Each run of this program
-// takes the directory of a run of 4 steps, removes, cuts or spoils files outside of checkpoints/, and resumes to step
-// 6: the result must be that of a resume with sound files, bit for bit. Readers of the spoilt directory must not fail
-// otherwise than by errors of ours.
+// A run resumes from its checkpoints, whatever happened to the other files of its directory. Each run of this program
+// takes the directory of a run of 4 steps, removes, truncates or corrupts files outside of checkpoints/, and resumes to
+// step 6. The result must be bitwise equal to that of a resume with intact files. Readers of the corrupt directory must
+// fail only with Tessera errors.
 //   train_resume_fuzz [--runs N] [--seed S] [--seconds T]
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ std::string content(const fs::path& path) {
   return text.str();
 }
 
-// The run that is resumed, and what comes of it.
+// The run that is resumed, and its result.
 class Sample {
  public:
   Sample() {
@@ -56,7 +56,7 @@ class Sample {
     fs::remove_all(directory());
     fs::copy(base_ / "sound", directory(), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
-  // Resumes; the files of the last checkpoint.
+  // Resumes, and returns the files of the last checkpoint.
   [[nodiscard]] Left resumed() const {
     const Summary summary = run(config_of(6), nullptr);
     Left left = testing::left_by(directory());
@@ -116,6 +116,6 @@ std::string run_one(std::uint64_t seed) {
 }  // namespace tessera::train
 
 int main(int argc, char** argv) {
-  tessera::log::set_level(tessera::log::Level::kOff);  // spoilt files are warned about
+  tessera::log::set_level(tessera::log::Level::kOff);  // corrupt files cause warnings
   return tessera::fuzz::run(argc, argv, "resumed runs", tessera::train::run_one);
 }

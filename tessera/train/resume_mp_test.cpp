@@ -1,5 +1,5 @@
-// Runs that are killed and started again, with ranks as processes: whenever that happens, what is left in the end is
-// what a run that was never killed leaves, bit for bit.
+// Runs of rank processes that are killed and restarted at any time: the final files are bitwise equal to those of a run
+// that was never killed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using testing::content;
 using testing::LineListener;
 using testing::TemporaryDirectory;
 
-// Kills this process in so many microseconds, whatever it does then.
+// Kills this process after so many microseconds.
 void kill_in(std::int64_t microseconds) {
   sigevent event = {};
   event.sigev_notify = SIGEV_SIGNAL;
@@ -59,7 +59,7 @@ void expect_all_ended(const std::vector<comm::ProcessEnd>& ends) {
   for (const comm::ProcessEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << "signal " << end.signal;
 }
 
-// Takes one run in one go, and kills the other so often at moments spread over what the first took.
+// Completes one run, and kills the other `kills` times, at moments spread over the duration of the first.
 void kill_often(const Config& whole, const Config& killed, int kills, std::uint64_t seed) {
   const auto began = std::chrono::steady_clock::now();
   expect_all_ended(comm::run_rank_processes(2, [&](int) { (void)run(whole, nullptr); }));
@@ -73,7 +73,7 @@ void kill_often(const Config& whole, const Config& killed, int kills, std::uint6
     const double when = took.count() * static_cast<double>(random() % 1000) / 1000;
     const int victim = static_cast<int>(random() % 3);  // 2: all
     const auto ends = comm::run_rank_processes(2, [&](int rank) {
-      // The other may wait for one that never came; its launcher would kill it too.
+      // The other may wait for a rank that never arrived; its launcher would kill it too.
       constexpr double kLater = 500'000;
       kill_in(static_cast<std::int64_t>(victim == 2 || victim == rank ? when : when + kLater));
       (void)run(killed, nullptr);
@@ -82,13 +82,13 @@ void kill_often(const Config& whole, const Config& killed, int kills, std::uint6
     killed_so_far += was_killed ? 1 : 0;
     resumed += was_killed && !testing::left_by(killed.run.directory)["step"].empty() ? 1 : 0;
     if (was_killed) continue;
-    // It came to its end: hold it against the other, and begin again.
+    // It is complete: compare it with the other, and begin again.
     ASSERT_EQ(testing::difference(testing::left_by(killed.run.directory), want), "")
         << "seed " << seed << " round " << round;
     ASSERT_EQ(testing::wrong_lines(killed.run.directory, killed.train.steps, 2), "") << "seed " << seed;
     std::filesystem::remove_all(killed.run.directory);
   }
-  // The last kill may have come when all was written.
+  // The last kill may have come after everything was written.
   const std::string told = content(std::filesystem::path(killed.run.directory) / "summary.json");
   if (told.find("\"end\": \"done\"") == std::string::npos)
     expect_all_ended(comm::run_rank_processes(2, [&](int) { (void)run(killed, nullptr); }));
@@ -99,7 +99,7 @@ void kill_often(const Config& whole, const Config& killed, int kills, std::uint6
 
 TEST_F(Resume, TwentyKillsLeaveTheSameBits) { kill_often(config("whole"), config("killed"), 20, 1); }
 
-// For the campaign: a seed of its own each time, told when it fails.
+// For campaigns: a different seed each time, printed at a failure.
 TEST_F(Resume, DISABLED_TwoHundredKillsLeaveTheSameBits) {
   kill_often(config("whole"), config("killed"), 200, std::random_device()());
 }
@@ -109,7 +109,7 @@ TEST_F(Resume, ATermOfOneRankEndsAllWithACheckpointAndTheSameCommandGoesOn) {
   const Config stopped = config("stopped");
   expect_all_ended(comm::run_rank_processes(2, [&](int) {
     const LineListener out([](const std::string& line) {
-      if (line.starts_with("step 5/")) ::raise(SIGTERM);  // rank 0 alone speaks
+      if (line.starts_with("step 5/")) ::raise(SIGTERM);  // only rank 0 prints
     });
     EXPECT_EQ(run(stopped, out.file()).end, RunEnd::kInterrupted);
   }));
@@ -133,8 +133,8 @@ TEST_F(Resume, ATermOfOneRankEndsAllWithACheckpointAndTheSameCommandGoesOn) {
   EXPECT_EQ(summary("stopped").at("held_out"), summary("whole").at("held_out"));
 }
 
-// Rank 0, which alone speaks, is asked to end at the line of this step; rank 1 learns of it in the evaluation that
-// follows the next step.
+// Rank 0, the only one that prints, is requested to end at the line of this step; rank 1 learns of it in the evaluation
+// after the next step.
 void end_at(const Config& config, const std::string& line) {
   expect_all_ended(comm::run_rank_processes(2, [&](int) {
     const LineListener out([&](const std::string& told) {
@@ -195,7 +195,8 @@ TEST_F(Resume, ATermOfOneRankEndsTheSampleOfARunThatIsDone) {
   EXPECT_EQ(summary("run").at("end"), "done");
 }
 
-// The checkpoint of step 8 was being written when the rank died in step 9; that of step 6 was there before that began.
+// The checkpoint of step 8 was being written when the rank died in step 9; that of step 6 was complete before that
+// began.
 bool is_six_or_eight(const std::vector<std::int64_t>& steps) {
   return steps == std::vector<std::int64_t>{6} || steps == std::vector<std::int64_t>{8};
 }
@@ -216,13 +217,13 @@ TEST_F(Resume, ThoseThatAreLeftGoOnAsASmallerWorld) {
       lines.push_back(line);
     });
     const Summary summary = run(shrunk, out.file());
-    // Three are left, and two of them can share a batch of four.
+    // Three survive, and two of them can share a batch of four.
     EXPECT_EQ(summary.end, rank == 3 ? RunEnd::kInterrupted : RunEnd::kDone) << summary.reason;
     EXPECT_EQ(summary.world_size, rank == 3 ? 1 : 2);
     if (rank != 1) return;
     EXPECT_NE(lines.at(0).find("rank 0 died"), std::string::npos) << lines.at(0);
     EXPECT_EQ(lines.at(1), "going on with 2 of 4 ranks, dp 2 x fsdp 1 x tp 1; 1 more has no place");
-    // A checkpoint that was being written then is passed over first, with a word.
+    // A checkpoint that was being written is skipped first, with a warning.
     EXPECT_TRUE(std::ranges::any_of(
         lines, [](const std::string& line) { return line.find("going on after step ") != std::string::npos; }));
   });
@@ -242,10 +243,10 @@ TEST_F(Resume, RanksThatWaitInOtherGroupsHearOfIt) {
   config.mesh = {.dp = 2, .fsdp = 1, .tp = 2};
   config.train.steps = 60;
   config.run.on_failure = "shrink";
-  // Rank 3 has no group with rank 0 but that of all.
+  // Rank 3 has no group with rank 0 but that of all ranks.
   const auto ends = comm::run_rank_processes(4, [&](int rank) {
     const LineListener out([&](const std::string& line) {
-      if (rank == 0 && line.starts_with("step 9/")) kill_in(1000);  // within a step, mostly
+      if (rank == 0 && line.starts_with("step 9/")) kill_in(1000);  // usually within a step
     });
     const Summary summary = run(config, out.file());
     EXPECT_EQ(summary.end, rank == 3 ? RunEnd::kInterrupted : RunEnd::kDone) << summary.reason;
@@ -263,7 +264,7 @@ TEST_F(Resume, ASecondRankThatDiesShrinksTheWorldAgain) {
   const auto ends = comm::run_rank_processes(4, [&](int rank) {
     std::vector<std::string> said;
     const LineListener out([&](const std::string& line) {
-      // In the smaller world rank 1 is the first.
+      // In the shrunk world, rank 1 is the first.
       if (rank == 0 && line.starts_with("step 5/")) ::raise(SIGKILL);
       if (rank == 1 && line.starts_with("step 9/")) ::raise(SIGKILL);
       said.push_back(line);
@@ -284,7 +285,7 @@ TEST_F(Resume, ASecondRankThatDiesShrinksTheWorldAgain) {
   EXPECT_EQ(testing::lines_of(directory.path() / "run" / "loss.csv").size(), 13u) << "each step is told once";
 }
 
-// The others are not given long once one has ended, so none of them waits for it.
+// Once one rank has ended, the others have little time, so none of them waits for it.
 TEST_F(Resume, ARunThatLosesItsFirstRankAtTheEndSaysSoAtOnce) {
   const auto expect_lost = [](const std::function<void()>& waits, const char* when) {
     try {
@@ -297,7 +298,7 @@ TEST_F(Resume, ARunThatLosesItsFirstRankAtTheEndSaysSoAtOnce) {
   };
   const auto dies_before = [&](const std::function<void(const detail::RunRanks&)>& waits) {
     const auto ends = comm::run_rank_processes(2, [&](int rank) {
-      (void)detail::RunRanks().collect({.rank = rank});  // both are there
+      (void)detail::RunRanks().collect({.rank = rank});  // both exist
       const detail::RunRanks ranks;
       if (rank == 0) ::raise(SIGKILL);
       waits(ranks);

@@ -1,4 +1,4 @@
-// How a run uses its checkpoints, in one process: what it goes on from, what it refuses, what it leaves.
+// Checkpoints of runs in one process: resuming, rejection, and resulting files.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -189,7 +189,7 @@ TEST_F(RunAgain, WithoutACheckpointOtherOptionsAreRefusedToo) {
   });
   EXPECT_EQ(content(path() / "metrics.jsonl") + content(path() / "config.toml"), before)
       << "what was refused changed nothing";
-  Config free = none;  // what may differ where there is a checkpoint may differ here
+  Config free = none;  // options that may differ with a checkpoint may differ here
   free.run.log_every = 3;
   free.train.on_nan = "skip";
   EXPECT_EQ(run_and(free).end, RunEnd::kDone);
@@ -265,7 +265,7 @@ TEST_F(RunAgain, OtherFilesMayBeMissingOrHoldAnything) {
   }
 }
 
-// A summary that no run writes counts as missing, however large or deep it is.
+// A summary that no run writes counts as missing, for any size or depth.
 TEST_F(RunAgain, ASummaryIsReadWithinBounds) {
   (void)run_and(config());
   const auto is_finished = [&] { return is_finished_already(config(), path().string(), 1); };
@@ -356,7 +356,7 @@ TEST_F(RunAgain, AStepIsWrittenByNameWhereAskedFor) {
   EXPECT_FALSE(fs::exists(path() / "dump-2"));
 }
 
-// The names of what ran on streams in a trace, and how many of them there are.
+// Returns the names of the work on streams in a trace, with counts.
 std::map<std::string, int> kernels_in(const fs::path& trace) {
   std::map<std::string, int> names;
   const nlohmann::json json = nlohmann::json::parse(content(trace));
@@ -389,7 +389,7 @@ TEST_F(RunAgain, StepsAreProfiledAsTheOptionsSay) {
   EXPECT_TRUE(content(path() / "profile-3" / "rank-0.memory.pickle").starts_with("\x80\x04"));
 }
 
-// A collective is in a profile once, asked for or replayed; the graph that replays it is a kernel.
+// A collective is in a profile once, eager or replayed; the graph that replays it is a kernel.
 TEST_F(RunAgain, CollectivesAreInAProfileOnce) {
   Config config = this->config();
   config.mesh.fsdp = 2;

@@ -32,9 +32,9 @@ namespace tessera::train {
 namespace {
 
 constexpr double kTemperature = 0.8;
-constexpr int kBadStepsKept = 3;  // the first ones tell the most
+constexpr int kBadStepsKept = 3;  // the first ones are the most useful
 
-// The trainer as the loop sees it.
+// The trainer as the loop uses it.
 class TrainerSteps final : public detail::Steps {
  public:
   TrainerSteps(Trainer& trainer, const std::optional<Samples>& held_out, std::int64_t samples)
@@ -51,7 +51,7 @@ class TrainerSteps final : public detail::Steps {
   std::int64_t samples_;
 };
 
-// InvalidArgument unless the model has a place for every token. The advice is the least vocabulary that fits the mesh.
+// Throws InvalidArgument unless the vocabulary covers every token. The error names the smallest that fits the mesh.
 void check_vocabulary(const Samples& samples, const Config& config, const char* option) {
   const std::int64_t largest = samples.largest_token();
   const std::int64_t tp = config.mesh.tp;
@@ -64,7 +64,7 @@ void check_has_data(const Config& config) {
   TESSERA_CHECK(!config.data.files.empty(), "data.files is empty; name what to train on, as in --data.files my.txt");
 }
 
-// Makes the function that shows a phase before the first step, by its name and unit.
+// Returns the function that shows a phase before the first step, by its name and unit.
 using Phases = std::function<OnProgress(const char* name, const char* unit)>;
 
 Phases phases_on(Progress& progress) {
@@ -75,7 +75,7 @@ Phases phases_on(Progress& progress) {
   };
 }
 
-// Phases that also end with AskedToEnd when a signal asks for it.
+// Returns phases that also end with AskedToEnd after a signal.
 Phases phases_until_asked(Progress& progress) {
   return [on = phases_on(progress)](const char* name, const char* unit) -> OnProgress {
     return [show = on(name, unit)](std::uint64_t done, std::uint64_t all) {
@@ -96,9 +96,8 @@ std::optional<Samples> open_held_out(const Config& config, const Phases& phases)
                        phases("reading held-out data", "bytes"));
 }
 
-// The resolved configuration, which is the same on all ranks but for options that may differ. Collective. Throws on all
-// ranks if one of them cannot start. Later worlds are smaller ones of a run that lost ranks, whose memory is still in
-// use.
+// Returns the resolved configuration, equal on all ranks except for options that may differ. Collective. Throws on all
+// ranks if one of them cannot start. Later worlds are shrunk worlds of the run, whose memory is still in use.
 Config agreed_config(const Config& given, int world_size, bool is_first_world) {
   Config config;
   detail::StartCheck check;
@@ -114,7 +113,7 @@ Config agreed_config(const Config& given, int world_size, bool is_first_world) {
   return config;
 }
 
-// Removes a run directory that this start made if the start is refused: it is empty then.
+// Removes a run directory that this start created if the start is rejected: it is empty then.
 class NewDirectory {
  public:
   explicit NewDirectory(const RunConfig& config)
@@ -141,12 +140,12 @@ class NewDirectory {
 // The data of a run.
 struct Data {
   std::optional<Samples> training;
-  std::optional<Samples> held_out;  // none: nothing is held out
+  std::optional<Samples> held_out;  // empty: no held-out data
   std::string digest;               // of the training data
   std::optional<double> entropy;    // of pairs of held-out tokens; on rank 0
 };
 
-// Opens the data. Throws InvalidArgument if they are too short, or the vocabulary is too small for them.
+// Opens the data. Throws InvalidArgument if it is too short, or the vocabulary is too small.
 Data open_data(const Config& config, const Phases& phases) {
   Data data;
   data.training = open_training(config, phases);
@@ -157,7 +156,7 @@ Data open_data(const Config& config, const Phases& phases) {
   return data;
 }
 
-// Opens the data, which are the same on all ranks. Collective. Throws on all ranks if one of them cannot start.
+// Opens the data, which must be equal on all ranks. Collective. Throws on all ranks if one of them cannot start.
 Data agreed_data(const Config& config, const Phases& phases) {
   Data data;
   detail::StartCheck check;
@@ -193,7 +192,7 @@ RankNumbers numbers_of(const RankTally& tally, const Trainer& trainer, const Sum
   return numbers;
 }
 
-// That it could not be kept does not make the step any worse.
+// Dumps a bad step. A failure to write does not affect the run.
 void keep(const BadStep& step, const std::string& directory, int rank) {
   try {
     const std::string path = write_bad_step(directory, rank, step);
@@ -204,8 +203,8 @@ void keep(const BadStep& step, const std::string& directory, int rank) {
   }
 }
 
-// That it could not be written is told, and the exit code tells of it; what the run did stays. A directory that was put
-// in the place of the locked one gets nothing.
+// Writes the summary. A failure is reported and changes the exit code; the results of the run stay. A directory that
+// replaced the locked one is not written.
 void write_summary(Summary& summary, const RunDirectoryLock* lock = nullptr, Progress* progress = nullptr) {
   try {
     if (lock != nullptr) lock->check_in_place();
@@ -217,7 +216,7 @@ void write_summary(Summary& summary, const RunDirectoryLock* lock = nullptr, Pro
   }
 }
 
-// Fills the trainer and the summary from the checkpoint.
+// Restores the trainer and the summary from the checkpoint.
 void go_on_from(const std::filesystem::path& checkpoint, const std::string& digest, Trainer& trainer,
                 Summary& summary) {
   CheckpointState state = trainer.checkpoint_state();
@@ -229,7 +228,7 @@ void go_on_from(const std::filesystem::path& checkpoint, const std::string& dige
                    trainer.step_count(), " by its trainer and ", summary.steps, " by its summary");
 }
 
-// What was asked for of steps that the run has behind it comes no more, unless an earlier start left it.
+// Warns about requests for steps before the resume step, unless an earlier start fulfilled them.
 void tell_what_lies_behind(const Summary& summary, Progress& progress) {
   const RunConfig& run = summary.config.run;
   const auto tell = [&](const std::string& option, std::int64_t first, std::int64_t last, const char* folder) {
@@ -252,14 +251,14 @@ void dump(const detail::SeenStep& seen, const Trainer& trainer, const std::strin
   }
 }
 
-// The step of the newest checkpoint.
+// Returns the step of the newest checkpoint.
 std::optional<std::int64_t> last_checkpoint(const Summary& summary) {
   const auto all = checkpoints_in(detail::checkpoint_directory(summary.config.checkpoint, summary.directory));
   if (all.empty()) return std::nullopt;
   return all.front().step;
 }
 
-// Of a run whose end is not on disk: it is not done, and the same command goes on.
+// Marks a run whose final checkpoint is not on disk: it is not done, and the same command resumes it.
 void note_unsaved(Summary& summary) {
   if (!summary.unsaved || summary.end == RunEnd::kStopped) return;
   if (summary.end == RunEnd::kDone) summary.end = RunEnd::kFailed;
@@ -268,8 +267,8 @@ void note_unsaved(Summary& summary) {
                                             : "begins anew, since there is none");
 }
 
-// Takes the steps; what the policy stopped, or a signal, is told by the summary. Of an error the summary is written by
-// the first rank that has one, without the numbers of others, which may be gone.
+// Takes the steps. Stops by policy or by a signal are recorded in the summary. After an error, the first failing rank
+// writes the summary, without the values of other ranks, which may be gone.
 void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const detail::RunRanks& ranks,
                 const RunDirectoryLock* lock, Progress& progress, detail::Checkpointing& between, Summary& summary,
                 RankTally& tally) {
@@ -302,7 +301,7 @@ void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const 
   }
 }
 
-// Text that the model goes on with after the end of another. The run is done, whether the sample is or not.
+// Prints text that the model generates after an end of text. A failure does not affect the run.
 void say_sample(Trainer& trainer, const Config& config, const Tokenizer& tokenizer, Progress& progress) {
   PhaseProgress shown(progress, "sample", "tokens");
   detail::Agreement agreement;
@@ -321,7 +320,7 @@ void say_sample(Trainer& trainer, const Config& config, const Tokenizer& tokeniz
   }
 }
 
-// Throws AskedToEnd on all ranks if one of them was asked to end since it last looked. Collective.
+// Throws AskedToEnd on all ranks if one of them was requested to end since its last check. Collective.
 void check_none_asked_to_end() {
   detail::StartCheck check;
   if (detail::RunSignals::is_stop_asked()) check.error = std::make_exception_ptr(detail::AskedToEnd());
@@ -332,7 +331,7 @@ std::function<void(const std::string&)> say_on(Progress& progress) {
   return [&progress](const std::string& line) { progress.say(line); };
 }
 
-// The last words of a run that took its steps, as far as it came.
+// Prints the final lines of a run that took its steps.
 void conclude(const detail::RunRanks& ranks, const RunDirectoryLock* lock, Progress& progress, Summary& summary) {
   if (ranks.rank() == 0 || summary.unsaved) summary.last_checkpoint = last_checkpoint(summary);
   note_unsaved(summary);
@@ -341,7 +340,7 @@ void conclude(const detail::RunRanks& ranks, const RunDirectoryLock* lock, Progr
   progress.say(short_text(summary));
 }
 
-// Steps that go wrong, and the one of run.dump_step, leave files. The summary outlives the steps.
+// Registers dumps of bad steps and of run.dump_step. The summary must outlive the steps.
 void keep_what_is_asked_for(Trainer& trainer, const Summary& summary, int rank) {
   trainer.keep_bad_steps([&summary, rank, left = kBadStepsKept](const BadStep& step) mutable {
     if (left-- > 0) keep(step, summary.directory, rank);
@@ -354,7 +353,7 @@ void keep_what_is_asked_for(Trainer& trainer, const Summary& summary, int rank) 
   }
 }
 
-// The run of this world, from its directory to its summary.
+// Runs in this world, from its directory to its summary.
 void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summary& summary) {
   const detail::RunRanks ranks;
   const std::optional<std::int64_t> free_host = free_host_memory();
@@ -414,7 +413,7 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summ
   ranks.finish();
 }
 
-// Of a run that was asked to end when it had written nothing yet.
+// Returns the summary of a run that was requested to end before it wrote anything.
 Summary ended_before_steps(std::FILE* out) {
   Summary summary{.end = RunEnd::kInterrupted,
                   .reason = "asked to end before the first step; run the same command to start again"};
@@ -422,7 +421,7 @@ Summary ended_before_steps(std::FILE* out) {
   return summary;
 }
 
-// Of a run that could not go on with the ranks that were left.
+// Records that the run could not continue with the surviving ranks.
 void leave_failed(Summary& summary, const Error& error) {
   if (summary.directory.empty()) return;  // it had not begun
   summary.end = RunEnd::kFailed;
@@ -433,7 +432,7 @@ void leave_failed(Summary& summary, const Error& error) {
 }  // namespace
 
 Summary run(const Config& given, std::FILE* out) {
-  const detail::RunSignals signals;  // for as long as worlds follow each other
+  const detail::RunSignals signals;  // for all worlds of the run
   detail::Shrinking worlds(given, out);
   for (bool is_first_world = true;; is_first_world = false) {
     Summary summary;

@@ -1,4 +1,4 @@
-// What a profile costs while it is on: whole steps with a window open, and without.
+// Cost of an active profile: complete steps with and without an open window.
 #include <memory>
 #include <optional>
 
@@ -12,7 +12,7 @@
 namespace tessera::train {
 namespace {
 
-// One trainer takes both kinds of steps, so that they are of the same memory and the same caches.
+// One trainer takes both kinds of steps, so that they use the same memory and caches.
 class Steps {
  public:
   explicit Steps(const Config& config) : trainer_(config, testing::synthetic_samples(config)) {

@@ -1,4 +1,4 @@
-// A run that finds no room for what it writes goes on, loses nothing else, and says at its end what is missing.
+// A run without disk space continues, loses nothing else, and reports missing files at its end.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -24,8 +24,8 @@ using testing::lines_of;
 using testing::ScriptedSteps;
 using testing::TemporaryDirectory;
 
-// No file of this process may grow beyond so many bytes while it lives: as on a full disk, the write that reaches it is
-// cut short, and the next gets an error.
+// Limits the size of files of this process during its lifetime: as on a full disk, the write that reaches the limit is
+// truncated, and the next one fails.
 class MostBytes {
  public:
   explicit MostBytes(rlim_t nbytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
@@ -120,7 +120,7 @@ class RunWithoutRoom : public ::testing::Test {
     config.checkpoint.directory = (directory.path() / "checkpoints").string();
     block();
   }
-  // A directory that cannot be made, or can.
+  // Makes the creation of the directory fail or succeed.
   void block() const { std::ofstream(config.checkpoint.directory) << "no directory"; }
   void unblock() const { fs::remove_all(config.checkpoint.directory); }
   Summary run_and(const std::function<void(const std::string&)>& hear) {
@@ -153,7 +153,7 @@ TEST_F(RunWithoutRoom, ARunWhoseLastCheckpointIsNotThereIsNotDoneAndGoesOn) {
   const Summary last = run_and([&](const std::string& line) {
     if (!line.starts_with("step 7/") || std::exchange(is_blocked, true)) return;
     const fs::path written = fs::path(config.checkpoint.directory) / "step-000000006";
-    while (!fs::exists(written)) std::this_thread::yield();  // nobody writes there now
+    while (!fs::exists(written)) std::this_thread::yield();  // no writer is active there
     fs::rename(config.checkpoint.directory, config.checkpoint.directory + ".aside");
     block();
   });
@@ -170,7 +170,7 @@ TEST_F(RunWithoutRoom, WhatFailedBeforeTheEndIsNotItsLoss) {
   bool is_free = false;
   const Summary stopped = run_and([&](const std::string& line) {
     if (line.starts_with("a checkpoint could not be written") && !std::exchange(is_free, true)) unblock();
-    if (line.starts_with("step 7/")) ::raise(SIGTERM);  // that of step 2 has been told by then
+    if (line.starts_with("step 7/")) ::raise(SIGTERM);  // that of step 2 has been reported by then
   });
   EXPECT_EQ(stopped.end, RunEnd::kInterrupted);
   EXPECT_FALSE(stopped.checkpoint_errors.empty());

@@ -1,5 +1,5 @@
-// What a start makes of a directory that holds a run: nothing, when it is refused or when the run is finished; and what
-// it says of steps that were asked for and are behind it.
+// A start in a directory that holds a run: it changes nothing if it is rejected or the run is finished, and it warns
+// about requests for earlier steps.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -22,7 +22,7 @@ using testing::content;
 
 class RunStart : public testing::ToldRuns {
  protected:
-  // Every file of the run, by its path.
+  // Returns every file of the run, by its path.
   [[nodiscard]] std::map<std::string, std::string> files() const {
     std::map<std::string, std::string> all;
     for (const auto& entry : fs::recursive_directory_iterator(path())) {
@@ -50,7 +50,7 @@ TEST_F(RunStart, OtherDataAreRefusedBeforeAnythingIsChanged) {
     }
   });
   EXPECT_TRUE(files() == before);
-  other.model.vocabulary = 16;  // what the data do not fit
+  other.model.vocabulary = 16;  // too small for the data
   EXPECT_ANY_THROW((void)run_and(other));
   EXPECT_TRUE(files() == before);
 }
@@ -64,7 +64,7 @@ TEST_F(RunStart, ARunThatIsAskedToEndBeforeItsFirstStepChangesNothing) {
   EXPECT_EQ(said, "interrupted: asked to end before the first step; run the same command to start again\n");
   EXPECT_FALSE(fs::exists(path()));
   EXPECT_EQ(run_and(config(), "step 6/").end, RunEnd::kInterrupted);
-  // The signal comes while checkpoints are verified: the newest is corrupt, and said to be.
+  // The signal arrives while checkpoints are verified: the newest is corrupt, and reported.
   const fs::path newest = path() / "checkpoints" / "step-000000006" / "rank-000000.safetensors";
   testing::flip_byte(newest, static_cast<std::int64_t>(fs::file_size(newest)) - 3);
   const auto before = files();
@@ -122,7 +122,7 @@ TEST_F(RunStart, AFinishedRunHasNothingToDo) {
   EXPECT_EQ(summary.end, RunEnd::kDone);
   EXPECT_EQ(summary.steps, 12);
   EXPECT_EQ(said, "the run in " + path().string() + " is finished already, with these options: nothing to do\n");
-  again.mesh.fsdp = 2;  // as it may be after ranks were lost
+  again.mesh.fsdp = 2;  // possible after ranks were lost
   simulate(2, [&] { EXPECT_TRUE(run(again, nullptr).was_finished); });
   EXPECT_TRUE(is_finished_already(again, path().string(), 2));
   EXPECT_TRUE(files() == before);

@@ -1,4 +1,4 @@
-// The same numbers on meshes whose ranks are processes, as on one rank.
+// Equal results on meshes of processes and on one rank.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::Curve;
 
-// Curves go from process to process in a file of numbers.
+// Curves are passed between processes in a file of numbers.
 void write(const std::filesystem::path& path, const Curve& curve) {
   std::ofstream out(path, std::ios::binary);
   const auto put = [&](const auto& numbers) {
@@ -53,7 +53,7 @@ class SameNumbersProcesses : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // What the first rank of the mesh saw.
+  // Returns the result of the first rank of the mesh.
   Curve run(const Config& config) {
     const std::filesystem::path path = folder_ / "curve";
     const int ranks = config.mesh.dp * config.mesh.fsdp * config.mesh.tp;

@@ -1,11 +1,9 @@
-// Steps that are replayed against steps that are asked for call by call: what they cost the host beside kernels and
-// transfers, and how long they take.
+// Replayed steps against eager ones: host cost besides kernels and transfers, and duration.
 //
-// CPU outside kernels, of a step asked for call by call: that of the thread that asks, with the stream stopped
-// meanwhile, so that no kernel runs on it; what the stream does to take work out of its queue is left out, in its
-// favour. Of a replayed step: that of the thread that gives batches and numbers and launches the graph, likewise with
-// the stream stopped, and that of running a graph of as many nodes with the same edges, in which every kernel is a
-// function that does nothing.
+// Host CPU of an eager step: that of the enqueueing thread, with the stream stopped, so that no kernel runs on it. The
+// cost of the stream to dequeue work is not counted, in its favor. Host CPU of a replayed step: that of the thread that
+// sets batches and scalars and launches the graph, with the stream stopped, plus that of running a graph with the same
+// nodes and edges whose kernels do nothing.
 #include <cstdio>
 
 #include "tessera/autograd/autograd.h"
@@ -32,7 +30,7 @@ namespace {
 using testing::cost_of_asking;
 using testing::cpu_microseconds;
 
-// A model whose kernels are short.
+// A model with short kernels.
 Config narrow() {
   Config config = testing::small_config();
   config.model = {.preset = "tiny", .width = 64, .layers = 8, .hidden = 64, .sequence = 16};
@@ -42,7 +40,7 @@ Config narrow() {
   return resolved(config, 1);
 }
 
-// One rank's step, in both ways.
+// The step of one rank, in both forms.
 class Step {
  public:
   explicit Step(const Config& config)
@@ -72,9 +70,9 @@ class Step {
     graph_.set_batch(0, rows_);
     graph_.replay(1e-3, INFINITY, stream());
   }
-  // What is read after a replay.
+  // Returns the values read after a replay.
   [[nodiscard]] double results() const { return graph_.loss() + graph_.grad_norm() + (graph_.is_skipped() ? 1 : 0); }
-  // As many nodes as the captured step, with its edges, that do nothing.
+  // Returns a graph with the nodes and edges of the captured step, whose nodes do nothing.
   [[nodiscard]] device::GraphExec hollow() const {
     const std::vector<device::NodeInfo> nodes = graph_.graph().graph().nodes();
     const device::Stream on = stream();
@@ -136,14 +134,14 @@ double replayed_cost(Step& step, const device::GraphExec& hollow) {
   return spent / kSteps;
 }
 
-// Of the first rank's step, in a run of its own.
+// Returns the host CPU of a step of the first rank, in a separate run.
 double outside_kernels(const Config& config, bool is_replayed, std::size_t* nodes = nullptr) {
   double cost = 0;
   simulate(config.mesh.dp * config.mesh.fsdp * config.mesh.tp, [&] {
     ops::detail::set_thread_budget(1);
     ops::manual_seed(1);
     Step step(config);
-    for (int i = 0; i < 2; ++i) {  // ranks meet in groups that are made now
+    for (int i = 0; i < 2; ++i) {  // ranks meet in groups that are created now
       step.ask();
       device::Device::get("host").synchronize();
     }
@@ -172,7 +170,7 @@ TESSERA_BENCH(graph_cpu) {
   }
 }
 
-// Of a step of the first rank, in a run of its own: the mean of some, after the first two.
+// Returns the mean duration of some steps of the first rank after the first two, in a separate run.
 double step_milliseconds(Config config, bool is_replayed, int steps) {
   config.train.graph = is_replayed;
   double seconds = 0;
@@ -188,8 +186,8 @@ double step_milliseconds(Config config, bool is_replayed, int steps) {
   return 1e3 * seconds / steps;
 }
 
-// Whole steps of trainers, reading batches and telling numbers included. Kernels of `tiny` take 99 % of a step of one
-// rank, so that there is little to gain; a replay must not lose it.
+// Complete steps of trainers, including reading batches and reporting. Kernels of `tiny` take 99 % of a step of one
+// rank, so a replay can gain little, but it must not lose time.
 TESSERA_BENCH(graph_steps) {
   struct Row {
     std::string name;

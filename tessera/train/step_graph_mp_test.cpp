@@ -1,4 +1,4 @@
-// Replayed steps of ranks that are processes: the same bits as steps that are asked for call by call.
+// Replayed steps of rank processes are bitwise equal to eager ones.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// Steps that are captured once and replayed: the same bits as steps that are not, whatever happens between them, and
-// what cannot be captured.
+// Captured and replayed steps: bitwise equal to eager ones, for any actions between them, and the cases that cannot be
+// captured.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -52,7 +52,7 @@ Config replayed(Config config) {
   return config;
 }
 
-// By rank; `between` is called after each step.
+// Returns results by rank. Calls `between` after each step.
 std::map<int, Seen> run(const Config& config, const std::function<void(Trainer&)>& between = {}) {
   std::map<int, Seen> all;
   std::mutex mutex;
@@ -110,12 +110,12 @@ TEST(StepGraph, OtherOptimizersAndModelsHaveTheSameBits) {
   expect_same(on_mesh(plain, 1, 2, 2));
 }
 
-// Skipped steps change neither parameters nor the state of the optimizer, nor how it counts steps: those behind tell.
+// Skipped steps change neither parameters nor optimizer state nor its step count: later steps would show it.
 TEST(StepGraph, SkippedStepsLeaveTheSameBits) {
   for (const Config& each : {dropping(12), on_mesh(dropping(12), 1, 1, 2)}) {
     Config config = each;
     config.train.on_nan = "skip";
-    // Steps 4 and 9 have nothing but nan; what was spoilt is brought back behind them.
+    // Steps 4 and 9 have only NaN; the corrupted values are restored after them.
     const auto between = [&](Trainer& trainer) {
       thread_local Tensor kept;
       const Tensor head = trainer.model().parameters().back().tensor.detach();
@@ -137,7 +137,7 @@ TEST(StepGraph, SkippedStepsLeaveTheSameBits) {
   }
 }
 
-// Whatever the numbers of a step are.
+// For any values of a step.
 TEST(StepGraph, DecidesInDeviceMemoryWhetherAStepIsTaken) {
   simulate(1, [] {
     const Config config = dropping(1);
@@ -177,7 +177,7 @@ TEST(StepGraph, DecidesInDeviceMemoryWhetherAStepIsTaken) {
   });
 }
 
-// Many norms are above their running mean, so that the bound moves and is passed often.
+// Many norms are above their running mean, so that the bound changes and is often exceeded.
 TEST(StepGraph, SpikesAreTheSameSteps) {
   for (const Config& each : {dropping(30), on_mesh(dropping(30), 1, 2, 1)}) {
     Config config = each;
@@ -272,7 +272,7 @@ TEST(StepGraph, MemoryOfTheStepIsTold) {
       Trainer trainer(replayed(each), synthetic_samples(each));
       for (int i = 0; i < 3; ++i) trainer.step();
       const std::vector<OwnedBytes> now = trainer.memory_now();
-      // Between steps a graph keeps what its steps need: a whole piece of memory, of which little is left over.
+      // Between steps a graph keeps the memory of its steps: complete chunks, with a small remainder.
       for (const char* owner : {"parameters", "gradients", "optimizer"}) {
         EXPECT_EQ(nbytes_of(now, owner), nbytes_of(asked, owner)) << owner;
       }

@@ -37,7 +37,7 @@ Json rank_json(const RankNumbers& numbers) {
           {"missing", numbers.missing}};
 }
 
-// The largest rate that this share of the steps reached.
+// Returns the largest rate that this fraction of the steps reached.
 double reached_by(const std::vector<double>& rates, double share) {
   if (rates.empty()) return 0;
   std::vector<double> falling = rates;
@@ -64,7 +64,7 @@ Totals totals_of(const Summary& summary) {
 
 double exposed_share(const Totals& totals) { return totals.seconds > 0 ? totals.exposed_seconds / totals.seconds : 0; }
 
-// FLOPs a second of one rank, the mean over those that reported.
+// Returns the FLOP/s of one rank, the mean over those that reported.
 Flops speed_of(const Summary& summary) {
   if (summary.ranks.empty()) return {};
   const Flops token = flops_per_token(summary.config.model);
@@ -93,7 +93,7 @@ Json held_out_json(const Summary& summary) {
   return json;
 }
 
-// The peak of the rank that had the largest.
+// Returns the rank with the largest peak.
 const RankNumbers* largest(const Summary& summary) {
   const auto total = [](const RankNumbers& numbers) {
     std::int64_t most = 0;

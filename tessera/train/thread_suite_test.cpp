@@ -1,4 +1,4 @@
-// What the trainer promises, for ranks that are threads.
+// The conformance suite of the trainer, for ranks that are threads.
 #include <exception>
 
 #include "tessera/train/suite/train_suite.h"

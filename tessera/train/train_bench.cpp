@@ -1,5 +1,5 @@
-// Steps of the preset `tiny`: how much of a core's rate they reach, what four ranks on two cores make of them, what an
-// operator costs the host on a mesh, and how much memory they take. Every rank computes on one thread.
+// Steps of the preset `tiny`: fraction of the rate of a core, scaling to four ranks on two cores, host cost of an
+// operator on a mesh, and memory. Every rank computes on one thread.
 #include <chrono>
 #include <cmath>
 
@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWarm = 2;
 constexpr int kTimed = 4;
 
-// Tokens a second, over all ranks, of some steps of a run of its own.
+// Returns the tokens/s over all ranks of some steps of a separate run.
 double tokens_per_second(const Config& config) {
   double rate = 0;
   simulate(config.mesh.dp * config.mesh.fsdp * config.mesh.tp, [&] {
@@ -81,10 +81,10 @@ TESSERA_BENCH(steps) {
                    .must_ratio = 0.75});
 }
 
-// What a step costs the thread that asks for it, kernels and transfers left out.
+// Cost of a step on the enqueueing thread, without kernels and transfers.
 struct HostCost {
-  double operators = 0;        // of a step
-  double redistributions = 0;  // launches of it
+  double operators = 0;        // per step
+  double redistributions = 0;  // launches per step
   double per_operator = 0;     // us
   double per_redistribution = 0;
 };
@@ -100,7 +100,7 @@ double redistribution_cost(const Plan& plan) {
   return cost_of_asking(ask) / kCalls;
 }
 
-// Asks for a step, and waits for nothing.
+// Enqueues a step and does not wait.
 void ask_for_step(Model& model, Optimizer& optimizer, const Tensor& tokens, double count) {
   autograd::backward(model.loss(tokens, tokens, count));
   const std::vector<Tensor> leaves = model.leaves();
@@ -111,7 +111,7 @@ void ask_for_step(Model& model, Optimizer& optimizer, const Tensor& tokens, doub
   for (const Tensor& leaf : leaves) autograd::set_grad(leaf, {});
 }
 
-// Asked for `in_a_row` at a time, before any of it runs: with more than one, kernels empty the caches less often.
+// Enqueues `in_a_row` steps before any of them runs: with more than one, kernels evict the caches less often.
 HostCost host_cost(const Config& config, int in_a_row) {
   HostCost cost;
   simulate(4, [&] {
@@ -134,7 +134,7 @@ HostCost host_cost(const Config& config, int in_a_row) {
       if (i >= kWarm) {
         spent += cost_of_asking([&] { ask(in_a_row); });
       } else {
-        ask(1);  // ranks meet in groups that are made now
+        ask(1);  // ranks meet in groups that are created now
         device::Device::get("host").synchronize();
       }
       (void)exposed.take_seconds();
@@ -175,7 +175,7 @@ TESSERA_BENCH(host_cost) {
                    .must = 3});
 }
 
-// Milliseconds of a check of all replicas, as a rank of dp 2 sees it.
+// Returns the milliseconds of a check of all replicas, on a rank of dp 2.
 double replica_check_time(const Config& config) {
   constexpr int kChecks = 10;
   double milliseconds = 0;

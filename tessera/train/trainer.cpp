@@ -37,16 +37,17 @@ using detail::laid_out;
 using detail::StepValues;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kMeanStays = 0.9;  // share of the running mean of gradient norms that a step leaves
+constexpr double kMeanStays = 0.9;  // weight of the previous running mean of gradient norms
 
-// A tensor of one element, with all of it on this rank.
+// Returns a tensor of one element, complete on this rank.
 Tensor whole(const Tensor& x) {
   return x.has_layout() ? shard::redistribute(x, layout::Layout::replicated(x.layout().mesh())).local() : x;
 }
 
 double number(const Tensor& x) { return ops::item(whole(x)).as_double(); }
 
-// The index that a uniform number falls into, by probabilities exp(score / temperature); at 0 the highest score.
+// Returns the index that a uniform random number selects, with probabilities exp(score / temperature); at 0 the highest
+// score.
 std::uint32_t drawn(std::span<const float> scores, double temperature, double uniform) {
   const auto best = std::ranges::max_element(scores);
   if (temperature <= 0) return static_cast<std::uint32_t>(best - scores.begin());
@@ -57,14 +58,14 @@ std::uint32_t drawn(std::span<const float> scores, double temperature, double un
   return static_cast<std::uint32_t>(std::min<std::ptrdiff_t>(found - cumulated.begin(), std::ssize(scores) - 1));
 }
 
-// The plan of this rank, whose generator starts anew.
+// Returns the plan of this rank and restarts its generator.
 Plan begin(const Config& config) {
   Plan plan = Plan::create(config, current_place().world_size);
   ops::manual_seed(config.train.seed);
   return plan;
 }
 
-// The same gradients, taken as settled: what planted bugs do.
+// Treats the gradients as reduced, for mutants.
 [[maybe_unused]] void take_as_settled(std::span<const Parameter> parameters, bool norms_alone) {
   for (const Parameter& each : parameters) {
     const Tensor gradient = autograd::grad(each.tensor);
@@ -91,7 +92,7 @@ Trainer::State::State(const Config& given, BatchSource source)
       optimizer(given.optimizer, model.parameters()),
       book(model, optimizer) {}
 
-// Who waits for its data long shows so in its record.
+// Annotated, so that the record shows a rank that waits for its data.
 std::vector<std::int32_t> Trainer::State::next_rows(std::int64_t m) {
   const std::uint64_t k = number_of_batch(m);
   const record::Scope mark("data", static_cast<std::int64_t>(k));
@@ -153,7 +154,7 @@ double Trainer::State::largest_norm() const {
 }
 
 StepEnd Trainer::State::judged(StepReport& report) {
-  // What is no number has no sign: it would be told as -nan.
+  // A NaN must have no sign, otherwise it is printed as -nan.
   for (double* value : {&report.loss, &report.grad_norm}) *value = std::isnan(*value) ? std::fabs(*value) : *value;
   const bool is_finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   const double most = largest_norm();
@@ -256,7 +257,7 @@ double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, con
     const Tensor part = state.model.loss(batch.tokens, batch.targets, count, {.is_training = false});
     loss = loss ? ops::add(loss, part) : part;
     if (!on_progress || first + plan.rows() >= samples) continue;
-    state.stream().synchronize();  // work is only enqueued until here
+    state.stream().synchronize();  // until here, work is only enqueued
     on_progress(static_cast<std::uint64_t>(first / plan.rows() + 1),
                 static_cast<std::uint64_t>((samples + plan.rows() - 1) / plan.rows()));
   }
@@ -272,7 +273,7 @@ std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, st
   std::mt19937_64 bits(seed);
   const std::int64_t sequence = state.config.model.sequence;
   for (std::int64_t i = 0; i < count; ++i) {
-    // The last tokens that the model can see, then filler that causal attention does not look at.
+    // The last tokens that the model can see, then padding that causal attention ignores.
     const std::int64_t seen = std::min<std::int64_t>(std::ssize(prompt), sequence);
     std::vector<std::int32_t> tokens(prompt.end() - seen, prompt.end());
     tokens.resize(static_cast<std::size_t>(sequence));

@@ -1,6 +1,5 @@
-// What a trainer is made of beside its model's numbers, as a checkpoint holds it, and how a trainer goes on from it.
-// Which samples a step reads is a function of its number alone (Plan::sample_numbers), so the position in the data is
-// the step: nothing of what was read ahead is kept.
+// The checkpoint state of a trainer besides its parameters, and resuming from it. The samples of a step depend only on
+// its number (Plan::sample_numbers), so the position in the data is the step: batches read ahead are not stored.
 #include <nlohmann/json.hpp>
 
 #include "tessera/autograd/autograd.h"

@@ -1,4 +1,4 @@
-// Steps of the trainer that are replayed (detail/step_graph.h).
+// Replayed steps of the trainer (detail/step_graph.h).
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/error.h"
 #include "tessera/device/device.h"
@@ -30,12 +30,12 @@ void Trainer::State::capture_step() {
             optimizer.step({.learning_rate = learning_rate, .clip_factor = values.norm.factor, .skip = skip});
           },
       .leaves = leaves};
-  // What steps that were not replayed left in the allocator's caches would be of no more use.
+  // Memory that eager steps left in the caches of the allocator is no longer useful.
   memory::Allocator::of(device::Device::get("host")).trim();
   try {
     graph->capture(body, stream());
   } catch (...) {
-    --steps;  // none was taken, and no batch was read
+    --steps;  // no step was taken, and no batch was read
     throw;
   }
   book.note_graph(graph->graph().pool(), graph->gradients());
@@ -49,7 +49,7 @@ void Trainer::State::replay_step(StepReport& report) {
   report.loss = graph->loss();
   report.grad_norm = graph->grad_norm();
   report.exposed_seconds = exposed.replayed_seconds();
-  // Who looks at a bad step finds its gradients where those of other steps are.
+  // Inspectors of a bad step find its gradients where those of other steps are.
   if (graph->is_skipped()) {
     for (std::size_t i = 0; i < leaves.size(); ++i) autograd::set_grad(leaves[i], graph->gradients()[i]);
   }

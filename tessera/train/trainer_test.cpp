@@ -1,4 +1,4 @@
-// The trainer: what a step does whatever the mesh, and what becomes of steps that go wrong.
+// The trainer: steps on any mesh, and bad steps.
 #include "tessera/train/trainer.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ Config short_config() {
   return config;
 }
 
-// Meshes that have every axis, between them.
+// Meshes that together have every axis.
 std::vector<Config> meshes_of(const Config& config) {
   return {on_mesh(config, 1, 1, 1), on_mesh(config, 2, 1, 2), on_mesh(config, 1, 2, 2)};
 }
@@ -61,7 +61,7 @@ TEST(Trainer, MicroBatchesAddUpToTheBatch) {
   }
 }
 
-// Computed again, gathered ahead or where needed: the same bits.
+// Recomputed, gathered ahead or on demand: bitwise equal.
 TEST(Trainer, MemoryIsTradedForTimeAlone) {
   Config config = short_config();
   config.model.dropout = 0.1;
@@ -128,7 +128,7 @@ TEST(Trainer, LearnsInBf16OnEveryMesh) {
   }
 }
 
-// All weights of all parameters, whole.
+// Returns all global weights of all parameters.
 std::vector<float> weights_of(const Trainer& trainer) {
   std::vector<float> out;
   for (const Parameter& parameter : trainer.model().parameters()) {
@@ -139,7 +139,7 @@ std::vector<float> weights_of(const Trainer& trainer) {
   return out;
 }
 
-// Makes the next loss and gradients not finite.
+// Makes the next loss and gradients infinite or NaN.
 void spoil_head(const Trainer& trainer, double value) {
   ops::fill_(trainer.model().parameters().back().tensor.detach(), value);
 }
@@ -197,11 +197,11 @@ TEST(Trainer, EvaluatesTheSameSamplesOnEveryMesh) {
   for (const Config& config : meshes_of(short_config())) {
     simulate(ranks_of(config), [&] {
       Trainer trainer(config, synthetic_samples(config));
-      const double first = trainer.evaluate(synthetic_samples(config), 7);  // which no batch divides
+      const double first = trainer.evaluate(synthetic_samples(config), 7);  // no batch divides 7
       EXPECT_EQ(trainer.evaluate(synthetic_samples(config), 7), first);
       const double without_last = trainer.evaluate(synthetic_samples(config), 6);
       EXPECT_GT(std::abs(without_last - first), 1e-6);
-      // Rows that fill up a batch count for nothing.
+      // Rows that pad a batch do not count.
       const auto last = [read = synthetic_samples(config)](std::uint64_t number, std::span<std::int32_t> tokens) {
         read(number + 6, tokens);
       };
@@ -215,7 +215,7 @@ TEST(Trainer, EvaluatesTheSameSamplesOnEveryMesh) {
   for (const double loss : losses) EXPECT_NEAR(loss, losses[0], 1e-5 * losses[0]);
 }
 
-// Ranks of a mesh meet in every batch: one that left alone would leave the others waiting.
+// Ranks of a mesh meet in every batch: if one left alone, the others would wait.
 TEST(Trainer, AllRanksEndAnEvaluationThatOneOfThemIsAskedToEnd) {
   for (const Config& config : meshes_of(small_config())) {
     std::atomic<int> ended = 0;
@@ -246,7 +246,7 @@ TEST(Trainer, SaysWhatItLearnt) {
   for (Config config : meshes_of(small_config())) {
     config.train.steps = 300;
     simulate(ranks_of(config), [&] {
-      // Tokens count up, so that what follows is known.
+      // Tokens count up, so that the next ones are known.
       const auto counting = [](std::uint64_t number, std::span<std::int32_t> tokens) {
         for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>((number + i) % 32);
       };

@@ -1,5 +1,5 @@
-// What a checkpoint costs: how long the step that saves waits for it, and how fast it gets to the disk. Both against
-// the same bytes moved plainly, in the same run and the same directory.
+// Cost of a checkpoint: the delay of the step that saves, and the write throughput. Both are compared with plain copies
+// and writes of the same bytes, in the same run and directory.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ constexpr int kProducts = 150;  // as long as a write takes, or longer
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// A state of one rank and where it is saved.
+// A state of one rank and its directory.
 class Saver {
  public:
   explicit Saver(std::int64_t nbytes) : nbytes_(nbytes) {
@@ -44,7 +44,7 @@ class Saver {
     writer_.emplace(CheckpointOptions{.directory = directory_ / "checkpoints", .keep = 1 << 20});
     from_.assign(static_cast<std::size_t>(nbytes), std::byte{3});
     to_.assign(static_cast<std::size_t>(nbytes), std::byte{4});
-    save();  // the memory of the copy is kept from save to save
+    save();  // the memory of the copy is reused by later saves
   }
   ~Saver() {
     writer_.reset();
@@ -54,8 +54,8 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   struct Times {
-    double blocked = 0;  // of the step: asking, and the copy that the stream does before it goes on
-    double write = 0;    // from then on until the checkpoint is in its place
+    double blocked = 0;  // delay of the step: the enqueue, and the copy on the stream
+    double write = 0;    // from then on until the checkpoint has its final name
   };
   Times save() {
     const device::Stream& stream = tensor::current_stream(device::Device::get("host"));
@@ -75,7 +75,7 @@ class Saver {
     return times;
   }
 
-  // What a save adds to steps that go on while it is written: products of matrices on one thread of the stream.
+  // Returns the time that a save adds to concurrent steps: products of matrices on one thread of the stream.
   double added_seconds() {
     const double alone = steps_seconds([] {});
     const double with = steps_seconds([this] { writer_->save(step_++, state_); });
@@ -84,14 +84,14 @@ class Saver {
     return with - alone;
   }
 
-  // One copy of as many bytes, to memory that was used before.
+  // Copies as many bytes to memory that was used before.
   double memcpy_seconds() {
     const auto start = Clock::now();
     bench::memcpy_reference(to_.data(), from_.data(), from_.size());
     return seconds_since(start);
   }
 
-  // As many bytes written one after the other, and synced.
+  // Writes as many bytes sequentially and syncs them.
   double plain_write_seconds() const {
     constexpr std::size_t kChunk = std::size_t{8} << 20;
     const std::string path = (directory_ / "plain").string();
@@ -150,7 +150,7 @@ class Saver {
 };
 
 TESSERA_BENCH(checkpoints) {
-  std::optional<Saver> made;  // once a row is measured
+  std::optional<Saver> made;  // set when a row is measured
   const auto saver = [&]() -> Saver& {
     if (!made) made.emplace(context.is_brief() ? std::int64_t{4} << 20 : std::int64_t{256} << 20);
     return *made;

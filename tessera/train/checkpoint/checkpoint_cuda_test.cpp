@@ -1,5 +1,5 @@
-// Checkpoints of tensors that lie in the memory of a device, on the host and on the first GPU: copied aside as work on
-// the stream, whatever the host does meanwhile, written, and loaded back into memory of the device.
+// Checkpoints of device tensors, on the host and on the first GPU: copied as work on the stream, concurrently with the
+// host, written, and loaded back into device memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class CheckpointOn : public ::testing::TestWithParam<const char*> {
       GTEST_SKIP() << error.what();
     }
   }
-  // Of this rank.
+  // Device of this rank.
   static device::Device device() { return device::Device::get(GetParam()); }
   static const device::Stream& stream() { return tensor::current_stream(device()); }
 
@@ -42,7 +42,7 @@ class CheckpointOn : public ::testing::TestWithParam<const char*> {
     return Tensor::sharded(x.shape(), x.dtype(), x.layout(), ops::to(x.local(), where));
   }
 
-  // Tensors of the device with the known elements of a step: large and small ones, of all sizes of elements.
+  // Device tensors with the known elements of a step: large and small ones, of all element sizes.
   static CheckpointState known(std::int64_t step) {
     const KnownTensor tensors[] = {{"large", DType::kF32, {640, 1024}},
                                    {"halves", DType::kBF16, {33, 65}},
@@ -93,13 +93,13 @@ TEST_P(CheckpointOn, ComesBackInMemoryOfTheDevice) {
   EXPECT_THAT(writer.take_errors(), IsEmpty());
   const CheckpointInfo saved = last_good(directory_.path(), {}).value();
   CheckpointState state = known(9);
-  set(state, known(8));  // work that is still under way does not come behind what is loaded
+  set(state, known(8));  // pending work must not run after the load
   load_checkpoint(saved, state);
   EXPECT_EQ(count_wrong(state, 4), 0);
   for (const auto& [name, tensor] : state.tensors) EXPECT_EQ(tensor.device().name(), device().name()) << name;
 }
 
-// The stream is stopped when save() is called: neither has what is saved been written nor what comes behind it.
+// The stream is stopped when save() is called: neither the saved values nor the later ones have been written.
 TEST_P(CheckpointOn, HoldsWhatTheTensorsHeldWhenItWasSaved) {
   const CheckpointState values[] = {known(2), known(3)};
   CheckpointState state = known(1);
@@ -122,7 +122,7 @@ TEST_P(CheckpointOn, HoldsWhatTheTensorsHeldWhenItWasSaved) {
   EXPECT_EQ(count_wrong(state, 2), 0);
 }
 
-// The memory of the copy is used again, by the next save, only when it has been written.
+// The memory of the copy is reused by the next save only after it was written.
 TEST_P(CheckpointOn, SavesThatFollowEachOtherEachHoldTheirOwn) {
   constexpr std::int64_t kSaves = 5;
   std::vector<CheckpointState> values;

@@ -1,4 +1,4 @@
-// What is damaged, hostile or half removed: it is refused with the fault named, and never copied on as if it were good.
+// Corrupt, hostile or partly removed checkpoints are rejected with the fault, and never copied as valid.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
@@ -30,7 +30,7 @@ using ::testing::IsEmpty;
 using testing::names_in;
 using ::testing::Not;
 
-// Saves a tensor of 8 x 8 on this mesh at these steps, the last `keep` of which stay.
+// Saves a tensor of 8 x 8 on this mesh at these steps, and keeps the last `keep`.
 void save(const std::filesystem::path& directory, const std::string& mesh_text, const std::vector<std::int64_t>& steps,
           int keep = 10, const std::string& name = "weight") {
   const Mesh mesh = Mesh::parse(mesh_text);
@@ -72,7 +72,7 @@ TEST(DamagedCheckpoint, MustBeOfTheStepThatItsDirectoryIsNamedAfter) {
   ASSERT_TRUE(last);
   EXPECT_EQ(last->step, 10);
   EXPECT_THAT(said, HasSubstr(fault));
-  std::filesystem::rename(newest.path, directory.path() / "best");  // a name of its own names no step
+  std::filesystem::rename(newest.path, directory.path() / "best");  // a custom name states no step
   EXPECT_EQ(open_checkpoint(directory.path() / "best").step, 20);
 }
 
@@ -198,7 +198,7 @@ TEST(RemovedCheckpoint, IsNotTakenForOneThatWasNotWrittenToItsEnd) {
   EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000010"));
 }
 
-// Names that were given by a rename in a directory, in order.
+// Names created by renames in a directory, in order.
 class Renames {
  public:
   explicit Renames(const std::filesystem::path& directory) : descriptor_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -229,7 +229,7 @@ TEST(RemovedCheckpoint, IsCalledSoWhileItsFilesGo) {
   const CheckpointDirectory directory;
   save(directory.path(), "fsdp=1", {10});
   const Renames renames(directory.path());
-  save(directory.path(), "fsdp=1", {10}, 1);  // takes the place of the first
+  save(directory.path(), "fsdp=1", {10}, 1);  // replaces the first
   save(directory.path(), "fsdp=1", {20}, 1);
   EXPECT_THAT(renames.names(), Contains("step-000000010.removed").Times(2));
   EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000020"));

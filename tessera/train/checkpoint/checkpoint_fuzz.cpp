@@ -1,6 +1,6 @@
-// Random states saved by random worlds must be read back as they were by other worlds. The same checkpoint spoilt at
-// random, its checksums made fitting again or not, must be refused with an error of ours, or be read without a byte
-// outside of what is there being touched; and where nothing was made fitting, damage must be found.
+// Random states saved by random worlds must be read back unchanged by other worlds. The same checkpoint is corrupted at
+// random, with checksums repaired or not. It must be rejected with a Tessera error, or be read without accesses out of
+// bounds. Without repaired checksums, corruption must be detected.
 //   train_checkpoint_fuzz [--runs N] [--seed S] [--seconds T]
 #include <cstdlib>
 #include <filesystem>
@@ -31,7 +31,7 @@ std::int64_t below(Random& random, std::int64_t end) {
   return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
 }
 
-// A mesh of up to three axes, and a layout of it for a tensor of these dimensions.
+// Returns a mesh of up to three axes; random_layout() returns a layout for a tensor of these dimensions.
 Mesh random_mesh(Random& random) {
   std::vector<layout::AxisSpec> axes;
   const char* const names[] = {"dp", "fsdp", "tp"};
@@ -67,7 +67,7 @@ std::vector<SavedTensor> random_tensors(const Mesh& mesh, Random& random) {
   return tensors;
 }
 
-// The elements of a whole tensor.
+// Returns the elements of a global tensor.
 std::string whole_of(const SavedTensor& tensor, std::size_t number) {
   std::string bytes(nbytes(tensor.shape, tensor.dtype), '\0');
   const std::size_t item = itemsize(tensor.dtype);
@@ -78,7 +78,7 @@ std::string whole_of(const SavedTensor& tensor, std::size_t number) {
   return bytes;
 }
 
-// What `rank` has of a whole tensor, element by element: the slow way, by the definition of the layout.
+// Returns the shard of `rank` element by element, by the definition of the layout.
 std::string part_of_whole(const SavedTensor& tensor, const Layout& layout, const std::string& whole, Rank rank) {
   if (!layout) return whole;
   const Shape local = layout::local_shape(layout, tensor.shape, rank);
@@ -127,7 +127,7 @@ CheckpointIndex write_checkpoint(const std::filesystem::path& directory, std::ve
   return index;
 }
 
-// Reads all parts of a rank; what is wrong with them.
+// Reads all shards of a rank. Returns the fault; empty if none.
 std::string try_load(const std::filesystem::path& path, const std::vector<Layout>& layouts, Rank rank, bool is_sound) {
   const CheckpointIndex index = detail::load_index(path);
   detail::ReadPlanner planner(index);
@@ -137,12 +137,12 @@ std::string try_load(const std::filesystem::path& path, const std::vector<Layout
     if (wanted.back().layout) layout::check_fits(wanted.back().layout, index.tensors[t].shape);
   }
   const detail::ReadPlan plan = planner.plan(wanted, rank);
-  std::vector<std::vector<std::byte>> parts;  // exactly as large as they must be: a sanitizer sees what goes past
+  std::vector<std::vector<std::byte>> parts;  // exact sizes, so that a sanitizer detects overruns
   std::vector<detail::Target> targets;
   for (const detail::Wanted& each : wanted) {
     const SavedTensor& tensor = index.tensors[each.tensor];
     const Shape shape = each.layout ? layout::local_shape(each.layout, tensor.shape, rank) : tensor.shape;
-    // A tensor whose bytes no file holds is refused by the plan, before memory is asked for.
+    // The plan rejects a tensor without bytes in any file, before memory is allocated.
     parts.emplace_back(nbytes(shape, tensor.dtype));
     targets.push_back({parts.back().data(), itemsize(tensor.dtype)});
   }
@@ -172,7 +172,7 @@ std::string spoilt(std::string bytes, Random& random) {
   return bytes;
 }
 
-// Another value in place of one somewhere in the index: a number, text, list or nothing.
+// Replaces a random value of the index by a number, text, list or null.
 void change_value(Json& json, Random& random) {
   if (json.is_structured() && !json.empty() && random() % 8 != 0) {
     auto it = json.begin();
@@ -206,7 +206,7 @@ void change_value(Json& json, Random& random) {
   }
 }
 
-// The index with something else in it and checksums that fit.
+// Returns the index with a change and matching checksums.
 std::string changed_index(const std::string& sound, Random& random) {
   Json root = Json::parse(sound);
   for (std::size_t times = 1 + random() % 2; times > 0; --times) change_value(root["checkpoint"], random);
@@ -218,7 +218,7 @@ void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-// One file spoilt; what went wrong, if anything.
+// Corrupts one file. Returns the failure; empty if none.
 std::string try_spoilt(const std::filesystem::path& checkpoint, int world_size, const std::vector<Layout>& layouts,
                        Random& random) {
   const bool is_index = random() % 2 == 0;
@@ -229,7 +229,7 @@ std::string try_spoilt(const std::filesystem::path& checkpoint, int world_size, 
   const bool is_made_fitting = is_index && random() % 2 == 0;
   const std::string bytes = is_made_fitting ? changed_index(sound, random) : spoilt(sound, random);
   write_bytes(file, bytes);
-  // What JSON does not care for is no damage.
+  // Changes without a meaning in JSON are not damage.
   const bool is_same = bytes == sound || (is_index && Json::parse(bytes, nullptr, false) == Json::parse(sound));
   std::string problem;
   const CheckpointVerdict verdict = verify_checkpoint(checkpoint);
@@ -244,7 +244,7 @@ std::string try_spoilt(const std::filesystem::path& checkpoint, int world_size, 
   return problem;
 }
 
-// The checkpoint for other ranks holds the same; for more of them than it has elements it is refused.
+// The checkpoint for other ranks holds the same values; more ranks than elements are rejected.
 std::string try_resharded(const std::filesystem::path& checkpoint, const CheckpointIndex& index, const Mesh& to,
                           const std::filesystem::path& directory) {
   std::int64_t elements = 0;

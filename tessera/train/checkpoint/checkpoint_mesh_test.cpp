@@ -1,4 +1,4 @@
-// What was saved on one mesh is read on any other, bit for bit, and of what several ranks hold one writes.
+// A checkpoint of one mesh is read on any other, bit for bit, and one of the ranks that hold a shard writes it.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +17,7 @@ using layout::Mesh;
 using testing::CheckpointDirectory;
 using testing::KnownTensor;
 
-// Sizes that no mesh divides, and some that some divide.
+// Sizes that no mesh divides, and some that some meshes divide.
 const std::vector<KnownTensor>& known() {
   static const std::vector<KnownTensor> all = {
       {"matrix", DType::kF32, {13, 10}}, {"wide", DType::kBF16, {6, 24}},   {"cube", DType::kF64, {3, 5, 4}},
@@ -27,7 +27,7 @@ const std::vector<KnownTensor>& known() {
   return all;
 }
 
-// A world and how each tensor lies on it; "" is plain. The last tensor is plain everywhere.
+// A world and the layout of each tensor; "" is plain. The last tensor is plain everywhere.
 struct World {
   const char* name;
   int ranks;
@@ -133,7 +133,7 @@ TEST(CheckpointMesh, WhatAllHoldIsSharedOutEvenly) {
 }
 
 TEST(CheckpointMesh, ARankReadsNoMoreThanItsOwnParts) {
-  // From 4 pieces to 2: the second rank needs the files of ranks 2 and 3 alone.
+  // From 4 shards to 2: the second rank needs only the files of ranks 2 and 3.
   const Layout from = Layout::parse(Mesh::parse("fsdp=4"), "S0");
   detail::CheckpointIndex index;
   index.world_size = 4;

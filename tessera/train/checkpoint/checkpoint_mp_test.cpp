@@ -1,4 +1,4 @@
-// Ranks as processes: what they saved together, and what is left when one or all of them are killed while they write.
+// Rank processes: their checkpoints, and the files that remain if one or all of them are killed while they write.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -112,7 +112,7 @@ TEST(CheckpointProcesses, AnErrorOfTheKernelIsAnErrorOfTheSave) {
     const CheckpointState state = state_on("fsdp=2", "S0");
     CheckpointWriter writer({.directory = directory.path()});
     save(writer, state, 10);
-    if (rank == 1) {  // no file may be longer: what a full disk is to the writer
+    if (rank == 1) {  // limits the file size: like a full disk for the writer
       std::signal(SIGXFSZ, SIG_IGN);
       const rlimit limit{5000, 5000};
       ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);

@@ -1,4 +1,4 @@
-// Saving, failing, keeping, finding the last good one, and refusing what does not fit.
+// Saving, failing, keeping, finding the last valid checkpoint, and rejecting mismatches.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ using namespace std::chrono_literals;
 const KnownTensor kMatrix{"matrix", DType::kF32, {32, 16}};
 const KnownTensor kVector{"vector", DType::kF32, {9}};
 
-// Two tensors, the first cut over all ranks.
+// Two tensors, the first sharded over all ranks.
 CheckpointState small_state() {
   CheckpointState state;
   const int ranks = current_place().world_size;
@@ -67,7 +67,7 @@ std::vector<std::int64_t> steps_in(const std::filesystem::path& directory) {
   return steps;
 }
 
-// Makes writes of this rank's checkpoint files fail.
+// Makes writes of the checkpoint files of this rank fail.
 void inject(const std::function<int(const std::string& path, std::uint64_t written)>& fault) {
   current_rank()->part<detail::WriteFaults>([] { return std::make_shared<detail::WriteFaults>(); }).before_write =
       fault;
@@ -85,7 +85,7 @@ TEST(Checkpoint, KeepsTheLastOnesAndNothingElse) {
 TEST(Checkpoint, KeepsWhatItHasJustWrittenThoughLaterOnesLieThere) {
   const CheckpointDirectory directory;
   save_steps(directory.path(), {100, 200});
-  save_steps(directory.path(), {110, 120}, 1);  // resumed from 100, say, because 200 is damaged
+  save_steps(directory.path(), {110, 120}, 1);  // for example resumed from 100 because 200 is corrupt
   EXPECT_THAT(steps_in(directory.path()), ElementsAre(200, 120));
 }
 
@@ -140,7 +140,7 @@ TEST(Checkpoint, HoldsWhatTheTensorsHeldWhenItWasSaved) {
   EXPECT_EQ(testing::count_wrong(state, 2), 0);
 }
 
-// So the peak that a run is told, and the plan of it, are of the steps alone (docs/checkpoints.md).
+// The reported and the predicted peak of a run therefore cover only the steps (docs/checkpoints.md).
 TEST(Checkpoint, TakesNoMemoryOfTheAllocatorForItsCopy) {
   const CheckpointDirectory directory;
   simulate(2, [&] {
@@ -193,7 +193,7 @@ TEST(Checkpoint, ADiskThatIsFullIsAnErrorOfAllRanksAndTheLastOneStays) {
                                   HasSubstr("the last good one is of step 10"))));
     EXPECT_THAT(writer.take_errors(), IsEmpty());
     inject({});
-    save_known(writer, 30);  // there is room again
+    save_known(writer, 30);  // there is space again
     EXPECT_THAT(writer.take_errors(), IsEmpty());
   });
   EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000010", "step-000000030"));
@@ -210,7 +210,7 @@ TEST(Checkpoint, ARankThatComesLateIsToldWhatFailedAndNotWhatFollowedFromThat) {
     if (current_place().rank == Rank(0)) {
       inject([](const std::string& /*path*/, std::uint64_t /*written*/) { return ENOSPC; });
       writer.save(10, state);
-      writer.finish();  // what was written so far is removed
+      writer.finish();  // the partial checkpoint is removed
       is_over = true;
       is_over.notify_all();
     } else {
@@ -308,7 +308,7 @@ TEST(Checkpoint, TwoRunsDoNotWriteToOneDirectory) {
   CheckpointWriter writer({.directory = directory.path()});
   save_known(writer, 10);
   {
-    std::filesystem::create_directory(directory.path() / "step-000000020.partial");  // being written, say
+    std::filesystem::create_directory(directory.path() / "step-000000020.partial");  // for example being written
     CheckpointWriter other({.directory = directory.path(), .keep = 1});
     save_known(other, 20);
     EXPECT_THAT(other.take_errors(), ElementsAre(AllOf(HasSubstr("another run"), HasSubstr("directory of its own"))));
@@ -381,7 +381,7 @@ TEST(Checkpoint, EveryByteOfAFileIsWatchedOver) {
     for (std::int64_t at = 0; at < size; at += 1 + size / 97) {
       if (std::isspace(static_cast<unsigned char>(sound[static_cast<std::size_t>(at)])) != 0 &&
           std::string_view(name) == "index.json") {
-        continue;  // a blank of JSON may become none, which changes nothing or everything
+        continue;  // a changed blank of JSON may change nothing or everything
       }
       testing::flip_byte(file, at);
       std::vector<std::string> lines;
@@ -438,7 +438,7 @@ TEST(Checkpoint, TheNextSaveWaitsForTheOneBefore) {
   const CheckpointDirectory directory;
   CheckpointState state = small_state();
   CheckpointWriter writer({.directory = directory.path(), .keep = 10});
-  for (int step = 0; step < 5; ++step) {  // into one copy aside: each must be written before the next takes its place
+  for (int step = 0; step < 5; ++step) {  // one copy buffer: each must be written before the next
     testing::set_known(state, step);
     writer.save(step, state);
     device::Device::get("host").synchronize();
@@ -464,7 +464,7 @@ TEST(Checkpoint, TextsComeBackAsTheyWere) {
     CheckpointWriter writer({.directory = directory.path()});
     writer.save(1, state);
     writer.finish();
-    state.texts["bytes"] = "\xff\xfe";  // JSON cannot hold them
+    state.texts["bytes"] = "\xff\xfe";  // not valid in JSON
     writer.save(2, state);
     writer.finish();
     EXPECT_THAT(writer.take_errors(), ElementsAre(HasSubstr("not UTF-8")));

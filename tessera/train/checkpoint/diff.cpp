@@ -14,7 +14,7 @@ namespace {
 using detail::SavedTensor;
 using Kind = CheckpointDifference::Kind;
 
-// Elements of T whose bits differ; `parts` make one element.
+// Counts elements of T whose bits differ; `parts` values make one element.
 template <class T>
 void compare(const std::byte* a, const std::byte* b, std::size_t count, std::size_t parts, CheckpointDifference& into) {
   for (std::size_t i = 0; i < count; ++i, a += parts * sizeof(T), b += parts * sizeof(T)) {
@@ -26,7 +26,7 @@ void compare(const std::byte* a, const std::byte* b, std::size_t count, std::siz
       std::memcpy(static_cast<void*>(&x), a + p * sizeof(T), sizeof(T));
       std::memcpy(static_cast<void*>(&y), b + p * sizeof(T), sizeof(T));
       const double difference = std::abs(static_cast<double>(x) - static_cast<double>(y));
-      // Once there is a NaN it stays: nothing is greater.
+      // A NaN stays: no value is greater.
       if (std::isnan(difference) || difference > into.largest) into.largest = difference;
       if (std::isnan(into.largest)) break;
     }
@@ -52,7 +52,7 @@ void compare_as(DType dtype, const std::byte* a, const std::byte* b, std::size_t
     case DType::kU8:
     case DType::kBool: return compare<std::uint8_t>(a, b, count, parts, into);
     case DType::kC64:
-    case DType::kC128: return;  // their parts are compared
+    case DType::kC128: return;  // their real and imaginary parts are compared
   }
 }
 
@@ -72,7 +72,7 @@ CheckpointDifference described(const SavedTensor& a, const SavedTensor& b) {
 
 bool diff_checkpoints(const CheckpointInfo& a, const CheckpointInfo& b,
                       const std::function<void(const CheckpointDifference&)>& tell) {
-  // Damage is no difference between what two runs have saved.
+  // Corruption is not a difference between two runs.
   detail::WholeTensors first(detail::good_checkpoint(a.path));
   detail::WholeTensors second(detail::good_checkpoint(b.path));
   bool is_equal = true;

@@ -1,5 +1,5 @@
-// Checkpoints that somebody else prepared, or that lie on a disk gone bad, with checksums that fit where that can be:
-// each is refused with an error of ours, in little time and memory, and none passes for good.
+// Hostile or damaged checkpoints, with matching checksums if possible: each is rejected with a Tessera error, in little
+// time and memory, and none passes as valid.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Json = nlohmann::ordered_json;
 
-// A checkpoint of two ranks, step 5, that tests spoil.
+// A checkpoint of two ranks, step 5, that tests corrupt.
 class Hostile : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -47,7 +47,7 @@ class Hostile : public ::testing::Test {
   void write_index(const std::string& text) const {
     std::ofstream(checkpoint() / "index.json", std::ios::trunc) << text;
   }
-  // The index with something else in it and a checksum that fits.
+  // Changes the index and repairs its checksum.
   template <class Change>
   void change_index(const Change& change) const {
     Json root = Json::parse(testing::bytes_of(checkpoint() / "index.json"));
@@ -55,7 +55,7 @@ class Hostile : public ::testing::Test {
     root["xxh3"] = detail::hash_of(root["checkpoint"].dump());
     write_index(root.dump());
   }
-  // Nothing can be made of it.
+  // Expects every function to reject the checkpoint.
   void expect_refused(std::initializer_list<std::string_view> words) const {
     const CheckpointVerdict verdict = verify_checkpoint(checkpoint());
     ASSERT_FALSE(verdict.faults.empty());

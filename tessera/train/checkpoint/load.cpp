@@ -17,7 +17,7 @@ namespace {
 using detail::CheckpointIndex;
 using detail::SavedTensor;
 
-// The tensors of the index that the state asks for, all checked.
+// Returns the checked tensors of the index that the state requests.
 std::vector<detail::Wanted> wanted_of(const CheckpointIndex& index, const CheckpointState& state,
                                       const std::string& path) {
   std::unordered_map<std::string_view, std::size_t> places;
@@ -49,7 +49,7 @@ std::vector<detail::Wanted> wanted_of(const CheckpointIndex& index, const Checkp
   return wanted;
 }
 
-// The memory that one tensor's part is read to: its own, or the host's for a device that the host cannot write.
+// Memory that a shard is read to: its own, or host memory for a device that the host cannot write.
 struct Destination {
   Tensor part;
   std::vector<std::byte> aside;

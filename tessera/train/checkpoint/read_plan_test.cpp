@@ -1,4 +1,4 @@
-// Plans of reads at a scale that no test can save: from an index alone.
+// Read plans at a scale that no test can save: from an index alone.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace {
 using layout::Layout;
 using layout::Mesh;
 
-// 1,024 tensors of a model and its optimizer on 4,096 ranks. Files have the sizes that the layouts give them.
+// 1,024 tensors of a model and its optimizer on 4,096 ranks. File sizes follow from the layouts.
 CheckpointIndex large_index(const char* mesh_text) {
   const Mesh mesh = Mesh::parse(mesh_text);
   const Layout by_rows = Layout::parse(mesh, "R,S0,S0");
@@ -34,7 +34,7 @@ CheckpointIndex large_index(const char* mesh_text) {
       case 3: tensor.shape = {28672, 8192}, tensor.layout = by_rows; break;
       case 4: tensor.shape = {8192, 28672}, tensor.layout = by_columns; break;
       case 5: tensor.shape = {8192}, tensor.layout = in_pieces; break;
-      case 6: tensor.shape = {8192, 8200 + i}, tensor.layout = by_columns; break;  // a shape of its own
+      case 6: tensor.shape = {8192, 8200 + i}, tensor.layout = by_columns; break;  // a unique shape
       default: tensor.shape = {3}; break;                                          // plain
     }
     index.tensors.push_back(std::move(tensor));
@@ -48,7 +48,7 @@ CheckpointIndex large_index(const char* mesh_text) {
   return index;
 }
 
-// Bytes that a plan brings.
+// Returns the bytes that a plan reads.
 std::uint64_t nbytes_of(const ReadPlan& plan, const CheckpointIndex& index, const std::vector<Wanted>& wanted) {
   std::uint64_t nbytes = 0;
   std::vector<const DimSource*> sources;
@@ -76,7 +76,7 @@ std::uint64_t nbytes_wanted(const CheckpointIndex& index, const std::vector<Want
   return nbytes;
 }
 
-// Reads the index and plans for one rank of the mesh `to`; "": a world of one.
+// Reads the index and plans for one rank of the mesh `to`; "": a world of one rank.
 void plan_and_tell(const char* from, const std::string& text, const char* to) {
   const auto start = std::chrono::steady_clock::now();
   const CheckpointIndex index = read_index(text, "index.json");

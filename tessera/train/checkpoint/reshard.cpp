@@ -26,7 +26,7 @@ using layout::Mesh;
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 
-// The axis of the same name, if it is there.
+// Returns the axis of the same name, if it exists.
 std::optional<int> axis_of(const Mesh& mesh, const std::string& name) {
   for (int i = 0; i < mesh.ndim(); ++i) {
     if (mesh.axis(i).name == name) return i;
@@ -51,7 +51,7 @@ Layout layout_on(const Mesh& mesh, const Layout& old, const std::string& name) {
   return Layout::create(mesh, std::move(parts));
 }
 
-// Each rank is a file: those of more ranks than there are elements would hold nothing.
+// Each rank is a file: with more ranks than elements, some files would be empty.
 void check_ranks(const CheckpointIndex& index, const Mesh& mesh) {
   std::uint64_t elements = 0;
   for (const SavedTensor& tensor : index.tensors) {
@@ -63,7 +63,7 @@ void check_ranks(const CheckpointIndex& index, const Mesh& mesh) {
                 " elements; give at most as many ranks as that, and at most ", detail::kMostRanks);
 }
 
-// Puts a part of a whole tensor together in its file, a buffer at a time.
+// Assembles the shard of a global tensor in its file, one buffer at a time.
 class PartWriter {
  public:
   PartWriter(const std::string& path, std::uint64_t offset, std::vector<std::byte>& buffer)
@@ -71,7 +71,7 @@ class PartWriter {
     buffer_.clear();
   }
 
-  // The checksum of what was written.
+  // Returns the checksum of the written bytes.
   std::string write(const Part& part, const Shape& whole, std::size_t item, std::span<const std::byte> elements) {
     steps_.assign(whole.size() + 1, static_cast<std::int64_t>(item));
     for (std::size_t d = whole.size(); d-- > 0;) steps_[d] = steps_[d + 1] * whole[d];
@@ -111,7 +111,7 @@ class PartWriter {
   std::uint64_t offset_;
   std::vector<std::byte>& buffer_;
   detail::Hasher hasher_;
-  std::vector<std::int64_t> steps_;  // bytes of a step of the dimension before
+  std::vector<std::int64_t> steps_;  // bytes of a step of the previous dimension
 };
 
 // The files of a checkpoint that is written tensor by tensor.
@@ -140,7 +140,7 @@ class NewCheckpoint {
     }
   }
 
-  // Headers, and all of it to the disk.
+  // Writes headers and syncs everything.
   std::vector<detail::SavedFile> finish() {
     std::vector<detail::SavedFile> files;
     for (int rank = 0; rank < index_.world_size; ++rank) {
@@ -161,8 +161,8 @@ class NewCheckpoint {
   std::filesystem::path aside_;
   detail::Ownership ownership_;
   std::vector<detail::ShardPlan> plans_;                           // by rank
-  std::vector<std::vector<std::string>> hashes_;                   // by rank, then piece
-  std::vector<std::vector<std::pair<int, std::size_t>>> writers_;  // by tensor: rank and piece
+  std::vector<std::vector<std::string>> hashes_;                   // by rank, then shard
+  std::vector<std::vector<std::pair<int, std::size_t>>> writers_;  // by tensor: rank and shard
   std::vector<std::byte> buffer_;
 };
 
@@ -170,7 +170,7 @@ class NewCheckpoint {
 
 CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const Mesh& mesh,
                                   const std::filesystem::path& directory) {
-  // What is written gets new checksums, which would make any damage look good.
+  // The output gets new checksums, which would hide corruption.
   detail::WholeTensors tensors(detail::good_checkpoint(from.path));
   TESSERA_CHECK(mesh.ranks().first == 0 && mesh == Mesh::parse(mesh.text()), "reshard: mesh ", mesh.text(),
                 " does not begin at rank 0");

@@ -20,7 +20,7 @@ using detail::Piece;
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 
-// One checkpoint while it is checked.
+// Verifies one checkpoint.
 class Verifier {
  public:
   Verifier(const std::filesystem::path& path, const CheckpointIndex& index, CheckpointVerdict& verdict,
@@ -80,7 +80,7 @@ class Verifier {
   detail::Ownership ownership_;
   CheckpointVerdict& verdict_;
   const OnProgress& on_progress_;
-  std::uint64_t done_ = 0;  // bytes of shards that were read
+  std::uint64_t done_ = 0;  // bytes of shards read so far
   std::vector<std::byte> buffer_;
 };
 
@@ -111,7 +111,7 @@ std::vector<CheckpointVerdict> list_checkpoints(const std::filesystem::path& dir
   std::vector<CheckpointVerdict> all;
   for (const detail::NamedStep& each : entries.checkpoints) {
     all.push_back(verify_checkpoint(each.path, depth, on_progress));
-    all.back().info.step = each.step;  // of one without an index, too
+    all.back().info.step = each.step;  // also without an index
   }
   for (const detail::NamedStep& each : entries.partials) {
     CheckpointVerdict verdict;
@@ -134,7 +134,7 @@ std::vector<CheckpointInfo> checkpoints_in(const std::filesystem::path& director
   for (const detail::NamedStep& each : detail::entries_of(directory).checkpoints) {
     try {
       found.push_back(open_checkpoint(each.path));
-    } catch (const Error&) {  // last_good() and verify_checkpoint() say what is wrong with it
+    } catch (const Error&) {  // last_good() and verify_checkpoint() report the fault
     }
   }
   return found;

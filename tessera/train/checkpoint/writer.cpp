@@ -1,5 +1,5 @@
-// One thread a rank writes what save() copied aside. The ranks meet three times in the store: rank 0 has made the
-// directory, all have written their files, rank 0 has put the checkpoint in its place or says why not.
+// One thread per rank writes the copies of save(). The ranks meet three times in the store: rank 0 has created the
+// directory, all have written their files, and rank 0 has renamed the checkpoint or reports a failure.
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -27,12 +27,12 @@ using detail::Meeting;
 using detail::SavedFile;
 using detail::SavedTensor;
 
-// Writers of this rank so far: all ranks make them in the same order, so that they can meet under the number.
+// Number of writers of this rank. All ranks create them in the same order, so that the number identifies them.
 struct WriterCount {
   std::atomic<int> made = 0;
 };
 
-// What does not change from save to save as long as the tensors do not.
+// Values that do not change between saves as long as the tensors do not.
 struct Described {
   Described(std::vector<SavedTensor> all, int world_size) : tensors(std::move(all)), ownership(tensors, world_size) {
     detail::Hasher hasher;
@@ -45,7 +45,7 @@ struct Described {
     }
     hash = hasher.hex();
   }
-  Described(const Described&) = delete;  // ownership points at the tensors
+  Described(const Described&) = delete;  // ownership refers to the tensors
   Described& operator=(const Described&) = delete;
 
   std::vector<SavedTensor> tensors;
@@ -98,7 +98,7 @@ struct CheckpointWriter::State {
     thread = Thread("checkpoint", [this] { run(); });
   }
   ~State() {
-    // On the way out by an error: others may be dead, and nobody should wait for them for long.
+    // During an exception: other ranks may be dead, and the wait must be short.
     auto whole = detail::Patience::kWhole;
     if (std::uncaught_exceptions() > exceptions) patience.compare_exchange_strong(whole, detail::Patience::kShort);
     {
@@ -114,7 +114,7 @@ struct CheckpointWriter::State {
     changed.wait(lock, [&] { return !job; });
   }
 
-  // The thread: one job after the other, until the end.
+  // The thread: processes one job after the other.
   void run() {
     for (;;) {
       {
@@ -140,10 +140,10 @@ struct CheckpointWriter::State {
       const std::string why = ours != nullptr ? ours->message() : error.what();
       const std::optional<std::string> first = meeting.fail(why);
       note_error(now.step, first.value_or(why));
-      // What another rank failed with is that rank's to say.
+      // The failing rank reports its own error.
       if (!first && (ours == nullptr || ours->kind() != ErrorKind::kAborted))
         log::error("checkpoint of step ", now.step, ": ", why);
-      if (directory) {  // of another run nothing is touched
+      if (directory) {  // files of another run are not touched
         std::error_code none;
         std::filesystem::remove_all(detail::partial_of(options.directory, now.step), none);
       }
@@ -171,12 +171,12 @@ struct CheckpointWriter::State {
       meeting.say("complete", "");
       forget_before(now.number);
     } else {
-      meeting.hear("complete", 2);  // longer than rank 0 waits, which then knows who is missing
+      meeting.hear("complete", 2);  // longer than rank 0 waits, which then names the missing ranks
     }
     last_complete = now.step;
   }
 
-  // All files are there: the index, the place, and what is too old.
+  // All files exist: writes the index, renames the checkpoint, removes old ones.
   void complete(const Job& now, const std::vector<std::string>& written) const {
     detail::CheckpointIndex index;
     index.step = now.step;
@@ -197,11 +197,11 @@ struct CheckpointWriter::State {
     detail::keep_last(options.directory, now.step, options.keep);
   }
 
-  // Who wrote for this save has heard the end of the one before.
+  // Ranks that wrote for this save have received the end of the previous one.
   void forget_before(std::uint64_t save) const {
     try {
       if (save > 0) meeting_of(save - 1).forget();
-    } catch (const Error& error) {  // the checkpoint is in its place, whatever becomes of old keys
+    } catch (const Error& error) {  // the checkpoint is complete; old keys do not matter
       log::warn("checkpoints: keys of an earlier save stay in the store: ", error.message());
     }
   }
@@ -228,18 +228,18 @@ struct CheckpointWriter::State {
   std::shared_ptr<comm::Store> store;
   std::shared_ptr<const Described> described;  // of the last save
   std::uint64_t saves = 0;
-  detail::Staging staging;          // the thread's while there is a job, else the caller's
-  std::shared_ptr<void> directory;  // of the first rank, once it is open
+  detail::Staging staging;          // used by the thread during a job, otherwise by the caller
+  std::shared_ptr<void> directory;  // on the first rank, after it was opened
   std::optional<std::int64_t> last_complete;
   std::atomic<detail::Patience> patience = detail::Patience::kWhole;
-  int exceptions = std::uncaught_exceptions();  // when it was made
+  int exceptions = std::uncaught_exceptions();  // at construction
 
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<Job> job;
   bool is_ending = false;
   std::vector<std::string> errors;
-  Thread thread;  // last: it ends before what it uses
+  Thread thread;  // last: it ends before the members it uses
 };
 
 CheckpointWriter::CheckpointWriter(const CheckpointOptions& options) : state_(std::make_unique<State>(options)) {}

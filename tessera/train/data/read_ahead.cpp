@@ -24,7 +24,7 @@ struct ReadAhead::State {
     return tokens;
   }
 
-  // Until something fails or nobody wants more. The batch that failed comes after all that did not.
+  // Runs until an error or the end. The failed batch comes after all successful ones.
   void run() {
     for (std::uint64_t batch = 0;; ++batch) {
       {
@@ -56,13 +56,13 @@ struct ReadAhead::State {
   const std::size_t depth;
   std::uint64_t next_batch = 0;  // with depth 0
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the following members
   std::condition_variable changed;
   std::deque<std::vector<std::int32_t>> ready;
   std::exception_ptr error;
   bool is_over = false;
 
-  Thread thread;  // last: it ends before what it uses
+  Thread thread;  // last: it ends before the members it uses
 };
 
 ReadAhead::ReadAhead(Samples samples, std::int64_t sequence,

@@ -23,14 +23,14 @@ constexpr double kMostSamples = 9007199254740992.0;
 
 constexpr std::uint64_t kSamplesBetweenCalls = 256;
 
-// The samples of one source that belong to the part.
+// The selected samples of one source.
 struct FileRange {
   std::shared_ptr<const Source> source;
   double weight = 1;
-  std::uint64_t first = 0;  // sample of the source
-  std::uint64_t count = 0;  // samples
-  std::uint64_t draws = 0;  // samples taken from it in an epoch: weight times as many
-  std::uint64_t begin = 0;  // draws of the ranges before
+  std::uint64_t first = 0;  // first sample of the source
+  std::uint64_t count = 0;  // number of samples
+  std::uint64_t draws = 0;  // samples drawn per epoch: weight times `count`
+  std::uint64_t begin = 0;  // draws of earlier ranges
 };
 
 void check_makers(const std::vector<detail::MadeBy>& made_by) {
@@ -42,15 +42,15 @@ void check_makers(const std::vector<detail::MadeBy>& made_by) {
   }
 }
 
-// How many of the samples of a file are held out: the share of them, at least one, never all.
+// Returns the number of held-out samples of a file: the share of them, at least one, never all.
 std::uint64_t held_out_of(std::uint64_t samples, double share) {
   if (share == 0) return 0;
-  // The small term: 0.1 of 70 is 7, though 0.1 is not quite a tenth.
+  // The small term: 0.1 of 70 is 7, though 0.1 is not exactly a tenth.
   const auto held = static_cast<std::uint64_t>(static_cast<double>(samples) * share + 1e-6);
   return std::min(std::max<std::uint64_t>(held, 1), samples - 1);
 }
 
-// Bytes of all files that the entries name. One that is missing is reported when it is opened.
+// Returns the bytes of all files of the entries. A missing file is reported when it is opened.
 std::uint64_t nbytes_of(const std::vector<std::string>& entries) {
   std::uint64_t nbytes = 0;
   for (const std::string& entry : entries) {
@@ -79,7 +79,7 @@ FileRange open_range(const std::string& entry, const DataConfig& config, const T
   return range;
 }
 
-// Draws of an epoch: those with the least weight are read once.
+// Computes the draws per epoch: files with the minimum weight are read once.
 std::uint64_t place(std::vector<FileRange>& ranges) {
   const double least = std::ranges::min_element(ranges, {}, &FileRange::weight)->weight;
   std::uint64_t total = 0;
@@ -148,8 +148,8 @@ void Samples::read(std::uint64_t number, std::span<std::int32_t> tokens) const {
   const State& state = *state_;
   TESSERA_CHECK(tokens.size() == state.sequence + 1, "a sample has ", state.sequence, " + 1 tokens; there is room for ",
                 tokens.size());
-  // First where in its epoch the sample stands, which says the file and the how manieth draw of it this is; then which
-  // of the file's samples that draw is. Each pass through a file has a shuffle of its own, whatever the epoch.
+  // The position of the sample in its epoch selects the file and the number of the draw from it. The draw selects the
+  // sample of the file. Each pass through a file has a separate shuffle, independent of the epoch.
   const std::uint64_t epoch = number / state.per_epoch;
   const Permutation of_epoch(state.per_epoch, detail::key_of({state.seed, 0, epoch}));
   const std::uint64_t drawn = of_epoch(number % state.per_epoch);

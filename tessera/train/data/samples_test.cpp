@@ -32,7 +32,7 @@ std::map<std::string, int> epoch_of(const Samples& samples, std::uint64_t epoch)
   return found;
 }
 
-// Text in which every sample is another one: ...0001 0002 0003
+// Text in which all samples differ: ...0001 0002 0003
 std::string numbered(char letter, int count) {
   std::string text;
   for (int i = 0; i < count; ++i) {
@@ -95,7 +95,7 @@ TEST(Samples, OrderDependsOnSeedAndEpochAlone) {
   EXPECT_NE(sorted, order(samples, 0)) << "samples are shuffled";
 }
 
-// The rows of a step go round the ranks of the data axes: whatever their number, the same samples are read.
+// The rows of a step are dealt to the data ranks: any number of ranks reads the same samples.
 TEST(Samples, AnyNumberOfRanksReadsTheSame) {
   const DataDirectory directory;
   const DataConfig config = config_of({directory.write("a", numbered('a', 100))});
@@ -149,7 +149,7 @@ TEST(Samples, TheEndOfEachFileIsHeldOut) {
     EXPECT_TRUE(text >= "a063" || text.starts_with("b004")) << text;
   }
   DataConfig rounded = config_of({directory.write("r", numbered('r', 100))});
-  rounded.held_out_share = 0.29;  // of 100, as doubles: a little less than 29
+  rounded.held_out_share = 0.29;  // of 100, as doubles: slightly less than 29
   EXPECT_EQ(open(rounded, Part::kHeldOut).per_epoch(), 29U);
   config.held_out = {directory.write("c", numbered('c', 9))};
   EXPECT_EQ(open(config).per_epoch(), 75U) << "held-out files leave the others whole";
@@ -285,7 +285,7 @@ TEST(Samples, BigramEntropyIsThatOfTheCounts) {
   EXPECT_NEAR(samples.bigram_entropy(), 4.0 / 8 * after_a, 1e-12);
   const Samples certain = Samples::open(config_of({directory.write("y", "abcdefgh")}), Part::kTraining, 8, 1);
   EXPECT_EQ(certain.bigram_entropy(), 0);
-  // The same numbers with a vocabulary too large for a table.
+  // The same counts with a vocabulary too large for a table.
   std::string wide;
   for (const std::uint16_t token : {40000, 7, 40000, 7, 40000, 7, 40000, 9, 0}) {
     wide.append(reinterpret_cast<const char*>(&token), 2);

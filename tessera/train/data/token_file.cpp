@@ -106,7 +106,7 @@ struct TokenFile::State {
   explicit State(const std::filesystem::path& at) : path(at.string()), file(path) {}
   template <class F>
   auto visit(F&& body) const {
-    // Maps begin with a page, and the header has 64 bytes: tokens are aligned.
+    // Mappings begin at a page, and the header has 64 bytes: tokens are aligned.
     const char* data = file.bytes().data() + offset;
     if (width == TokenWidth::kU16) return body(std::span(reinterpret_cast<const std::uint16_t*>(data), tokens));
     return body(std::span(reinterpret_cast<const std::uint32_t*>(data), tokens));
@@ -172,7 +172,7 @@ std::uint32_t TokenFile::largest() const {
       [](auto all) { return all.empty() ? std::uint32_t{0} : static_cast<std::uint32_t>(std::ranges::max(all)); });
 }
 
-// The counts stand in front of the tokens, so tokens wait in a file of their own until all are known.
+// The counts precede the tokens, so the tokens are stored in a separate file until all are known.
 struct TokenFileWriter::State {
   State(std::filesystem::path at, TokenFileHeader begun)
       : path(std::move(at)), header(std::move(begun)), body(path.parent_path()) {}

@@ -1,6 +1,6 @@
-// Random documents written to a file must be read back as they were; the same file spoilt at random, its check made
-// fitting again or not, must be refused with an error of ours, at the opening or where a token is wrong, or give tokens
-// that are all inside the vocabulary.
+// Random documents written to a file must be read back unchanged. The same file is corrupted at random, with its check
+// repaired or not. It must be rejected with a Tessera error, when opened or at a wrong token, or return only tokens
+// inside the vocabulary.
 //   train_token_file_fuzz [--runs N] [--seed S] [--seconds T]
 #include <unistd.h>
 

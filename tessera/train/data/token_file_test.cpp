@@ -30,7 +30,7 @@ std::string write_small(const DataDirectory& directory, const std::string& name,
   return directory.path(name);
 }
 
-// With a check that fits, as a program that is wrong would write it.
+// Changes a number and repairs the check, as a faulty program would write it.
 std::string with_number(std::string bytes, std::size_t offset, std::size_t nbytes, std::uint64_t value) {
   bytes.replace(offset, nbytes, reinterpret_cast<const char*>(&value), nbytes);
   const std::uint64_t check = detail::hash64(bytes.substr(0, 56));
@@ -52,7 +52,7 @@ TEST(TokenFile, KeepsTokensAndDocumentEnds) {
   }
 }
 
-// The bytes as the head of token_file.h draws them: what others write and read.
+// The bytes match the drawing in token_file.h, which other programs rely on.
 TEST(TokenFile, LooksAsItIsDrawn) {
   const DataDirectory directory;
   const std::string bytes = directory.write("x", "");

@@ -33,7 +33,7 @@ std::string digest_of(const detail::Bpe& bpe) {
 
 struct Tokenizer::State {
   bool is_bytes = false;
-  detail::Bpe bpe;  // of bytes: the tokens alone
+  detail::Bpe bpe;  // for bytes(): the tokens alone
   std::string digest;
 };
 

@@ -1,5 +1,5 @@
-// tokenizer.json files that are spoilt at random, as text and as values, must be refused with an error of ours or give
-// tokenizers that lose no byte of a text and are read back as they are written. Learned ones likewise.
+// Corrupted tokenizer.json files, as text and as values, must be rejected with a Tessera error, or yield tokenizers
+// that preserve every byte of a text and are read back as written. The same holds for learned ones.
 //   train_tokenizer_fuzz [--runs N] [--seed S] [--seconds T]
 #include <random>
 #include <nlohmann/json.hpp>
@@ -42,7 +42,7 @@ std::string spoilt_text(std::string text, Random& random) {
   return text;
 }
 
-// A merge of any two tokens, or some value somewhere that becomes another.
+// Adds a merge of any two tokens, or changes a random value.
 std::string spoilt_value(Random& random) {
   ordered_json file = testing::small_tokenizer();
   if (random() % 3 == 0) {
@@ -108,14 +108,14 @@ std::string run_one(std::uint64_t seed) {
   static const std::string kSound = testing::small_tokenizer().dump();
   std::string problem = try_text(random() % 2 == 0 ? spoilt_value(random) : spoilt_text(kSound, random), random);
   if (!problem.empty()) return problem;
-  // Few letters: the same bytes can be put together in many ways.
+  // Few letters: the same bytes can be merged in many ways.
   std::string repeated;
   for (int i = 0; i < 120; ++i) repeated += "aaabbc "[random() % 7];
   const std::string texts[] = {random_text(random), random() % 2 == 0 ? repeated : random_text(random)};
   const std::string_view views[] = {texts[0], texts[1]};
   try {
     return problem_of(learn_bpe(views, static_cast<std::int64_t>(257 + random() % 60)), random);
-  } catch (const InvalidArgument&) {  // too little text for so many
+  } catch (const InvalidArgument&) {  // too little text for so many tokens
     return {};
   }
 }

@@ -51,9 +51,9 @@ TEST(Tokenizer, MergesByRankAndFromTheLeft) {
   EXPECT_EQ(tokenizer.vocabulary(), 263);
   EXPECT_EQ(tokenizer.end_of_text(), 262U);
   EXPECT_EQ(tokenizer.encode(" the"), (Tokens{259}));
-  // he is merged before er and th: t + he + r, where the longest match would have been ther.
+  // he is merged before er and th: t + he + r, although the longest match is ther.
   EXPECT_EQ(tokenizer.encode("ther"), (Tokens{'t', 256, 'r'}));
-  // By their rank, not by their number: of " t" (258) and "th" (257) the former comes first.
+  // By rank, not by number: of " t" (258) and "th" (257) the former comes first.
   EXPECT_EQ(tokenizer.encode(" th"), (Tokens{258, 'h'}));
   EXPECT_EQ(tokenizer.encode("th er"), (Tokens{257, ' ', 260}));
   EXPECT_EQ(tokenizer.encode("hehe"), (Tokens{256, 256}));
@@ -94,7 +94,7 @@ TEST(Tokenizer, ReadsBothFormsOfMerges) {
 TEST(Tokenizer, ReadsTheFormOfLlama3) {
   const DataDirectory directory;
   ordered_json file = small_tokenizer();
-  file["model"]["vocab"].erase("<|endoftext|>");  // there, special tokens stand outside of the vocabulary
+  file["model"]["vocab"].erase("<|endoftext|>");  // in such files, special tokens are outside of the vocabulary
   file["added_tokens"] = {{{"id", 263}, {"content", "<|end_of_text|>"}, {"special", true}},
                           {{"id", 262}, {"content", "<|begin_of_text|>"}, {"special", true}}};
   file["model"]["ignore_merges"] = true;
@@ -194,7 +194,7 @@ TEST(Tokenizer, DecodeRefusesWhatIsNoToken) {
   expect_error<InvalidArgument>([] { (void)Tokenizer::bytes().decode(Tokens{256}); }, {"256"});
 }
 
-// Learning as it is defined, with no cleverness.
+// The definition of learning, without optimization.
 std::vector<std::string> learn_slowly(const std::vector<std::string>& texts, std::size_t vocabulary) {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));

@@ -1,5 +1,5 @@
-// What the modules of a model give in one pass, and the gradients that come back to them, kept for somebody who looks
-// at the step. Keeping them holds memory that is otherwise free again at once; nothing is computed in another way.
+// Keeps the outputs of the modules of a model in one pass, and their gradients, for inspection of a step. This holds
+// memory that would otherwise be freed; the computation does not change.
 //
 //   Activations activations;
 //   model.set_watch(activations.watch());
@@ -16,12 +16,12 @@
 
 namespace tessera::train::detail {
 
-/// See the head of this file. For one thread.
+/// Activations and gradients of one pass. Not thread-safe.
 class Activations {
  public:
-  /// For a model; may outlive this. Of what is computed again for gradients the first is kept.
+  /// Returns a watch for a model, which may outlive this object. Of recomputed outputs, the first one is kept.
   [[nodiscard]] Watch watch();
-  /// Outputs in the order in which they were computed, then gradients in the order in which they came.
+  /// Returns outputs in the order of computation, then gradients in the order of arrival.
   [[nodiscard]] StepActivations kept() const;
 
  private:

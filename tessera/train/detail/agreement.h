@@ -1,8 +1,8 @@
-// What some rank was asked for, agreed on by all between steps at next to no cost: after every step each rank puts a
-// reduction of a few flags on its stream, behind the work of the step, and looks at the result after the next one,
-// which has waited for that stream anyway. So all ranks learn of it after the same step, one step after it was asked
-// for, and no rank waits for it. Between batches of an evaluation, which may take as long as a step and change nothing,
-// ranks wait for the same reduction, so that a request ends the evaluation after the batch in which it came.
+// Agreement of all ranks on requests to any of them, at nearly no cost. After every step, each rank enqueues a
+// reduction of a few flags after the work of the step, and reads the result after the next step, which has waited for
+// that stream. So all ranks learn of a request after the same step, one step late, and no rank waits. Between batches
+// of an evaluation, which may take as long as a step and change nothing, ranks wait for the reduction, so that a
+// request ends the evaluation after the current batch.
 #pragma once
 
 #include "tessera/comm/work.h"
@@ -10,21 +10,21 @@
 
 namespace tessera::train::detail {
 
-/// What a run may be asked for while it goes on.
+/// Requests to a run in progress.
 struct Asked {
-  bool stop = false;     ///< to end after this step, with a checkpoint
-  bool profile = false;  ///< to profile the next steps
+  bool stop = false;     ///< End after this step, with a checkpoint.
+  bool profile = false;  ///< Profile the next steps.
 };
 
-/// See the head of this file. All ranks of the world make one at the same point. For one thread.
+/// Exchanges requests. All ranks of the world create one at the same point. Not thread-safe.
 class Agreement {
  public:
   Agreement();
-  /// Called by all ranks after a step, whose stream has been waited for, with what this rank was asked for since the
-  /// last call. What any rank gave at the call before this; in a world of one, at this one.
+  /// Called by all ranks after a step, whose stream has been waited for, with the requests to this rank since the last
+  /// call. Returns the requests to any rank at the previous call; in a world of one rank, at this call.
   Asked exchange(const Asked& own);
-  /// Called by all ranks at the same point between batches. Returns what any rank gave at this call or, if that was not
-  /// returned yet, at the call before. Waits for all ranks.
+  /// Called by all ranks at the same point between batches. Returns the requests to any rank at this call, and those of
+  /// the previous call that were not returned yet. Waits for all ranks.
   Asked exchange_now(const Asked& own);
 
  private:

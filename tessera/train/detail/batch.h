@@ -1,4 +1,4 @@
-// A micro-batch as the model is given it, from rows of tokens as samples are read.
+// A micro-batch as input of the model, from rows of tokens.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace tessera::train::detail {
 
-/// Tokens that the model is given, and those that it is to say.
+/// Input tokens and target tokens of the model.
 struct Batch {
   Tensor tokens;
   Tensor targets;
 };
 
-/// This rank's rows, [rows, sequence], as a part of the whole batch.
+/// Returns the rows of this rank, [rows, sequence], as a shard of the global batch.
 Tensor laid_out(const Tensor& own, const Plan& plan, bool is_batch_cut = true);
-/// Likewise, in memory of their own.
+/// Returns these values, in separate memory, as a shard of the global batch.
 Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const Plan& plan, bool is_batch_cut = true);
-/// Splits rows of sequence + 1 tokens. Targets of rows from `real` on count for nothing.
+/// Splits rows of sequence + 1 tokens into tokens and targets. Targets of rows from `real` on are ignored.
 void split_rows(std::span<const std::int32_t> rows, const Plan& plan, std::int64_t real, std::span<std::int32_t> tokens,
                 std::span<std::int32_t> targets);
-/// From rows of sequence + 1 tokens, likewise.
+/// Creates a batch from rows of sequence + 1 tokens. Targets of rows from `real` on are ignored.
 Batch batch_of(std::span<const std::int32_t> rows, const Plan& plan, std::int64_t real);
 
 }  // namespace tessera::train::detail

@@ -11,7 +11,7 @@
 namespace tessera::train::detail {
 namespace {
 
-// How often the run directory, which may lie far away, is looked at.
+// Polling interval of the run directory, which may be on a remote file system.
 constexpr auto kBetweenLooks = std::chrono::milliseconds(250);
 constexpr std::size_t kErrorsKept = 100;
 
@@ -62,7 +62,7 @@ bool Checkpointing::after(std::int64_t step, const std::function<void()>& sync_l
   return !is_interrupted_;
 }
 
-// Errors from here on are of this one.
+// Errors from here on belong to the final checkpoint.
 void Checkpointing::save_at_end(std::int64_t step) {
   writer_.finish();
   tell_errors();

@@ -1,6 +1,6 @@
-// Between the steps of a run: checkpoints every so many steps and at the end, and what ranks are asked for while they
-// run (agreement.h): to end with a checkpoint, or to profile the next steps (profile.h). A checkpoint that cannot be
-// written is told loudly, and the run goes on; of the one at the end the summary says why it is not there.
+// Actions between the steps of a run: periodic and final checkpoints, and requests to ranks (agreement.h), to end with
+// a checkpoint or to profile the next steps (profile.h). If a checkpoint cannot be written, a warning is printed and
+// the run continues. For the final one, the summary states the reason.
 #pragma once
 
 #include <chrono>
@@ -19,22 +19,22 @@
 
 namespace tessera::train::detail {
 
-/// The file of a run directory by which somebody asks for a profile: rank 0 looks for it, and removes it.
+/// File in the run directory that requests a profile. Rank 0 polls for it and removes it.
 inline constexpr const char* kProfileRequest = "profile.request";
 
-/// See the head of this file. All ranks make one at the same point.
+/// Saves checkpoints and handles requests. All ranks create one at the same point.
 class Checkpointing final : public BetweenSteps {
  public:
-  /// Of a run whose state is in these; `data_digest` goes into its checkpoints.
+  /// The run has its state in these objects. `data_digest` is stored in its checkpoints.
   Checkpointing(const Trainer& trainer, Summary& summary, Progress& progress, std::string data_digest);
   void before(std::int64_t step) override;
   void after_batch() override;
   bool after(std::int64_t step, const std::function<void()>& sync_lines) override;
-  /// Waits for what is being written; of a run that was taken to its end.
+  /// Waits for the write in progress, after a run has taken its last step.
   void finish();
-  /// Gives up what is being written: other ranks may be gone.
+  /// Abandons the write in progress, because other ranks may be gone.
   void abandon() { writer_.abandon(); }
-  /// Whether the run was asked to end.
+  /// Returns true if the run was requested to end.
   [[nodiscard]] bool is_interrupted() const { return is_interrupted_; }
 
  private:

@@ -1,5 +1,5 @@
-// Digests: FNV-1a, over 64 bits for the check of a header and over 128 for names that must not meet. Specified and a
-// line long; what is hashed is small.
+// FNV-1a digests: 64 bits for the check of a header, 128 bits for names that must not collide. FNV-1a is specified and
+// short, and the hashed data is small.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ constexpr std::uint64_t hash64(std::string_view bytes) {
   return hash;
 }
 
-/// FNV-1a over 128 bits, of parts that are added one after the other.
+/// FNV-1a over 128 bits, of values that are added in sequence.
 class Digest {
  public:
   /// Adds a number, little-endian.
   void add(std::uint64_t number) {
     for (int i = 0; i < 8; ++i) add_byte(static_cast<unsigned char>(number >> (8 * i)));
   }
-  /// Adds a text with its length, so that "ab", "c" is not "a", "bc".
+  /// Adds a text with its length, so that "ab", "c" differs from "a", "bc".
   void add(std::string_view bytes) {
     add(std::uint64_t{bytes.size()});
     for (const char c : bytes) add_byte(static_cast<unsigned char>(c));
   }
-  /// 32 hexadecimal digits.
+  /// Returns 32 hexadecimal digits.
   [[nodiscard]] std::string hex() const {
     std::string text;
     for (int shift = 124; shift >= 0; shift -= 4) {

@@ -1,10 +1,10 @@
-// What a step had in hand, by name, for somebody who looks into it or holds it against another implementation:
+// Dump of the tensors of a step by name, for inspection or for comparison with another implementation:
 //
 //   DIRECTORY/dump-120/rank-0.safetensors    parameters/NAME, gradients/NAME, optimizer/first/NAME, ...
 //                                            activations/NAME, activation_gradients/NAME
 //
-// This rank's parts, of the moment when gradients are settled and nothing is updated yet; as texts the step's loss,
-// norm and learning rate, which micro-batch the activations are of ("0 of 4"), and layout/NAME of what is cut.
+// It holds the shards of this rank after gradients are reduced and before the update. The metadata holds loss, norm and
+// learning rate of the step, the micro-batch of the activations ("0 of 4"), and layout/NAME of sharded tensors.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace tessera::train::detail {
 
-/// What Trainer::before_update() tells of a step.
+/// Arguments of the Trainer::before_update() callback.
 struct SeenStep {
   const StepReport& report;
   const StepActivations& activations;
-  std::int64_t micro_batches;  // of the step
+  std::int64_t micro_batches;  // micro-batches of the step
 };
-/// Writes it, from there; the path. IoError.
+/// Writes the dump from that callback. Returns the path. Throws IoError.
 std::string write_step(const std::string& directory, int rank, const Trainer& trainer, const SeenStep& seen);
 
 }  // namespace tessera::train::detail

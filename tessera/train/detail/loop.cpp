@@ -29,7 +29,7 @@ bool is_due(const Config& config, std::int64_t step) {
   return step == config.train.steps || (config.eval.every > 0 && step % config.eval.every == 0);
 }
 
-// Evaluates the model of summary.steps. Returns nothing if the run was asked to end meanwhile.
+// Evaluates the model of summary.steps. Returns nothing if the run was requested to end meanwhile.
 std::optional<double> evaluated(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary) {
   PhaseProgress shown(progress, "held-out evaluation", "batches");
   try {
@@ -50,7 +50,7 @@ bool lacks_evaluation(const Summary& summary) {
          (summary.evaluations.empty() || summary.evaluations.back().step < summary.steps);
 }
 
-// Returns false if the run was asked to end meanwhile.
+// Returns false if the run was requested to end meanwhile.
 bool evaluate_again(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary) {
   const std::optional<double> held_out = evaluated(steps, options, progress, summary);
   if (!held_out) return false;
@@ -66,8 +66,8 @@ bool evaluate_again(Steps& steps, const LoopOptions& options, Progress& progress
   return true;
 }
 
-// What the run tells of each step: a line of metrics.jsonl, and on rank 0 a row of the loss curve. That some could not
-// be written is in the summary when this goes.
+// Lines of each step: a line of metrics.jsonl and, on rank 0, a row of the loss curve. The destructor adds lost lines
+// to the summary.
 class StepLines {
  public:
   StepLines(const LoopOptions& options, Progress& progress, Summary& summary)

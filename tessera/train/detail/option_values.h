@@ -1,5 +1,5 @@
-// Values of options: checked against the row of the table before they are put in their place. The reader of TOML and
-// set() both go through here, so that both refuse the same.
+// Values of options, checked against their row of the table. The TOML reader and set() use these functions, so that
+// both reject the same values.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,23 @@
 
 namespace tessera::train::detail {
 
-/// The row of this name; InvalidArgument with the nearest name where there is none.
+/// Returns the row of this name. Throws InvalidArgument, with the nearest name, if none exists.
 const Option& find_option(std::string_view name);
-/// InvalidArgument unless the number is one of the option's range.
+/// Throws InvalidArgument if the number is outside the range of the option.
 void check_range(const Option& option, double value, std::string_view text);
-/// InvalidArgument unless the text is one of the option's choices, if it has any.
+/// Throws InvalidArgument if the option has choices and the text is not one of them.
 void check_choice(const Option& option, const std::string& value);
-/// InvalidArgument unless what the configuration holds there fits its row.
+/// Throws InvalidArgument if the value in the configuration does not fit its row.
 void check_value(const Option& option, const Config& config);
-/// "integer", "number", "true or false", "text", "list of texts".
+/// Returns "integer", "number", "true or false", "text" or "list of texts".
 std::string kind_text(const Option& option);
-/// The shortest text that is read back as the same number.
+/// Returns the shortest text that is read back as the same number.
 std::string number_text(double value);
 
-/// The text with bytes that are no UTF-8 replaced, as JSON and TOML can hold it: names of files may be any bytes.
+/// Replaces invalid UTF-8, for JSON and TOML: file names may contain any bytes.
 std::string as_utf8(const std::string& text);
 
-/// What the configuration holds there, to be read.
+/// Returns the location of the value in the configuration, for reading.
 Option::Place place_of(const Option& option, const Config& config);
 
 }  // namespace tessera::train::detail

@@ -19,11 +19,11 @@
 namespace tessera::train::detail {
 namespace {
 
-// Of the record from this moment on: collectives, marks, and what ran on each stream.
+// Writes the record from this moment on: collectives, annotations, and the work on each stream.
 void write_trace(const probe::RecordFile& file, std::uint64_t begin_ticks, const std::string& path) {
   record::Evidence evidence = record::read_record(
       file.info().path, {.last_launches = std::numeric_limits<std::size_t>::max(), .has_memory = false});
-  evidence.ranks.front().state = record::RankState::kRunning;  // it is this one
+  evidence.ranks.front().state = record::RankState::kRunning;  // it is this process
   AtomicFile out(path, FileKind::kRun);
   (void)record::write_chrome_trace(out.stream(), evidence, 0, {.since_ns = file.info().clock.wall_ns(begin_ticks)});
   out.commit();

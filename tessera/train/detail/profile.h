@@ -1,11 +1,11 @@
-// A profile of some steps of a run while it goes on: what each stream of the rank did, as a Chrome trace, and the
-// memory at their end, as PyTorch's viewer loads it. All ranks profile the same steps.
+// A profile of some steps of a run in progress: the work on each stream of the rank as a Chrome trace, and the memory
+// at their end in the format of the PyTorch viewer. All ranks profile the same steps.
 //
 //   DIRECTORY/profile-120/rank-0.trace.json
 //                         rank-0.memory.pickle
 //
-// Between windows nothing of it costs anything. Both files are made from the rank's record, so that they hold as much
-// as it has room for (TESSERA_RECORD_BYTES).
+// Outside of a profile there is no cost. Both files are made from the record of the rank, whose size limits them
+// (TESSERA_RECORD_BYTES).
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@
 
 namespace tessera::train::detail {
 
-/// Steps that are profiled when a run is asked to.
+/// Steps per requested profile.
 inline constexpr std::int64_t kProfiledSteps = 3;
 
-/// See the head of this file. Of the rank this thread works for.
+/// Profiles the rank that this thread works for.
 class Profile {
  public:
-  /// Of a run in this directory; the steps that run.profile_steps names are profiled.
+  /// Profiles the steps of run.profile_steps in this run directory.
   Profile(const RunConfig& config, std::string directory);
-  /// Profiles kProfiledSteps steps from this one on, unless some are being profiled, or are to be.
+  /// Profiles kProfiledSteps steps from this one on, unless a profile is active or planned.
   void ask(std::int64_t step);
-  /// Before a step.
+  /// Called before a step.
   void before(std::int64_t step);
-  /// After a step. A line about what was written, or why nothing was; empty: nothing was to be.
+  /// Called after a step. Returns a line about the written files or the failure; empty if nothing was due.
   std::string after(std::int64_t step, bool is_last);
 
  private:
@@ -38,7 +38,7 @@ class Profile {
   std::string directory_;
   std::int64_t first_ = 0;
   std::int64_t last_ = 0;
-  std::int64_t begun_ = 0;  // the step before which the window was opened
+  std::int64_t begun_ = 0;  // first step of the open profile
   std::uint64_t begin_ticks_ = 0;
   std::optional<device::ProfileWindow> window_;
 };

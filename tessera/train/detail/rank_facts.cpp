@@ -28,7 +28,7 @@ constexpr auto kPatience = std::chrono::minutes(10);
 constexpr std::size_t kMostShown = 4;
 // Environment variables that change the protocol between ranks; the others change neither protocol nor values.
 constexpr std::array<std::string_view, 2> kSharedVariables = {"TESSERA_COMM_CHECK", "TESSERA_ON_HANG"};
-// 64 MiB of tokens, 16 Ki samples of 1 Ki tokens: below a second to read.
+// 64 MiB of tokens, 16 Ki samples of 1 Ki tokens: less than a second to read.
 constexpr std::uint64_t kDigestedTokens = std::uint64_t{16} << 20;
 constexpr std::int64_t kHeader = 3;  // bytes of the text, and its digest in two numbers
 
@@ -48,7 +48,7 @@ std::string message_of(const std::exception_ptr& error) {
   }
 }
 
-// What a rank sends: 'e' and its error, or 'f' and its facts, each text with its length before it.
+// Serializes: 'e' and the error, or 'f' and the facts, each text preceded by its length.
 std::string to_text(const StartCheck& check) {
   if (check.error) return "e" + message_of(check.error);
   std::string text = "f";
@@ -82,7 +82,7 @@ std::vector<Fact> facts_from(std::string_view text) {
   return facts;
 }
 
-// What is compared: notes are left out.
+// Digest of the compared values, without notes.
 std::pair<std::int64_t, std::int64_t> digest_of(const StartCheck& check) {
   Digest digest;
   if (check.error) digest.add(message_of(check.error));
@@ -100,7 +100,7 @@ void wait_patiently(const comm::ProcessGroup& all, const comm::Work& work) {
   work.wait();
 }
 
-// The headers of all ranks, one after the other.
+// Returns the headers of all ranks, concatenated.
 std::vector<std::int64_t> gathered_headers(const comm::ProcessGroup& all, const StartCheck& own, std::int64_t nbytes) {
   const device::Device host = device::Device::get("host");
   const Tensor mine = Tensor::allocate(Shape{kHeader}, DType::kI64, host);
@@ -133,7 +133,7 @@ std::vector<std::string> gathered_texts(const comm::ProcessGroup& all, const std
   return texts;
 }
 
-// Ranks that have one value of a fact.
+// Ranks with one value of a fact.
 struct Holders {
   std::string value;
   std::vector<std::size_t> ranks;
@@ -148,13 +148,13 @@ std::string text_of(const std::vector<std::size_t>& ranks) {
   return text;
 }
 
-// The fact of this name; a library of another version may not have it.
+// Returns the fact of this name; another library version may not have it.
 Fact find(const std::vector<Fact>& facts, const std::string& name) {
   const auto found = std::ranges::find(facts, name, &Fact::name);
   return found != facts.end() ? *found : Fact{name, "unknown"};
 }
 
-// How ranks differ in the fact of this name; empty: they do not.
+// Returns the difference between ranks in the fact of this name; empty if none.
 std::string difference_in(const std::string& name, std::span<const std::vector<Fact>> by_rank) {
   std::vector<Holders> values;
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
@@ -179,7 +179,7 @@ std::string difference_in(const std::string& name, std::span<const std::vector<F
   return text;
 }
 
-// Version and build, without what may differ between copies of one build.
+// Returns version and build, without values that may differ between copies of one build.
 std::string library_text() {
   const BuildInfo build = build_info();
   std::string text = tessera::detail::concat(build.version, ", ", build.compiler, ", ", build.build_type);
@@ -187,7 +187,7 @@ std::string library_text() {
   return text + (build.has_cuda ? ", with CUDA" : ", without CUDA");
 }
 
-// The digest of all tokens of an epoch, or of as many samples spread over the epoch as kDigestedTokens hold.
+// Returns the digest of all tokens of an epoch, or of samples spread over it with kDigestedTokens in total.
 std::string content_digest(const Samples& samples, std::int64_t sequence) {
   Hasher hasher;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(sequence) + 1);

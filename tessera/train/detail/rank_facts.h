@@ -1,11 +1,12 @@
-// Comparison of what all ranks of a run must share before the first step: options, library, environment, data.
+// Comparison of the values that all ranks of a run must share before the first step: options, library, environment,
+// data.
 //
 //   detail::StartCheck check;
 //   try { check.facts = detail::start_facts(resolved(given, size)); } catch (...) { check.error =
 //   std::current_exception(); } detail::check_same_on_all_ranks(check);
 //
 // Ranks first gather one digest each. They exchange the texts only if the digests differ. Every rank makes the same
-// collective calls whatever it found, and every rank throws if one of them cannot start.
+// collective calls, and every rank throws if one of them cannot start.
 #pragma once
 
 #include <exception>
@@ -20,24 +21,24 @@ namespace tessera::train::detail {
 
 /// One value that all ranks must share.
 struct Fact {
-  std::string name;       ///< as the user writes it: "train.seed", "TESSERA_COMM_CHECK"
-  std::string value;      ///< compared
-  std::string note = {};  ///< shown in the error, not compared
+  std::string name;       ///< Name as the user writes it: "train.seed", "TESSERA_COMM_CHECK".
+  std::string value;      ///< Value to compare.
+  std::string note = {};  ///< Shown in the error, not compared.
 };
 
 /// Facts of one rank, or the error that stops this rank.
 struct StartCheck {
-  std::vector<Fact> facts = {};   ///< of this rank
-  std::exception_ptr error = {};  ///< not null: this rank cannot start
+  std::vector<Fact> facts = {};   ///< Facts of this rank.
+  std::exception_ptr error = {};  ///< Not null if this rank cannot start.
 };
 
-/// Returns library, instruction set, environment variables that ranks must share, and every option not marked
+/// Returns library, instruction set, environment variables that ranks must share, and every option without
 /// Option::may_differ.
 std::vector<Fact> start_facts(const Config& resolved);
 /// Returns the kind of bf16 products if ranks compute in bf16, and nothing otherwise. Kinds round differently.
 std::vector<Fact> product_facts(const Config& agreed);
 /// Returns the number of tokens and the digest of one part of the data: of all its tokens, or of samples spread over it
-/// if it has more than 16 Mi tokens. `option` names the part, `files` is its note.
+/// if it has more than 16 Mi tokens. `option` names the part, and `files` is its note.
 std::vector<Fact> data_facts(const std::string& option, const std::vector<std::string>& files, const Samples& samples,
                              std::int64_t sequence);
 

@@ -18,7 +18,7 @@
 namespace tessera::train::detail {
 namespace {
 
-// Letters that a rank sends for a parameter: the digests of position and content.
+// Digits that a rank sends per parameter: the digests of position and content.
 constexpr std::size_t kLetters = 2 * kHashLetters;
 
 std::string digests_of(const Parameter& parameter) {
@@ -30,10 +30,10 @@ std::string digests_of(const Parameter& parameter) {
   return hash_of(position) + hash_of({reinterpret_cast<const char*>(local.data()), local.nbytes()});
 }
 
-// Ranks that hold one content of a shard.
+// Ranks by content of a shard.
 using Contents = std::map<std::string_view, std::vector<int>>;
 
-// The content that most ranks hold; of two the one of the lower rank.
+// Returns the content that most ranks hold; in a tie, that of the lowest rank.
 std::string_view usual(const Contents& contents) {
   const auto* best = &*contents.begin();
   for (const auto& each : contents) {

@@ -1,5 +1,5 @@
-// Comparison of parameter replicas. Ranks that hold the same shard of a parameter must hold the same bits: a difference
-// means that a rank computed or received something else, and the replicas train apart from there on.
+// Comparison of parameter replicas. Ranks that hold the same shard of a parameter must hold the same bits. A difference
+// means that a rank computed or received other values, and that the replicas diverge.
 //
 // Every rank sends two digests for each parameter in one all_gather: of the position of its shard and of its content.
 // Ranks whose positions are equal must have equal contents.

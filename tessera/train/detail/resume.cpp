@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kDigestedSamples = 64;
 
-// Of these the numbers are the same whatever they are, or they say what happens from now on.
+// Sections that do not affect the results, or that apply only from now on.
 constexpr std::array kFreeSections = {"run.", "checkpoint.", "eval.", "mesh.", "data."};
 constexpr std::array kFreeOptions = {"model.preset", "train.steps",    "train.on_nan",
                                      "train.spike",  "train.on_spike", "train.graph"};
@@ -35,7 +35,7 @@ bool is_free(const std::string& name) {
          std::ranges::any_of(kFreeOptions, [&](const char* option) { return name == option; });
 }
 
-// Of these a finished run may have had others: nothing would be done differently. In [run] some ask for more.
+// Options that may differ from those of a finished run, because nothing would change. Some of [run] request more.
 bool is_free_when_finished(const std::string& name) {
   constexpr std::array kAsked = {"run.sample", "run.dump_step", "run.profile_steps"};
   if (std::ranges::any_of(kAsked, [&](const char* option) { return name == option; })) return false;
@@ -51,17 +51,17 @@ std::string joined(const std::vector<std::string>& values) {
 
 using Options = std::map<std::string, std::vector<std::string>>;
 
-// As they are written: names of files may be no UTF-8.
+// Returns the options as written: file names may not be UTF-8.
 Options options_of(const Config& config) {
   Options all;
   for (const Option& option : options()) {
     for (const std::string& value : value_texts(option, config)) all[option.name].push_back(as_utf8(value));
-    (void)all[option.name];  // also where it has none
+    (void)all[option.name];  // also if the list is empty
   }
   return all;
 }
 
-// An option that one of them does not have is one that another version added.
+// An option that only one of them has was added by another version.
 std::string differing(const Options& before, const Options& now, bool (*is_left_out)(const std::string&) = is_free) {
   std::string text;
   for (const auto& [name, values] : now) {
@@ -101,18 +101,17 @@ constexpr const char* kWaysOut = "; give what was given before, or begin another
 }
 
 constexpr std::uint64_t kLongestLine = std::uint64_t{1} << 20;
-constexpr std::size_t kMostDepth = 64;  // of JSON
+constexpr std::size_t kMostDepth = 64;  // maximum nesting of JSON
 
-// Calls `take` for each line of a file of the run directory. A file that is missing has none.
+// Calls `take` for each line of a file of the run directory. A missing file has none.
 template <class Take>
 void each_line_of(const std::filesystem::path& path, Take take) {
   if (!std::filesystem::exists(path)) return;
   each_line(RegularFile(path.string()), kLongestLine, take);
 }
 
-// Replaces the file by those of its lines that are complete and of steps up to `step`. A file without others is left
-// as it is, which needs no space on a full disk. `step_of` returns the step of a line; 0 for a heading, -1 if the line
-// is corrupt.
+// Replaces the file by its complete lines up to `step`. A file without other lines is left unchanged, which needs no
+// space on a full disk. `step_of` returns the step of a line; 0 for a heading, -1 if the line is corrupt.
 void keep_lines(const std::filesystem::path& path, std::int64_t step,
                 std::int64_t (*step_of)(const std::string& line)) {
   const auto step_at = [&](const FileLine& line) { return line.is_long ? -1 : step_of(std::string(line.text)); };
@@ -142,7 +141,7 @@ nlohmann::json object_of(std::string_view line) {
   return json.is_object() ? json : nlohmann::json();
 }
 
-// A field of a line of metrics.jsonl, or nothing if it is missing or not a number of this kind.
+// Returns a field of a line of metrics.jsonl, or nothing if it is missing or has another type.
 template <class Number>
 std::optional<Number> number_in(const nlohmann::json& json, const char* name) {
   if (!json.is_object()) return std::nullopt;
@@ -165,7 +164,7 @@ std::int64_t step_of_losses(const std::string& line) {
   return step >= 1 ? step : -1;
 }
 
-// Adds the step that a line of metrics.jsonl reports to the tally, if it is of this rank; false: the line is corrupt.
+// Adds the step of a line of metrics.jsonl to the tally, if it is of this rank. Returns false if it is corrupt.
 bool add_told_step(std::string_view line, int rank, RankTally& tally) {
   const nlohmann::json json = object_of(line);
   const std::int64_t of = number_in<std::int64_t>(json, "rank").value_or(-1);

@@ -30,10 +30,11 @@
 namespace tessera::train::detail {
 namespace {
 
-// Rank 0 may have much to read before the first step, and others may still be writing after the last.
+// Rank 0 may read much before the first step, and others may still write after the last.
 constexpr auto kPatience = std::chrono::minutes(10);
-constexpr std::uint64_t kMostNbytes = std::uint64_t{16} << 20;  // of summary.json and config.toml
-constexpr std::size_t kMostDepth = 64;                          // of summary.json
+// maximum size of summary.json and config.toml
+constexpr std::uint64_t kMostNbytes = std::uint64_t{16} << 20;
+constexpr std::size_t kMostDepth = 64;  // maximum nesting of summary.json
 
 struct RunCount {
   int runs = 0;
@@ -71,7 +72,7 @@ std::shared_ptr<const RunDirectoryLock> lock(const std::filesystem::path& direct
                                             RunDirectoryLockOptions{.option = "--run.directory", .is_rank = is_rank});
 }
 
-// A file of the run directory. Everything but checkpoints may be missing or corrupt; then the text is empty.
+// Returns a file of the run directory. Everything but checkpoints may be missing or corrupt; then the text is empty.
 std::string text_of(const std::filesystem::path& path) {
   try {
     return std::filesystem::exists(path) ? read_regular_file(path.string(), kMostNbytes) : "";
@@ -81,7 +82,7 @@ std::string text_of(const std::filesystem::path& path) {
   }
 }
 
-// Whether the run of this directory took all the steps that are asked for now.
+// Returns true if the run of this directory took all steps of `config`.
 bool has_all_steps(const std::filesystem::path& directory, const Config& config) {
   const std::string text = text_of(directory / "summary.json");
   if (tessera::detail::json_depth(text) > kMostDepth) return false;
@@ -93,8 +94,8 @@ bool has_all_steps(const std::filesystem::path& directory, const Config& config)
          *steps >= config.train.steps;
 }
 
-// Returns true if the newest checkpoint is of an earlier step than the last one. A finished run that saves checkpoints
-// has saved one after its last step, so a summary.json that claims the end is corrupt, or the save failed.
+// Returns true if the newest checkpoint is older than the last step. A finished run that saves checkpoints has saved
+// one after its last step, so a summary.json that states the end is corrupt, or the save failed.
 bool has_steps_left(const std::filesystem::path& directory, const Config& config) {
   if (config.checkpoint.every == 0) return false;
   const auto all = checkpoints_in(checkpoint_directory(config.checkpoint, directory));
@@ -104,8 +105,8 @@ bool has_steps_left(const std::filesystem::path& directory, const Config& config
   return true;
 }
 
-// Whether the run of this directory is this very one, and finished: the same command again, which may be a restart of a
-// job that was lost in its last moments. Finished and another: refused.
+// Returns true if this directory holds the same run, finished: the same command again, maybe a restart of a job that
+// was lost in its last moments. Throws if it holds another finished run.
 bool is_finished(const std::filesystem::path& directory, const Config& config) {
   if (!has_all_steps(directory, config) || has_steps_left(directory, config)) return false;
   Config before;
@@ -124,7 +125,7 @@ bool is_finished(const std::filesystem::path& directory, const Config& config) {
   return true;
 }
 
-// A run that was there before and has no good checkpoint may begin anew, if it is the same run.
+// An earlier run without a valid checkpoint may start again if it is the same run.
 void check_same_run(const std::filesystem::path& directory, const Config& config) {
   Config before;
   std::string differing;
@@ -141,7 +142,7 @@ void check_same_run(const std::filesystem::path& directory, const Config& config
                    "); give another with --run.directory");
 }
 
-// The checkpoint that checkpoint.resume names: one, which must be good, or the last good one of a directory or a run.
+// Returns the checkpoint of checkpoint.resume: one, which must be valid, or the last valid one of a directory or a run.
 CheckpointInfo named_checkpoint(const std::filesystem::path& given, const Say& say, const OnProgress& on_progress) {
   const std::filesystem::path path = std::filesystem::absolute(given).lexically_normal();
   if (std::filesystem::exists(path / "index.json")) return good_checkpoint(path, on_progress);
@@ -150,7 +151,7 @@ CheckpointInfo named_checkpoint(const std::filesystem::path& given, const Say& s
   }
   const std::filesystem::path own = path.has_filename() ? path : path.parent_path();
   if (own.filename().string().starts_with("step-"))
-    return good_checkpoint(own, on_progress);  // says what is wrong with it
+    return good_checkpoint(own, on_progress);  // reports the fault of a corrupt one
   TESSERA_THROW(IoError, "checkpoint.resume is '", given.string(),
                 "', where there is no good checkpoint; name a checkpoint, a directory of some, or a run directory");
 }
@@ -164,7 +165,7 @@ void check_resume(const std::filesystem::path& directory, const Config& config) 
                    "--run.directory");
 }
 
-// What a run that is not finished goes on from, if anything.
+// Returns the checkpoint that an unfinished run resumes from, if any.
 std::optional<CheckpointInfo> begin(const std::filesystem::path& directory, const Config& config, const Say& say,
                                     const OnProgress& on_progress) {
   const std::string& resume = config.checkpoint.resume;
@@ -175,7 +176,7 @@ std::optional<CheckpointInfo> begin(const std::filesystem::path& directory, cons
   return last;
 }
 
-// Checkpoints do not go through a link that another user may have put there.
+// Checkpoints do not follow a link that another user may have created.
 void check_no_link(const std::filesystem::path& checkpoints, const CheckpointConfig& config) {
   std::error_code none;
   TESSERA_CHECK_AS(IoError, !config.directory.empty() || !std::filesystem::is_symlink(checkpoints, none), "'",
@@ -193,13 +194,13 @@ RunStart open(const Config& config, const Say& say, const OnProgress& on_progres
   if (start.is_finished) return start;
   const std::optional<CheckpointInfo> last = begin(directory, config, say, on_progress);
   if (!last) return start;
-  // Whether the data are the same is known later, when they have been opened.
+  // The data is compared later, when it has been opened.
   check_same_options(checkpoint_texts(*last), config, last->path.string());
   start.checkpoint = last->path;
   return start;
 }
 
-// A run that goes on as it was needs no room for it.
+// Writes only changed text, so that a resumed run needs no space.
 void write_if_other(const std::filesystem::path& path, const std::string& text) {
   if (text_of(path) != text) write_file(path.string(), text, FileKind::kRun);
 }
@@ -211,7 +212,8 @@ void take(const RunStart& start, const Config& config, const Say& say) {
   if (had_run) {
     cut_back(directory, step);
     std::filesystem::remove(directory / "summary.json");
-    std::filesystem::remove(directory / kProfileRequest);  // of steps that an earlier start was to take
+    // for steps of an earlier start
+    std::filesystem::remove(directory / kProfileRequest);
   }
   write_if_other(directory / "config.toml", to_toml(config));
   if (config.checkpoint.directory.empty() && config.checkpoint.every > 0)
@@ -223,7 +225,7 @@ void take(const RunStart& start, const Config& config, const Say& say) {
   }
 }
 
-// Ranks tell each other paths, which are bytes: what JSON cannot hold may be in them.
+// Serializes a start. Paths may contain bytes that JSON cannot hold.
 std::string to_text(const RunStart& start) {
   return (start.is_finished ? "f" : "b") + start.directory.string() + '\0' + start.checkpoint.string();
 }
@@ -267,7 +269,7 @@ std::string RunRanks::key(const std::string& name) const { return "train/" + std
 
 namespace {
 
-// The group of all ranks, other than the store, knows of ranks that die: its error names them at once.
+// Waits in the group of all ranks. Unlike the store, it detects dead ranks, and its error names them immediately.
 void meet() {
   const comm::ProcessGroup all = comm::world();
   const comm::Work barrier =
@@ -291,7 +293,7 @@ void meet_or_tell(const char* when) {
 
 }  // namespace
 
-// What rank 0 made of it, or its error, on all ranks.
+// Returns the result of rank 0, or throws its error, on all ranks.
 std::string RunRanks::told_by_first(const std::string& name, const std::function<std::string()>& work) const {
   if (size_ == 1) return work();
   std::exception_ptr refusal;
@@ -328,12 +330,13 @@ RunStart RunRanks::open_directory(const Config& config, const Say& say, const On
   });
   if (rank_ == 0) return start;
   start = start_from(text);
-  // A launcher made its directory. If that is gone by now, the run must fail, and not write to another.
+  // A launcher created its directory. If it is gone now, the run must fail and not write to another.
   if (!env::run_dir_lock().empty() && start.directory == env::run_dir()) return start;
   try {
-    make_run_directory(start.directory, access_of(config.run));  // on another machine it is another directory
+    // on another machine it is another directory
+    make_run_directory(start.directory, access_of(config.run));
   } catch (const IoError&) {
-    // The first file that is opened there reports what is wrong.
+    // The first file opened there reports the fault.
   }
   return start;
 }
@@ -361,7 +364,7 @@ bool RunRanks::is_first_to_fail() const noexcept {
   try {
     return comm::store()->add(key("failed"), 1) == 1;
   } catch (const std::exception&) {
-    return rank_ == 0;  // the store went with whoever hosts it
+    return rank_ == 0;  // the store ended with its host rank
   }
 }
 
@@ -373,7 +376,7 @@ bool RunRanks::is_written() const noexcept {
   try {
     return rank_ == 0 || comm::store()->find(key("written")).has_value();
   } catch (const std::exception&) {
-    return false;  // the store went with whoever hosts it
+    return false;  // the store ended with its host rank
   }
 }
 

@@ -1,6 +1,6 @@
-// The run directory, and what ranks tell each other around the steps of a run: rank 0 chooses the directory and
-// collects the numbers of all. They go through the store of the world; where a rank waits for others it does so in the
-// group of all, which ends at once when one of them dies.
+// The run directory, and communication of the ranks of a run outside of steps: rank 0 selects the directory and
+// collects the results of all. Texts go through the store of the world. Ranks wait in the group of all ranks, which
+// fails immediately when one of them dies.
 #pragma once
 
 #include <filesystem>
@@ -16,50 +16,50 @@
 
 namespace tessera::train::detail {
 
-/// Takes a line about what is done.
+/// Receives a progress line.
 using Say = std::function<void(const std::string&)>;
 
-/// Where a run begins.
+/// Start of a run.
 struct RunStart {
-  std::filesystem::path directory = {};   ///< of the run, from the root
-  std::filesystem::path checkpoint = {};  ///< to go on from; empty: from the first step
-  bool is_finished = false;               ///< it holds this very run, which took all its steps
-  /// Set on rank 0: keeps other runs out of the directory, and notices if the directory is removed.
+  std::filesystem::path directory = {};   ///< Absolute path of the run directory.
+  std::filesystem::path checkpoint = {};  ///< Checkpoint to resume from; empty: start at the first step.
+  bool is_finished = false;               ///< The directory holds this run, with all steps taken.
+  /// Set on rank 0: keeps other runs out of the directory, and detects that the directory was removed.
   std::shared_ptr<const RunDirectoryLock> lock = {};
 };
 
-/// Where the checkpoints of a run in this directory are.
+/// Returns the directory of the checkpoints of a run.
 std::filesystem::path checkpoint_directory(const CheckpointConfig& config, const std::filesystem::path& run_directory);
 
-/// For who starts ranks, before it does: whether the directory holds this very run, finished. Throws what will refuse
-/// them as far as that can be told without reading whole checkpoints; changes nothing. Also the newest checkpoint that
-/// will be gone on from, by its index alone; empty: there is none.
+/// Checks a directory before ranks are started: returns whether it holds this run, finished, and the newest checkpoint
+/// to resume from, by its index alone; empty if none exists. Throws what would make the ranks reject the start, as far
+/// as that is known without reading checkpoints fully. Changes nothing.
 RunStart look_at_directory(const std::filesystem::path& directory, const Config& config);
 
-/// The ranks of one run. All ranks make one at the same point; two runs in one world do not meet.
+/// The ranks of one run. All ranks create one at the same point. Two runs in one world do not interfere.
 class RunRanks {
  public:
   RunRanks();
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
-  /// Rank 0 makes the directory and keeps other runs out; all get its full path. A directory that holds a run already:
-  /// where it has a good checkpoint the run goes on from the last; where it has none and the options are the same, it
-  /// begins anew; where that run is finished, and is the same, there is nothing to do; otherwise it is refused. Nothing
-  /// in it is changed yet. An error of rank 0 is thrown on all, AskedToEnd from `on_progress` among them. `say` gets
-  /// lines about it and `on_progress` bytes of checkpoints that were verified, on rank 0.
+  /// Rank 0 creates and locks the directory, and all ranks return its full path. If the directory already holds a run,
+  /// the run resumes from the last valid checkpoint; starts again if it has none and the options are the same; does
+  /// nothing if the same run is finished; and throws otherwise. Files are not changed yet. An error of rank 0,
+  /// including AskedToEnd from `on_progress`, is thrown on all ranks. On rank 0, `say` receives lines and `on_progress`
+  /// verified bytes of checkpoints.
   [[nodiscard]] RunStart open_directory(const Config& config, const Say& say, const OnProgress& on_progress = {}) const;
-  /// When nothing is left that could refuse the start: rank 0 writes config.toml, and cuts off what files of the run
-  /// that was there tell of later steps. An error of rank 0 is thrown on all.
+  /// Called when nothing can reject the start any more: rank 0 writes config.toml, and removes later steps from the
+  /// files of an earlier run. An error of rank 0 is thrown on all ranks.
   void take_directory(const RunStart& start, const Config& config, const Say& say) const;
-  /// On rank 0: the numbers of all ranks; on others: hands theirs in. AbortedError: a rank was lost.
+  /// Returns the results of all ranks on rank 0; other ranks send theirs. Throws AbortedError if a rank was lost.
   [[nodiscard]] std::vector<RankNumbers> collect(const RankNumbers& own) const;
-  /// Whether this rank, which ends with an error, is the first to: its error is what the run ended of.
+  /// Returns true if this rank, which ends with an error, is the first to fail. Its error is that of the run.
   [[nodiscard]] bool is_first_to_fail() const noexcept;
-  /// On rank 0: the summary is written, and whoever is lost from now on does not make the run a failure.
+  /// On rank 0: records that the summary is written. Ranks lost later do not make the run a failure.
   void note_written() const;
-  /// Waits for all ranks: one that ends with an error before rank 0 has written could have its launcher end rank 0.
-  /// AbortedError: a rank was lost before that.
+  /// Waits for all ranks: if one ended with an error before rank 0 has written, its launcher could end rank 0. Throws
+  /// AbortedError if a rank was lost before.
   void finish() const;
 
  private:
@@ -69,7 +69,7 @@ class RunRanks {
 
   int rank_;
   int size_;
-  int run_;  // counts the runs of this world
+  int run_;  // number of the run in this world
 };
 
 }  // namespace tessera::train::detail

@@ -7,7 +7,7 @@
 namespace tessera::train::detail {
 namespace {
 
-// Signals are the process's, and so is this.
+// Signals belong to the process, so this is global.
 std::atomic<bool> stop_asked{false};
 std::atomic<bool> profile_asked{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
@@ -71,7 +71,7 @@ RunSignals::~RunSignals() {
   const std::lock_guard lock(all.mutex);
   if (--all.users > 0) return;
   for (const Taken& each : all.signals) {
-    // Threads of the run, which are still there, may not have blocked what this one had.
+    // Remaining threads of the run may not block signals that this thread blocked.
     const bool was_blocked = ::sigismember(&mask_before_, each.number) == 1;
     struct sigaction standard = {};
     standard.sa_handler = SIG_DFL;

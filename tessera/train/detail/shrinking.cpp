@@ -12,7 +12,7 @@
 namespace tessera::train::detail {
 namespace {
 
-// For ranks to see that others have gone, and to come together.
+// Time for ranks to detect lost ranks and to meet.
 constexpr auto kPatience = std::chrono::seconds(60);
 
 }  // namespace

@@ -1,6 +1,6 @@
-// run.on_failure = shrink: when a rank dies, those that are left go on in the same processes as a smaller world, from
-// the last checkpoint. tp stays, since the model is cut by it; dp and fsdp are planned anew, for as many ranks as the
-// batch can be shared by. Ranks that find no place end in order. Where no mesh fits, the run ends and says why.
+// run.on_failure = shrink: after a rank dies, the surviving processes continue as a shrunk world from the last
+// checkpoint. tp does not change, because it shards the model. dp and fsdp are planned again, for as many ranks as can
+// share the batch. Surplus ranks end normally. If no mesh fits, the run ends with the reason.
 #pragma once
 
 #include <cstdio>
@@ -16,39 +16,39 @@
 
 namespace tessera::train::detail {
 
-/// The largest mesh of at most so many ranks that a resolved configuration can go on with: tp as it is, fsdp too where
-/// that divides, and a batch that divides. Empty: there is none.
+/// Returns the largest mesh of at most `ranks` ranks that a resolved configuration can continue with: the same tp, the
+/// same fsdp if it divides, and a divisible batch. Returns nothing if no mesh fits.
 std::optional<MeshConfig> smaller_mesh(const Config& config, int ranks);
 
-/// Whether this error, of a rank of a larger world, is one that the others may go on after.
+/// Returns true if the other ranks may continue after this error of a rank of a larger world.
 bool may_shrink(const Config& config, const Error& error);
 
-/// The worlds that a run goes through. For one thread.
+/// The sequence of worlds of a run. Not thread-safe.
 class Shrinking {
  public:
   Shrinking(Config given, std::FILE* out);
-  /// The last world first.
+  /// Leaves the worlds, the last one first.
   ~Shrinking();
   Shrinking(const Shrinking&) = delete;
   Shrinking& operator=(const Shrinking&) = delete;
 
-  /// For the world as it is.
+  /// Returns the configuration for the current world.
   [[nodiscard]] const Config& config() const { return config_; }
-  /// In the handler of what ended the run in this world: throws it again where the run cannot go on after it.
+  /// Called in the handler of the error that ended the run in this world. Rethrows it if the run cannot continue.
   void note(const Error& error);
-  /// Agrees with the others that are left, and enters the smaller world. False: it has no place for this rank.
-  /// AbortedError: no mesh fits.
+  /// Agrees with the surviving ranks and enters the shrunk world. Returns false if this rank is surplus. Throws
+  /// AbortedError if no mesh fits.
   bool shrink();
-  /// Where that threw: whether this rank is the one of those left that tells of it.
+  /// After shrink() threw: returns true if this rank is the survivor that reports it.
   [[nodiscard]] bool is_to_tell() const;
-  /// What a rank without a place returns.
+  /// Returns the summary of a surplus rank.
   [[nodiscard]] Summary left_summary() const;
 
  private:
   Config config_;
   std::FILE* out_;
   std::string reason_;
-  std::vector<int> left_;  // when they last agreed; empty: they did not
+  std::vector<int> left_;  // survivors of the last agreement; empty: none yet
   std::vector<std::unique_ptr<comm::SmallerWorld>> worlds_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 std::string bytes_text(std::int64_t nbytes) { return format_bytes(static_cast<std::uint64_t>(nbytes)); }
 
-// "0.8 M", "8.03 G".
+// Returns "0.8 M", "8.03 G".
 std::string count_text(std::int64_t count) {
   const auto number = static_cast<double>(count);
   if (number >= 1e9) return fmt::format("{:.2f} G", number / 1e9);
@@ -22,7 +22,7 @@ std::string count_text(std::int64_t count) {
   return std::to_string(count);
 }
 
-// Whether the model has the sizes of its preset.
+// Returns true if the model has the sizes of its preset.
 bool is_preset(const ModelConfig& model) {
   const auto is_same = [&](const Preset& each) {
     return each.name == model.preset && each.width == model.width && each.layers == model.layers &&

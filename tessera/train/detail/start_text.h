@@ -19,20 +19,20 @@
 
 namespace tessera::train::detail {
 
-/// What the lines are made from.
+/// Values of the lines.
 struct StartFacts {
-  const Config& config;                               ///< resolved
-  std::int64_t parameters = 0;                        ///< over all ranks
-  std::uint64_t training_tokens = 0;                  ///< of the training data
-  std::uint64_t held_out_tokens = 0;                  ///< 0: nothing is held out
-  std::string_view backend = {};                      ///< of the world; empty: one rank
-  std::string compute = {};                           ///< lines of compute_text()
-  std::vector<OwnedBytes> predicted = {};             ///< memory of one rank, by owner
-  std::optional<std::int64_t> free_host_nbytes = {};  ///< before the model was made; none: unknown
-  std::string directory = {};                         ///< of the run
+  const Config& config;                               ///< Resolved configuration.
+  std::int64_t parameters = 0;                        ///< Parameter elements over all ranks.
+  std::uint64_t training_tokens = 0;                  ///< Tokens of the training data.
+  std::uint64_t held_out_tokens = 0;                  ///< 0: no held-out data.
+  std::string_view backend = {};                      ///< Backend of the world; empty: one rank.
+  std::string compute = {};                           ///< Lines of compute_text().
+  std::vector<OwnedBytes> predicted = {};             ///< Predicted memory of one rank, by owner.
+  std::optional<std::int64_t> free_host_nbytes = {};  ///< Before the model was created; unset: unknown.
+  std::string directory = {};                         ///< Run directory.
 };
 
-/// Returns the line on products and threads of this rank, and a warning if products are slow. Measures for 50 ms.
+/// Returns the line on products and threads of this rank, with a warning if products are slow. Measures for 50 ms.
 std::string compute_text();
 /// Returns the lines, each with its line end.
 std::string start_text(const StartFacts& facts);

@@ -21,13 +21,13 @@ std::span<std::int32_t> rows_of(const Tensor& tensor) {
   return {own.data_as<std::int32_t>(), static_cast<std::size_t>(own.numel())};
 }
 
-// Of a tensor of one element that no work under way writes.
+// Returns the value of a tensor of one element that no pending work writes.
 double value_of(const Tensor& x) {
   if (x.dtype() == DType::kF32) return static_cast<double>(*x.data_as<float>());
   return ops::item(x).as_double();
 }
 
-// Gradients of a capture that failed are none.
+// Drops the gradients of a failed capture.
 class DropGradients {
  public:
   explicit DropGradients(std::span<const Tensor> leaves) : leaves_(leaves) {}
@@ -52,13 +52,13 @@ StepGraph::StepGraph(const Config& config, const Plan& plan) : plan_(plan) {
   counter_ = ops::zeros({}, {.dtype = DType::kI64});
   learning_rate_ = ops::zeros({});
   most_ = ops::zeros({}, {.dtype = DType::kF64});
-  // The host writes into all of these without asking a stream.
+  // The host writes all of these without stream order.
   device::Device::get("host").synchronize();
 }
 
 bool StepGraph::is_ready() const { return graph_ && ops::generator_state().seed == begin_.seed; }
 
-// What Trainer::State::judged() says of the same numbers.
+// Makes the decision of Trainer::State::judged() for the same values.
 Tensor StepGraph::skip_flag() const {
   const Tensor& norm = values_.norm.norm;
   const Tensor is_finite = ops::logical_and(ops::isfinite(values_.loss), ops::isfinite(norm));

@@ -1,15 +1,15 @@
-// A whole training step as one graph: forward, backward, collectives, the norm, the decision whether the step is taken,
-// and the optimizer, captured once and replayed.
+// A complete training step as one graph, captured once and replayed: forward, backward, collectives, the norm, the
+// decision to skip the step, and the optimizer.
 //
 //   host                               device memory                    graph
-//   batches, learning rate,   ------>  tokens, targets, numbers  ---->  losses and gradients of all micro-batches
+//   batches, learning rate,   ------>  tokens, targets, scalars  ---->  losses and gradients of all micro-batches
 //   random counter, bound                                               skip = loss or norm not finite, or a spike
-//                             <------  loss, norm, skip, gradients <--  optimizer, which changes nothing where skip is
+//                             <------  loss, norm, skip, gradients <--  optimizer, which changes nothing if skip is set
 //
-// What changes from step to step is read when the graph runs, so that no decision of the host stands inside a replay. A
-// replay draws the random numbers that the same step would have drawn uncaptured, since it is told how far this rank's
-// generator has moved since the capture. Parameters and the optimizer's state are where they were: who writes them in
-// place between steps need not tell. Memory of the step is planned in the capture, in a pool of its own.
+// Values that change between steps are read when the graph runs, so a replay depends on no decision of the host. A
+// replay draws the same random numbers as the step without capture, because it receives the advance of the generator of
+// this rank since the capture. Parameters and optimizer state stay at their addresses, so callers may write them in
+// place between steps. The memory of the step is planned in the capture, in a separate pool.
 #pragma once
 
 #include <cstdint>
@@ -28,46 +28,46 @@
 
 namespace tessera::train::detail {
 
-/// What a step comes to before it is taken: numbers of one element, whole on this rank.
+/// Values of a step before the update: tensors of one element, complete on this rank.
 struct StepValues {
-  Tensor loss;         ///< mean over the tokens of all ranks
-  ops::GradNorm norm;  ///< of all gradients, and what to multiply them with
+  Tensor loss;         ///< Mean over the tokens of all ranks.
+  ops::GradNorm norm;  ///< Norm of all gradients, and their clip factor.
 };
 
-/// The parts of a step, as calls on the current stream that wait for nothing.
+/// Phases of a step, as calls on the current stream that do not wait.
 struct StepBody {
-  /// Leaves the gradients of all micro-batches settled at their leaves.
+  /// Computes the reduced gradients of all micro-batches and stores them in the leaves.
   std::function<StepValues(std::span<const Batch> batches)> compute;
-  /// Updates the parameters. `skip`, where not zero, says that nothing is to change.
+  /// Updates the parameters. If `skip` is not zero, nothing changes.
   std::function<void(const StepValues& values, const Tensor& learning_rate, const Tensor& skip)> update;
-  std::span<const Tensor> leaves;  ///< all parameters
+  std::span<const Tensor> leaves;  ///< All parameters.
 };
 
-/// See the head of this file. For one thread.
+/// Captures and replays steps. Not thread-safe.
 class StepGraph {
  public:
-  /// For steps of this plan; captures nothing yet.
+  /// Prepares for steps of this plan. Captures nothing yet.
   StepGraph(const Config& config, const Plan& plan);
-  /// Whether a step can be replayed: there is a graph, and this rank's generator has the seed that it had then.
+  /// Returns true if a step can be replayed: a graph exists, and the seed of the generator has not changed since.
   [[nodiscard]] bool is_ready() const;
-  /// Captures a step. Nothing of it runs, no random number counts as drawn, and no gradient is left behind.
-  /// NotSupported, with the operator's name: it does what cannot be captured.
+  /// Captures a step. Nothing runs, no random number counts as drawn, and no gradient remains. Throws NotSupported with
+  /// the operator that cannot be captured.
   void capture(const StepBody& body, const device::Stream& stream);
 
-  /// Gives micro-batch `m` of the next replay, as rows of sequence + 1 tokens. The last replay has ended.
+  /// Sets micro-batch `m` of the next replay, as rows of sequence + 1 tokens. The last replay must have finished.
   void set_batch(std::int64_t m, std::span<const std::int32_t> rows);
-  /// Replays a step; gradient norms above `most` are a spike. Random numbers count as drawn.
+  /// Replays a step. Gradient norms above `most` are a spike. Random numbers count as drawn.
   void replay(double learning_rate, double most, const device::Stream& stream);
 
-  /// Of the last replay, which has ended.
+  /// Returns the loss of the last replay, which must have finished.
   [[nodiscard]] double loss() const;
-  /// Likewise: norm of the gradients before clipping.
+  /// Returns the gradient norm before clipping of the last replay.
   [[nodiscard]] double grad_norm() const;
-  /// Likewise: whether parameters and the optimizer's state were left as they were.
+  /// Returns true if the last replay did not change parameters and optimizer state.
   [[nodiscard]] bool is_skipped() const;
-  /// Likewise: of each leaf, settled.
+  /// Returns the reduced gradient of each leaf in the last replay.
   [[nodiscard]] std::span<const Tensor> gradients() const { return gradients_; }
-  /// The graph; none before the first capture.
+  /// Returns the graph; empty before the first capture.
   [[nodiscard]] const memory::CapturedGraph& graph() const { return graph_; }
 
  private:
@@ -78,9 +78,9 @@ class StepGraph {
   std::vector<Batch> batches_;
   Tensor counter_;        // i64: calls of the generator since the capture began
   Tensor learning_rate_;  // f32
-  Tensor most_;           // f64: norms above are a spike
+  Tensor most_;           // f64: norms above it are a spike
   ops::GeneratorState begin_;
-  std::uint64_t calls_ = 0;  // of the generator in one step
+  std::uint64_t calls_ = 0;  // generator calls per step
   StepValues values_;
   Tensor skip_;
   std::vector<Tensor> gradients_;

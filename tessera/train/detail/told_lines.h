@@ -1,5 +1,5 @@
-// A file that a run appends a line a step to (metrics.jsonl, loss.csv), where the disk may be full. A line that cannot
-// be written does not end the run: the first is told loudly, all are counted, and lines go on when there is room again.
+// A file with one line per step (metrics.jsonl, loss.csv) on a disk that may be full. A line that cannot be written
+// does not end the run: the first one is reported, all are counted, and writing continues when there is space again.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace tessera::train::detail {
 
-/// See the head of this file. For one thread.
+/// Appends lines and counts lost ones. Not thread-safe.
 class ToldLines {
  public:
-  /// Opens the file, or makes it: IoError. A first line that is not empty is written before all others into a file that
-  /// has none.
+  /// Opens the file and creates it if needed. Throws IoError. A nonempty `first_line` is written before all others into
+  /// an empty file.
   ToldLines(const std::filesystem::path& path, Progress& progress, std::string first_line = {});
   /// Appends a line, or counts it as lost.
   void append(const std::string& line);
-  /// Makes the lines durable; a failure is reported, and does not end the run.
+  /// Makes the lines durable. A failure is reported and does not end the run.
   void sync();
-  /// Lines that were lost.
+  /// Returns the number of lost lines.
   [[nodiscard]] std::int64_t lost() const { return lost_; }
-  /// "7 lines of metrics.jsonl: No space left on device"; empty: none was lost.
+  /// Returns "7 lines of metrics.jsonl: No space left on device"; empty if none was lost.
   [[nodiscard]] std::string missing() const;
 
  private:
@@ -32,7 +32,7 @@ class ToldLines {
   std::string name_;
   LineFile file_;
   Progress& progress_;
-  std::string first_line_;  // empty: it is there
+  std::string first_line_;  // empty: already written
   std::int64_t lost_ = 0;
   bool is_losing_ = false;
   std::string why_;

@@ -1,4 +1,4 @@
-// What a trainer holds. Apart from trainer.h, so that the parts of the trainer are files of their own.
+// The state of a trainer, shared by the source files of the trainer.
 #pragma once
 
 #include <cstdint>
@@ -21,36 +21,36 @@
 
 namespace tessera::train {
 
-/// Of one rank.
+/// State of the trainer of one rank.
 struct Trainer::State {
   State(const Config& given, BatchSource source);
 
-  // Loss and gradients of the step's micro-batches, settled. Asks for work, and waits for none of it.
+  // Returns the reduced loss and gradients of the micro-batches of the step. Enqueues work and does not wait.
   detail::StepValues compute(const std::function<detail::Batch(std::int64_t m)>& batch_at);
-  // The step, call by call.
+  // Takes the step by eager calls.
   void take_step(StepReport& report);
-  // Whether the step is a replay of a graph: not the first, in which ranks meet and caches fill.
+  // Returns true if the step is a replay. The first step is not: it creates groups and fills caches.
   bool is_replayed();
-  // The step as a graph, captured when there is none yet.
+  // Takes the step as a graph, and captures it if needed.
   void replay_step(StepReport& report);
   void capture_step();
-  // Of micro-batch m of this step: its number, and this rank's rows.
+  // Number of micro-batch m of this step, and the rows of this rank.
   [[nodiscard]] std::uint64_t number_of_batch(std::int64_t m) const {
     return static_cast<std::uint64_t>((steps - 1) * config.train.accumulate + m);
   }
   std::vector<std::int32_t> next_rows(std::int64_t m);
   void settle_gradients();
-  // Hands a step that is not taken to who asked for such.
+  // Passes a step that is not taken to the callback of keep_bad_steps().
   void keep(const StepReport& report) const;
-  // Gradient norms above it are a spike.
+  // Returns the norm above which gradients are a spike.
   [[nodiscard]] double largest_norm() const;
-  // Whether the step is not to be taken, by policy; throws where that says stop.
+  // Decides by policy whether the step is skipped. Throws under the policy "stop".
   StepEnd judged(StepReport& report);
   void drop_gradients() {
     for (const Tensor& leaf : leaves) autograd::set_grad(leaf, {});
   }
   // Compares the replicas of parameters if that is due: after the first step of this trainer and every
-  // run.check_replicas steps. The step has completed.
+  // run.check_replicas steps. The step must have finished.
   void check_replicas_if_due();
   [[nodiscard]] bool is_looked_at() const { return before_update && steps == looked_at_step; }
   [[nodiscard]] const device::Stream& stream() const { return tensor::current_stream(device::Device::get("host")); }
@@ -64,13 +64,13 @@ struct Trainer::State {
   Optimizer optimizer;
   MemoryBook book;
   std::int64_t steps = 0;
-  std::optional<double> mean_norm;  // of steps that were taken
+  std::optional<double> mean_norm;  // over the steps taken
   std::function<void(const BadStep&)> keep_bad_step;
-  // Of one step, which is not replayed.
+  // Callback of one step, which is not replayed.
   std::function<void(const StepReport&, const StepActivations&)> before_update;
   std::int64_t looked_at_step = 0;
-  bool was_checked = false;                // whether replicas have been compared
-  std::optional<detail::StepGraph> graph;  // none: steps are not replayed, or the first is still to come
+  bool was_checked = false;                // true if replicas have been compared
+  std::optional<detail::StepGraph> graph;  // empty: steps are not replayed, or before the first step
 };
 
 }  // namespace tessera::train

@@ -1,4 +1,4 @@
-// Steps that are captured once and replayed, held against steps that are asked for call by call: the same bits.
+// Captured and replayed steps are bitwise equal to eager ones.
 #include <array>
 
 #include "tessera/train/suite/train_suite.h"
@@ -24,7 +24,7 @@ TEST_P(TrainSuite, ReplayedWithDropout) {
   expect_same_replayed(GetParam(), config);
 }
 
-// About half of the steps are not taken.
+// About half of the steps are skipped.
 TEST_P(TrainSuite, ReplayedWithSpikesSkipped) {
   Config config = testing::small_config();
   config.train.steps = 20;

@@ -1,4 +1,4 @@
-// Loss and gradient norm of 50 steps in f32 on each mesh, held against one rank.
+// Loss and gradient norm of 50 steps in f32 on each mesh, compared with one rank.
 #include <array>
 
 #include "tessera/train/suite/train_suite.h"

@@ -1,4 +1,4 @@
-// What it costs a thread to ask for work, for benches.
+// Measures the cost of enqueueing work, for benches.
 #pragma once
 
 #include <ctime>
@@ -7,15 +7,15 @@
 
 namespace tessera::train::testing {
 
-/// CPU time of the calling thread, in microseconds.
+/// Returns the CPU time of the calling thread, in microseconds.
 inline double cpu_microseconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return 1e6 * static_cast<double>(now.tv_sec) + 1e-3 * static_cast<double>(now.tv_nsec);
 }
 
-/// CPU time of this thread in which it asks for work. The stream is stopped meanwhile: a stream that has nothing to do
-/// may run what it is given on the thread that gives it.
+/// Returns the CPU time in which this thread enqueues work. The stream is stopped meanwhile, because an idle stream may
+/// run work on the enqueueing thread.
 template <class F>
 double cost_of_asking(const F& body) {
   const device::Device host = device::Device::get("host");

@@ -1,7 +1,7 @@
-// What a disk may hold after a crash of the machine. A log of file operations is replayed up to some point: operations
-// that a sync covered are there, of the others any may be missing, whatever their order; writes may be torn. Names are
-// covered by the sync of their directory, bytes by the sync of their file. File systems promise more; what is written
-// here must not need it.
+// Simulates the contents of a disk after a machine crash. A log of file operations is replayed up to some point: synced
+// operations are present, any of the others may be missing in any order, and writes may be torn. The sync of a
+// directory covers its names, the sync of a file its bytes. Real file systems guarantee more, but the code under test
+// must not need it.
 #pragma once
 
 #include <sys/types.h>
@@ -19,16 +19,16 @@ namespace tessera::train::testing {
 
 /// An operation on files, by inodes.
 struct FileOperation {
-  /// What was done.
+  /// Kind of an operation.
   enum class Kind : std::uint8_t {
-    kName,      ///< `file` got the name `name` in `directory`; `is_directory`: it is a new directory
-    kUnname,    ///< the name was removed
-    kRename,    ///< `file` moved from `name` in `directory` to `to_name` in `to_directory`
-    kExchange,  ///< it changed places with `other`
-    kWrite,     ///< `bytes` at `offset` of `file`
-    kResize,    ///< `file` has `offset` bytes
-    kSync,      ///< of `file`, or of a directory
-    kMark,      ///< no operation: what the test noted, in `offset`
+    kName,      ///< `file` got the name `name` in `directory`. `is_directory`: it is a new directory.
+    kUnname,    ///< The name was removed.
+    kRename,    ///< `file` moved from `name` in `directory` to `to_name` in `to_directory`.
+    kExchange,  ///< It was exchanged with `other`.
+    kWrite,     ///< `bytes` were written at `offset` of `file`.
+    kResize,    ///< `file` was resized to `offset` bytes.
+    kSync,      ///< Sync of `file`, or of a directory.
+    kMark,      ///< No operation: a value that the test recorded, in `offset`.
   };
   Kind kind = Kind::kMark;
   ino_t directory = 0;
@@ -43,7 +43,7 @@ struct FileOperation {
 };
 using FileLog = std::vector<FileOperation>;
 
-/// The newest mark before `point`, or `none`.
+/// Returns the newest mark before `point`, or `none`.
 inline std::uint64_t mark_before(const FileLog& log, std::size_t point, std::uint64_t none) {
   for (std::size_t i = point; i-- > 0;) {
     if (log[i].kind == FileOperation::Kind::kMark) return log[i].offset;
@@ -54,13 +54,13 @@ inline std::uint64_t mark_before(const FileLog& log, std::size_t point, std::uin
 /// The disk after a crash.
 class CrashDisk {
  public:
-  /// A crash before operation `point` of the log; `seed` chooses what of the rest is there. `root` is the directory
-  /// that the log is of.
+  /// Simulates a crash before operation `point` of the log. `seed` selects the unsynced operations that are present.
+  /// `root` is the logged directory.
   CrashDisk(const FileLog& log, std::size_t point, std::uint64_t seed, ino_t root) : root_(root), random_(seed) {
     static constexpr unsigned kKept[] = {0, 100, 50, 90, 10};
     const unsigned kept = kKept[seed % std::size(kKept)];
     names_[root];
-    std::map<ino_t, std::size_t> synced;  // by file or directory: the last sync
+    std::map<ino_t, std::size_t> synced;  // last sync, by file or directory
     for (std::size_t i = 0; i < point; ++i) {
       if (log[i].kind == FileOperation::Kind::kSync) synced[log[i].file] = i;
     }
@@ -79,7 +79,7 @@ class CrashDisk {
     }
   }
 
-  /// Writes it to a directory, which is replaced.
+  /// Writes the contents to a directory, which is replaced.
   void write_to(const std::filesystem::path& path) const {
     std::filesystem::remove_all(path);
     write(root_, path);
@@ -107,7 +107,7 @@ class CrashDisk {
       default: break;
     }
   }
-  // A torn write: sectors of it are missing, and read as zeros or as before.
+  // A torn write: some sectors are missing, and read as zeros or as before.
   void write_bytes(const FileOperation& each, bool is_whole) {
     constexpr std::size_t kSector = 512;
     std::string& to = bytes_[each.file];

@@ -1,5 +1,5 @@
-// Stands before the C library's functions on files and logs what a program does to those of one directory. For a
-// program of its own: it is included in one source, and its definitions are taken in place of the library's.
+// Intercepts the file functions of the C library and logs operations on one directory. Included in one source of a
+// separate program, whose definitions replace those of the library.
 #pragma once
 
 #include <dlfcn.h>
@@ -18,10 +18,10 @@
 
 namespace tessera::train::testing {
 
-/// What is logged. One at a time.
+/// Log of file operations. One object at a time.
 class FileCalls {
  public:
-  /// Begins to log operations on files below `directory`, which is there.
+  /// Starts to log operations on files below `directory`, which must exist.
   explicit FileCalls(std::string directory) : directory_(std::move(directory)), root_(inode_of(directory_)) {
     current() = this;
   }
@@ -29,7 +29,7 @@ class FileCalls {
   FileCalls(const FileCalls&) = delete;
   FileCalls& operator=(const FileCalls&) = delete;
 
-  /// Notes a value in the log.
+  /// Records a value in the log.
   void mark(std::uint64_t value) { add({.kind = FileOperation::Kind::kMark, .offset = value}); }
   [[nodiscard]] const FileLog& log() const { return log_; }
   [[nodiscard]] ino_t root() const { return root_; }
@@ -41,12 +41,12 @@ class FileCalls {
     static std::atomic<FileCalls*> calls = nullptr;
     return calls;
   }
-  /// The calls that are logged, if this path lies in the directory.
+  /// Returns the active log if this path is in the directory.
   static FileCalls* of(const char* path) {
     FileCalls* calls = current();
     return calls != nullptr && std::string(path).starts_with(calls->directory_) ? calls : nullptr;
   }
-  /// The calls that are logged, if this is an open file or directory in the directory.
+  /// Returns the active log if this is an open file or directory in the directory.
   static FileCalls* of(int descriptor) {
     FileCalls* calls = current();
     return calls != nullptr && !path_of(descriptor).empty() && of(path_of(descriptor).c_str()) != nullptr ? calls
@@ -116,7 +116,7 @@ class FileCalls {
   std::int64_t failing_sync_ = -1;
 };
 
-/// The function that the definition below stands before.
+/// Returns the library function that the definition below replaces.
 template <class F>
 F* real(const char* name) {
   return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));

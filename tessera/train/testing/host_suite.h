@@ -1,4 +1,4 @@
-// Shared by the files of the bench suite host_train: threads, and rows whose preparation is costly.
+// Shared by the files of the bench suite host_train: threads, and rows with costly preparation.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace tessera::train::testing {
 
-/// Threads that each side of a comparison computes on, unless a row is stated to use one.
+/// Threads per side of a comparison, unless a row states that it uses one.
 inline constexpr int kHostThreads = 2;
 
-/// Returns true if the row is to be measured. Otherwise names it if rows are listed, so that a caller may return
-/// without preparing anything.
+/// Returns true if the row is to be measured. Otherwise, lists its name if rows are listed, so that the caller can
+/// return without preparation.
 inline bool wants_or_lists(bench::Context& context, const std::string& name) {
   if (context.wants(name)) return true;
   context.measure({.name = name, .ours = [] {}});

@@ -1,4 +1,4 @@
-// What a rank sees of a run, to the bit: what replayed steps are held against steps that are asked for call by call.
+// Bitwise results of a run on one rank, to compare replayed steps with eager ones.
 #pragma once
 
 #include <functional>
@@ -11,22 +11,21 @@
 
 namespace tessera::train::testing {
 
-/// Of one rank. A step depends on the state that the steps before it left to the optimizer, so that weights after many
-/// steps tell of it too.
+/// Results of one rank. A step depends on the optimizer state of earlier steps, so the weights after many steps cover
+/// the state too.
 struct Seen {
-  std::vector<double> losses;  ///< by step
-  std::vector<double> norms;   ///< of gradients, before clipping
+  std::vector<double> losses;  ///< Losses by step.
+  std::vector<double> norms;   ///< Gradient norms before clipping.
   std::vector<double> rates;   ///< learning rates
-  std::vector<StepEnd> ends;   ///< what became of the steps
-  std::vector<float> weights;  ///< this rank's, at the end
-  ops::GeneratorState random;  ///< where its generator stands at the end
+  std::vector<StepEnd> ends;   ///< Results of the steps.
+  std::vector<float> weights;  ///< Weights of this rank at the end.
+  ops::GeneratorState random;  ///< State of its generator at the end.
 };
-/// This rank's parts of all parameters.
+/// Returns the shards of this rank of all parameters.
 std::vector<float> own_weights(const Trainer& trainer);
-/// Takes config.train.steps steps on synthetic samples, as every rank of the world does; `between` is called after
-/// each.
+/// Takes config.train.steps steps on synthetic samples, on every rank of the world. Calls `between` after each.
 Seen seen_run(const Config& config, const std::function<void(Trainer&)>& between = {});
-/// What differs between runs: "step 7: loss 2.5 instead of 2.25"; empty: nothing.
+/// Returns the first difference: "step 7: loss 2.5 instead of 2.25"; empty if none.
 std::string difference(const Seen& got, const Seen& want);
 
 }  // namespace tessera::train::testing

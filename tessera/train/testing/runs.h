@@ -1,4 +1,4 @@
-// Short training runs of a small model on synthetic samples, and what they gave: what meshes are held against.
+// Short training runs of a small model on synthetic samples, and their results, to compare meshes.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,31 @@
 
 namespace tessera::train::testing {
 
-/// A resolved configuration of a model that any mesh of up to 4 ranks can be made of, on one rank.
+/// Returns a configuration, resolved for one rank, of a model for any mesh of up to 4 ranks.
 Config small_config();
-/// The preset `tiny`, resolved for one rank, for as many steps as one likes: what benches take steps of. Where rows are
-/// only run to see that they work (`is_brief`), a smaller one.
+/// Returns the preset `tiny`, resolved for one rank, with unlimited steps, for benches. If `is_brief`, for runs that
+/// only check that rows work, returns a smaller one.
 Config bench_config(bool is_brief);
-/// On these axes.
+/// Returns the configuration on these axes.
 Config on_mesh(Config config, int dp, int fsdp, int tp);
-/// "dp 2 x tp 2".
+/// Returns "dp 2 x tp 2".
 std::string mesh_name(const MeshConfig& mesh);
 
-/// Sequences that can be learnt: a token follows from the one before it and the number of the sample.
+/// Returns learnable sequences: a token follows from the previous one and the number of the sample.
 SampleReader synthetic_samples(const Config& config);
 
-/// What a run gave.
+/// Results of a run.
 struct Curve {
-  std::vector<std::vector<float>> weights;  ///< initial ones, whole, by parameter
-  std::vector<double> losses;               ///< by step
-  std::vector<double> norms;                ///< of gradients, before clipping
+  std::vector<std::vector<float>> weights;  ///< Initial global weights by parameter.
+  std::vector<double> losses;               ///< Losses by step.
+  std::vector<double> norms;                ///< Gradient norms before clipping.
 };
-/// Takes config.train.steps steps, as every rank of the world does. The weights on the first rank alone.
+/// Takes config.train.steps steps, on every rank of the world. Only the first rank returns weights.
 Curve run(const Config& config);
-/// run() on as many ranks, threads of this process, as the mesh has: what the first one saw.
+/// Calls run() on the ranks of the mesh, as threads of this process. Returns the result of the first one.
 Curve run_on_ranks(const Config& config);
-/// What is wrong with a run, given what it is to be: initial weights bit for bit, losses and norms within `tolerance`
-/// relative at every step. Empty: nothing.
+/// Compares a run with the expected one: initial weights bitwise, losses and norms within a relative `tolerance` at
+/// every step. Returns the first difference; empty if none.
 std::string difference(const Curve& got, const Curve& want, double tolerance);
 
 }  // namespace tessera::train::testing

@@ -1,4 +1,4 @@
-// Steps of a run as a test wants them.
+// Scripted steps of a run, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace tessera::train::testing {
 
-/// Steps of 100 tokens whose loss falls by 1 each; `at` may change a report, or throw.
+/// Steps of 100 tokens whose loss falls by 1 each. `at` may change a report, or throw.
 class ScriptedSteps final : public detail::Steps {
  public:
   StepReport step() override {
@@ -39,10 +39,10 @@ class ScriptedSteps final : public detail::Steps {
   std::function<void(StepReport&)> at;
   std::int64_t taken = 0;
   int evaluations = 0;
-  std::uint64_t batches = 1;  ///< of an evaluation
+  std::uint64_t batches = 1;  ///< Batches per evaluation.
 };
 
-/// A directory that goes away with the test.
+/// A temporary directory.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -62,14 +62,14 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-/// A file as text.
+/// Returns a file as text.
 inline std::string content(const std::filesystem::path& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
 }
 
-/// The lines of a file.
+/// Returns the lines of a file.
 inline std::vector<std::string> lines_of(const std::filesystem::path& path) {
   std::vector<std::string> lines;
   std::ifstream file(path);

@@ -1,4 +1,4 @@
-// Ranks of one training run that take a step together on request, so that two runs can be sampled in turns.
+// Ranks of one training run that take a step together on request, so that two runs can be sampled alternately.
 //
 //   SteppingRanks two(on_mesh(config, 2, 1, 1), 1);
 //   const double milliseconds = two.milliseconds_per_step(4);
@@ -40,12 +40,12 @@ class SteppingRanks {
   const int ranks_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int requests_ = 0;  // made so far
-  int steps_ = 0;     // of the last request
-  int finished_ = 0;  // ranks that have served the last request
+  int requests_ = 0;  // requests so far
+  int steps_ = 0;     // steps of the last request
+  int finished_ = 0;  // ranks that have completed the last request
   bool is_stopping_ = false;
   std::exception_ptr error_;
-  std::jthread thread_;  // last: it uses the rest
+  std::jthread thread_;  // last: it uses the other members
 };
 
 }  // namespace tessera::train::testing

@@ -20,7 +20,7 @@ TEST(SteppingRanks, TakeStepsOfTwoRunsInTurns) {
 
 TEST(SteppingRanks, RethrowTheErrorOfARank) {
   Config config = resolved(small_config(), 1);
-  config.optimizer.learning_rate = 1e30;  // the loss is not finite soon, and the policy is to stop
+  config.optimizer.learning_rate = 1e30;  // the loss soon becomes infinite, and the policy is to stop
   SteppingRanks ranks(config, 1);
   EXPECT_THROW(ranks.milliseconds_per_step(20), Error);
   EXPECT_THROW(ranks.milliseconds_per_step(1), Error);

@@ -1,5 +1,5 @@
-// Runs of a model that trains in no time, on a text of their own, with what they say caught line by line; and what a
-// run left, for comparing two of them bit by bit.
+// Runs of a very small model on a generated text, with their output captured line by line; and bitwise comparison of
+// the files of two runs.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace tessera::train::testing {
 
-/// Writes a text to train on into the directory; its path.
+/// Writes a training text into the directory. Returns its path.
 std::string write_text(const std::filesystem::path& directory);
-/// A small model with dropout on that text, with checkpoints every 2 steps, in `directory`/run.
+/// Returns a small model with dropout on that text, with checkpoints every 2 steps, in `directory`/run.
 Config told_config(const std::filesystem::path& directory);
 
-/// A file that hands over each line as it is written, and keeps nothing.
+/// A file that passes on each written line and keeps nothing.
 class LineListener {
  public:
   explicit LineListener(std::function<void(const std::string& line)> hear);
@@ -36,12 +36,12 @@ class LineListener {
   std::FILE* file_ = nullptr;
 };
 
-/// What a run left: loss.csv, the files of its newest checkpoint that hold tensors, its step and its text "trainer".
-/// Makes no tensor, so that a process without a rank may ask.
+/// Returns the results of a run: loss.csv, the tensor files of its newest checkpoint, its step and its metadata
+/// "trainer". Creates no tensor, so that a process without a rank may call it.
 std::map<std::string, std::string> left_by(const std::filesystem::path& run_directory);
-/// How the two differ, in a line; empty: they do not.
+/// Returns the difference in one line; empty if none.
 std::string difference(const std::map<std::string, std::string>& got, const std::map<std::string, std::string>& want);
-/// What is wrong with metrics.jsonl of a run of so many steps and ranks, if not every rank tells of every step once.
+/// Returns the fault of metrics.jsonl, which must hold every step of every rank once; empty if none.
 std::string wrong_lines(const std::filesystem::path& run_directory, std::int64_t steps, int ranks);
 
 }  // namespace tessera::train::testing

@@ -1,4 +1,4 @@
-// A fixture for tests of whole runs: a text to train on, run directories beside it, and what a run said.
+// Fixture for tests of complete runs: a training text, run directories next to it, and the output of a run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,20 +14,20 @@
 
 namespace tessera::train::testing {
 
-/// See the head of this file.
+/// Fixture with a temporary directory.
 class ToldRuns : public ::testing::Test {
  protected:
   void SetUp() override { write_text(directory.path()); }
 
-  /// A run in the run directory of this name.
+  /// Returns a configuration for the run directory of this name.
   [[nodiscard]] Config config(const char* name = "run") const {
     Config config = told_config(directory.path());
     config.run.directory = path(name).string();
     return config;
   }
-  /// Of this name in the directory of the test.
+  /// Returns the path of a name in the directory of the test.
   [[nodiscard]] std::filesystem::path path(const char* name = "run") const { return directory.path() / name; }
-  /// Runs, and raises the signal at the first line that begins so.
+  /// Runs, and raises the signal at the first line that begins with `begin`.
   Summary run_and(const Config& config, const std::string& begin = "none", int signal = SIGTERM) {
     said.clear();
     bool is_raised = false;
@@ -39,10 +39,10 @@ class ToldRuns : public ::testing::Test {
   }
 
   TemporaryDirectory directory;
-  std::string said;  ///< by the last run
+  std::string said;  ///< Output of the last run.
 };
 
-/// Whether a part stands in a text.
+/// Returns true if `text` contains `part`.
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace tessera::train::testing

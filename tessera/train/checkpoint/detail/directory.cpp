@@ -30,7 +30,7 @@ void remove_quietly(const fs::path& path) {
   if (error) log::warn("checkpoints: ", path.string(), " cannot be removed: ", error.message());
 }
 
-// Out of sight by one rename before its files go one by one.
+// Hides a checkpoint by one rename before its files are removed one by one.
 void remove_checkpoint(const fs::path& path, const fs::path& aside) {
   std::error_code error;
   if (fs::exists(aside, error)) remove_quietly(aside);
@@ -106,7 +106,7 @@ void make_partial(const fs::path& directory, std::int64_t step) { make_run_subdi
 void put_in_place(const fs::path& directory, std::int64_t step) {
   const fs::path aside = partial_of(directory, step);
   const fs::path place = directory / step_name(step);
-  // One that is there already changes places with the new one, in one step where the file system can.
+  // Exchanges an existing one with the new one, in one step if the file system supports it.
   const bool is_exchanged = ::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0;
   std::error_code error;
   if (!is_exchanged) {

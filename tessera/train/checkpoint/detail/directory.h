@@ -1,6 +1,5 @@
-// The directory of a run's checkpoints: what lies in it, and how a checkpoint comes and goes. Both are one rename, so
-// that whoever looks sees a whole checkpoint or none: what is being written is called .partial, what is being removed
-// or was replaced .removed.
+// The directory of the checkpoints of a run. A checkpoint appears and disappears by one rename, so that readers see a
+// complete checkpoint or none. A checkpoint in progress is named .partial, one being removed or replaced .removed.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +12,36 @@ namespace tessera::train::detail {
 
 /// A checkpoint by its name alone.
 struct NamedStep {
-  std::int64_t step = 0;       ///< by its name
-  std::filesystem::path path;  ///< of its directory
+  std::int64_t step = 0;       ///< Step in the name.
+  std::filesystem::path path;  ///< Path of the directory.
 };
 
-/// What lies in a directory of checkpoints, by name, the newest first.
+/// Contents of a directory of checkpoints, by name, the newest first.
 struct DirectoryEntries {
   std::vector<NamedStep> checkpoints;  ///< step-N
   std::vector<NamedStep> partials;     ///< step-N.partial
-  std::vector<NamedStep> removed;      ///< step-N.removed: once good, and half gone
+  std::vector<NamedStep> removed;      ///< step-N.removed: was valid, and is partly removed.
 };
-/// Nothing when there is no such directory.
+/// Lists a directory. Returns nothing if it does not exist.
 DirectoryEntries entries_of(const std::filesystem::path& directory);
 
-/// Makes the directory and those above it, if they are missing, durably and with the access of its run directory:
-/// private outside of one. IoError with the way out.
+/// Creates the directory and its parents, if needed, durably and with the access mode of its run directory; private
+/// outside of one. Throws IoError with a fix.
 void make_directory(const std::filesystem::path& directory);
-/// Makes the directory, as make_directory(), and keeps other writers of checkpoints out of it until the result goes or
-/// this process ends, however that happens. A file system that has no locks keeps nobody out. IoError with the way out.
+/// Creates the directory, as make_directory(), and locks it against other writers until the result is destroyed or this
+/// process ends in any way. File systems without locks do not exclude other writers. Throws IoError with a fix.
 std::shared_ptr<void> open_directory(const std::filesystem::path& directory);
-/// Where a checkpoint is written aside.
+/// Returns the path of a checkpoint in progress.
 std::filesystem::path partial_of(const std::filesystem::path& directory, std::int64_t step);
-/// Removes what is left of writers that died, with a word for each that was being written.
+/// Removes leftovers of dead writers, with a warning for each checkpoint in progress.
 void remove_leftovers(const std::filesystem::path& directory);
-/// Makes what a checkpoint is written to aside, in an open directory, which it does not make again. IoError.
+/// Creates the directory of a checkpoint in progress, in an open directory, which is not created again. Throws IoError.
 void make_partial(const std::filesystem::path& directory, std::int64_t step);
-/// Puts what was written aside in its place, over one of the same step, and makes that durable. The last of its files
-/// came by write_file, which has synced the directory itself.
+/// Renames a checkpoint in progress to its final name, replaces one of the same step, and makes the rename durable. The
+/// last file was written by write_file, which synced the directory itself.
 void put_in_place(const std::filesystem::path& directory, std::int64_t step);
-/// Removes checkpoints older than the last `keep` up to `step`, which has just been written and stays. Later ones,
-/// which another run or an earlier life of this one left, are not counted and not touched.
+/// Removes checkpoints older than the last `keep` up to `step`, which was just written and stays. Later checkpoints,
+/// from another run or an earlier start, are neither counted nor removed.
 void keep_last(const std::filesystem::path& directory, std::int64_t step, int keep);
 
 }  // namespace tessera::train::detail

@@ -10,18 +10,18 @@
 namespace tessera::train::detail {
 namespace {
 
-// Rows of at least this many bytes are read straight to where they go.
+// Rows of at least this many bytes are read directly to their destination.
 constexpr std::uint64_t kDirect = std::uint64_t{256} << 10;
-// Shorter ones are read many at a time, with what lies between them where that is little.
+// Shorter rows are read together, with small gaps between them.
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMostBetween = std::uint64_t{16} << 10;
 
-// Reads rows that come in rising order.
+// Reads rows in ascending order.
 class RowReader {
  public:
   RowReader(const InputFile& file, std::vector<std::byte>& buffer) : file_(file), buffer_(buffer) {}
 
-  // `ahead`: bytes from `offset` on that may be read at once, since more rows lie in them.
+  // `ahead`: bytes from `offset` on that may be read together, because they contain more rows.
   void read(std::byte* to, std::uint64_t offset, std::uint64_t nbytes, std::uint64_t ahead) {
     if (nbytes >= kDirect) return file_.read({to, nbytes}, offset);
     if (offset < begin_ || offset + nbytes > end_) {
@@ -41,7 +41,7 @@ class RowReader {
   std::uint64_t end_ = 0;
 };
 
-// One region: rows of a file's part go to rows of the target.
+// One region: rows of the shard of a file go to rows of the target.
 class RegionFill {
  public:
   RegionFill(const std::vector<const DimSource*>& sources, const Shape& filled, const Target& target,
@@ -54,7 +54,7 @@ class RegionFill {
       from_steps_[d] = from_steps_[d + 1] * sources[d]->size;
       to_steps_[d] = to_steps_[d + 1] * filled[d];
     }
-    // Dimensions that are wanted as a whole, on both sides, are one row with the one before them.
+    // Dimensions that are complete on both sides are merged into one row with the dimension before.
     inner_ = ndim;
     while (inner_ > 0 && is_whole(inner_ - 1, filled)) --inner_;
     if (inner_ > 0) --inner_;
@@ -69,7 +69,7 @@ class RegionFill {
     return all.size() == 1 && all[0].size == sources_[d]->size && all[0].size == filled[d];
   }
 
-  // Rows of dimension `inner_`, and all that is behind it, are contiguous on both sides.
+  // Rows of dimension `inner_` and all later ones are contiguous on both sides.
   void walk(std::size_t d, std::int64_t from, std::int64_t to) {
     if (d == sources_.size()) return row(from, to, 1, d);
     for (const Stretch& stretch : sources_[d]->stretches) {
@@ -87,7 +87,7 @@ class RegionFill {
   void row(std::int64_t from, std::int64_t to, std::int64_t numel, std::size_t d) {
     const std::uint64_t nbytes = static_cast<std::uint64_t>(numel) * target_.item;
     const std::uint64_t offset = offset_ + static_cast<std::uint64_t>(from) * target_.item;
-    // The next row is one step of this dimension away: what lies between is read along where it is little.
+    // The next row is one step of this dimension away: a small gap is read too.
     const std::uint64_t step = d < sources_.size() ? static_cast<std::uint64_t>(from_steps_[d]) * target_.item : nbytes;
     const std::uint64_t ahead = step - nbytes <= kMostBetween ? part_end_ - offset : nbytes;
     rows_.read(target_.data + static_cast<std::size_t>(to) * target_.item, offset, nbytes, ahead);
@@ -97,7 +97,7 @@ class RegionFill {
   const Target& target_;
   std::uint64_t offset_;
   RowReader& rows_;
-  std::vector<std::int64_t> from_steps_;  // elements of a step of the dimension before
+  std::vector<std::int64_t> from_steps_;  // elements of a step of the previous dimension
   std::vector<std::int64_t> to_steps_;
   std::size_t inner_ = 0;
   std::uint64_t part_end_ = 0;

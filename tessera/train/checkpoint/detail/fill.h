@@ -1,4 +1,4 @@
-// Carries out a plan: reads regions of files into parts of tensors that lie dense in host memory.
+// Executes a read plan: reads regions of files into dense shards in host memory.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,14 @@
 
 namespace tessera::train::detail {
 
-/// Where a wanted tensor's part goes.
+/// Destination of a wanted shard.
 struct Target {
-  std::byte* data = nullptr;  ///< first element; dense, last dimension fastest
-  std::size_t item = 1;       ///< bytes of an element
+  std::byte* data = nullptr;  ///< First element; dense, last dimension fastest.
+  std::size_t item = 1;       ///< Bytes per element.
 };
 
-/// Reads all of the plan; `targets` stand for the wanted tensors, in their order. A file's header is checked before
-/// anything is read of it.
+/// Reads the complete plan; `targets[i]` belongs to wanted tensor i. The header of a file is checked before the file is
+/// read.
 void fill(const std::filesystem::path& directory, const CheckpointIndex& index, const ReadPlan& plan,
           const std::vector<Target>& targets);
 

@@ -1,4 +1,4 @@
-// Checkpoints that are used only when they are good: named by a user, so that none is taken in their stead.
+// Opens checkpoints that the user named. They must be valid, because no other one replaces them.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace tessera::train::detail {
 
-/// The first fault of those that were found, and how many more there are; as a terminal can show it.
+/// Returns the first fault and the number of further ones, printable on a terminal.
 std::string first_fault(const CheckpointVerdict& verdict);
-/// The checkpoint in this directory, of which everything is read and compared; IoError names it and its first fault.
+/// Reads and verifies the checkpoint in this directory. Throws IoError with its first fault.
 CheckpointInfo good_checkpoint(const std::filesystem::path& path, const OnProgress& on_progress = {});
 
 }  // namespace tessera::train::detail

@@ -9,10 +9,10 @@
 
 namespace tessera::train::detail {
 
-/// Letters of a checksum.
+/// Digits of a checksum.
 inline constexpr std::size_t kHashLetters = 32;
 
-/// Hashes bytes that come in pieces.
+/// Hashes bytes that arrive in chunks.
 class Hasher {
  public:
   Hasher();
@@ -21,9 +21,9 @@ class Hasher {
   Hasher& operator=(Hasher&&) noexcept;
   /// Adds bytes.
   void add(std::span<const std::byte> bytes);
-  /// Of all bytes so far.
+  /// Returns the hash of all bytes so far.
   [[nodiscard]] std::string hex() const;
-  /// As new.
+  /// Restarts the hash.
   void reset();
 
  private:
@@ -31,7 +31,7 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-/// Of these bytes.
+/// Returns the hash of these bytes.
 std::string hash_of(std::string_view bytes);
 
 }  // namespace tessera::train::detail

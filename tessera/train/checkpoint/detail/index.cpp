@@ -21,10 +21,10 @@ using nlohmann::ordered_json;
 constexpr std::string_view kFormat = "tessera checkpoint";
 constexpr std::int64_t kVersion = 1;
 constexpr std::size_t kMostDims = 64;
-constexpr std::size_t kMostDepth = 16;  // of lists and objects in each other; an index has 5
+constexpr std::size_t kMostDepth = 16;  // maximum nesting of lists and objects; an index has 5
 constexpr std::uint64_t kMostHeaderNbytes = 100'000'000 + (1 << 16);
 
-// Reads fields of one index and says what is wrong with them.
+// Reads fields of one index and reports faults.
 class IndexReader {
  public:
   explicit IndexReader(const std::string& path) : path_(path) {}
@@ -185,7 +185,7 @@ std::string write_index(const CheckpointIndex& index) {
 
 CheckpointIndex read_index(std::string_view text, const std::string& path) {
   IndexReader reader(path);
-  // For the checksum a text is made of it again, by recursion.
+  // The checksum needs the text again, which recursion produces.
   reader.check(tessera::detail::json_depth(text) <= kMostDepth, "it is no index of a checkpoint: nested deeper than ",
                kMostDepth);
   const ordered_json root = ordered_json::parse(text, nullptr, false);
@@ -220,7 +220,7 @@ CheckpointInfo info_of(const CheckpointIndex& index, const std::filesystem::path
   info.path = directory;
   info.step = index.step;
   info.world_size = index.world_size;
-  // Sums of sizes from a file may not fit.
+  // Sums of sizes from a file may overflow.
   for (const SavedFile& file : index.files)
     info.nbytes = checked_add(info.nbytes, file.nbytes, "bytes of a checkpoint");
   info.mesh = mesh_of(index);

@@ -15,7 +15,7 @@ namespace tessera::train::detail {
 InputFile::InputFile(const std::filesystem::path& directory, const CheckpointIndex& index, int rank)
     : path_((directory / file_name(rank)).string()),
       expected_(index.files[static_cast<std::size_t>(rank)]),
-      descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a pipe would wait for its other end
+      descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a pipe would block
   const int error = errno;
   TESSERA_CHECK_AS(IoError, descriptor_ >= 0, path_, ": ", std::generic_category().message(error));
   struct ::stat status = {};

@@ -1,4 +1,4 @@
-// A file of a checkpoint that is read: opened, and its size held against the index before anything else.
+// A checkpoint file open for reading. Its size is compared with the index first.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace tessera::train::detail {
 
-/// The file of a rank. Move-only.
+/// File of one rank. Move-only.
 class InputFile {
  public:
-  /// IoError when it is missing or has another size than the index says.
+  /// Throws IoError if the file is missing or its size differs from the index.
   InputFile(const std::filesystem::path& directory, const CheckpointIndex& index, int rank);
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  /// Fills `to` from `offset` on; IoError when the file ends before.
+  /// Fills `to` from `offset` on. Throws IoError if the file is too short.
   void read(std::span<std::byte> to, std::uint64_t offset) const;
-  /// IoError unless the header is the one of which the index has the checksum.
+  /// Throws IoError if the checksum of the header differs from the index.
   void check_header() const;
-  /// Its path.
+  /// Returns the path.
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:

@@ -9,9 +9,9 @@ namespace tessera::train::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// How long a failure of another rank, or being abandoned, may go unseen.
+// Polling interval for a failure of another rank, or for abandon().
 constexpr std::chrono::milliseconds kLook(100);
-// What is left of the time once patience is short.
+// Remaining time with short patience.
 constexpr std::chrono::seconds kShortTime(3);
 
 }  // namespace
@@ -32,7 +32,7 @@ std::optional<std::string> Meeting::fail(const std::string& why) noexcept {
     const std::string own = tessera::detail::concat("rank ", rank_, ": ", why);
     std::optional<std::string> first = store_->compare_set(key("failed"), std::nullopt, own);
     if (first != own) return first;
-  } catch (const std::exception&) {  // the store is gone: the others find out at their deadline
+  } catch (const std::exception&) {  // the store is gone: the others notice at their deadline
   }
   return std::nullopt;
 }

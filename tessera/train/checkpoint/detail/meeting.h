@@ -1,5 +1,5 @@
-// What the ranks that write a checkpoint tell each other, through the store: short texts under keys of one save. A rank
-// that fails says so, and the others stop waiting; one that says nothing ends their waiting at the deadline.
+// Communication of the ranks that write a checkpoint, through the store: short texts under keys of one save. A rank
+// that fails publishes its failure, and the others stop waiting. A silent rank ends their wait at the deadline.
 #pragma once
 
 #include <atomic>
@@ -13,31 +13,31 @@
 
 namespace tessera::train::detail {
 
-/// How long the others are still worth waiting for; set by another thread.
+/// Remaining patience for other ranks; set by another thread.
 enum class Patience : int {
-  kWhole,  ///< until the deadline
-  kShort,  ///< some seconds: this rank is on its way out by an error, and the others may be, too, or be dead
-  kNone,   ///< not at all
+  kWhole,  ///< Waits until the deadline.
+  kShort,  ///< Waits a few seconds: this rank is ending with an error, and the others may be ending or dead.
+  kNone,   ///< Does not wait.
 };
 
-/// One save. For the writing thread of a rank.
+/// One save. Used by the writer thread of a rank.
 class Meeting {
  public:
-  /// `name`: of the save, unlike that of all others. A world of one needs no store.
+  /// `name` identifies the save and is unique. A world of one rank needs no store.
   Meeting(std::shared_ptr<comm::Store> store, std::string name, int rank, int world_size,
           std::chrono::nanoseconds timeout, const std::atomic<Patience>& patience);
 
-  /// Sets a text that the others wait for.
+  /// Publishes a text that the others wait for.
   void say(const std::string& what, const std::string& text);
-  /// Tells all that this rank cannot go on. Returns what another rank has failed with before, from which this one's
-  /// failure may have followed.
+  /// Publishes that this rank failed. Returns the earlier failure of another rank, if any, which may have caused this
+  /// one.
   std::optional<std::string> fail(const std::string& why) noexcept;
-  /// The text that was said; AbortedError when a rank failed or patience ended, TimeoutError at the deadline.
-  /// `times`: of the time that is waited.
+  /// Waits for a text and returns it. Throws AbortedError if a rank failed or patience ended, and TimeoutError at the
+  /// deadline, which is multiplied by `times`.
   std::string hear(const std::string& what, int times = 1);
-  /// The texts that all ranks said under "WHAT/RANK", by rank.
+  /// Waits for the texts of all ranks under "WHAT/RANK". Returns them by rank.
   std::vector<std::string> hear_all(const std::string& what);
-  /// Removes all that was said in it.
+  /// Removes all texts of this save.
   void forget();
 
  private:

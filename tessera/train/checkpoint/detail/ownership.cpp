@@ -19,7 +19,7 @@ std::uint64_t nbytes_of(const Shape& shape, DType dtype) {
   return static_cast<std::uint64_t>(shape.numel()) * itemsize(dtype);
 }
 
-// The first element of a rank's part; none: the part is empty.
+// Returns the first element of the shard of a rank; nothing if the shard is empty.
 std::optional<Index> first_element(const SavedTensor& tensor, Rank rank) {
   Index index;
   for (int d = 0; d < tensor.shape.ndim(); ++d) {
@@ -30,10 +30,10 @@ std::optional<Index> first_element(const SavedTensor& tensor, Rank rank) {
   return index;
 }
 
-// How a kind of tensors lies on one rank.
+// Position of a kind of tensors on one rank.
 struct Standing {
   std::int64_t numel = 0;
-  std::int64_t place = -1;  // among the holders of its part; -1: it holds nothing
+  std::int64_t place = -1;  // index among the holders of its shard; -1: it holds nothing
 };
 
 Standing standing_of(const SavedTensor& tensor, Rank rank, int world_size) {
@@ -47,7 +47,7 @@ Standing standing_of(const SavedTensor& tensor, Rank rank, int world_size) {
 
 std::int64_t count_of_holders(const SavedTensor& tensor, int world_size) {
   if (!tensor.layout) return world_size;
-  // Each element has as many: the ranks that differ along what cuts nothing.
+  // Each element has the same number of holders: the ranks that differ only along axes without a cut.
   std::int64_t cut = 1;
   for (int d = 0; d < tensor.layout.ndim(); ++d) {
     for (const layout::Cut& each : tensor.layout.cuts(d)) cut *= each.by.size;
@@ -55,14 +55,14 @@ std::int64_t count_of_holders(const SavedTensor& tensor, int world_size) {
   return tensor.layout.mesh().size() / cut;
 }
 
-// Places for tensors of one layout: the largest first, to the place with the least.
+// Selects holders for tensors of one layout: the largest first, to the one with the fewest bytes.
 void choose_places(const std::vector<SavedTensor>& tensors, std::vector<std::size_t> group, std::int64_t holders,
                    std::vector<std::int64_t>& places) {
   const auto size_of = [&](std::size_t t) { return nbytes_of(tensors[t].shape, tensors[t].dtype); };
   std::ranges::stable_sort(group, std::greater<>(), size_of);
-  using Load = std::pair<std::uint64_t, std::int64_t>;  // bytes, place
+  using Load = std::pair<std::uint64_t, std::int64_t>;  // bytes, holder
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
-  std::int64_t opened = 0;  // places that were given something: all others have nothing, the first of them the least
+  std::int64_t opened = 0;  // holders with data: the others have nothing, and the first of them the least
   for (const std::size_t t : group) {
     if (opened < holders) {
       places[t] = opened;

@@ -1,9 +1,9 @@
-// Who writes what: a pure function of the tensors, their layouts and the number of ranks, so that writers and readers
-// agree on it without a word.
+// The owner of each shard: a pure function of the tensors, their layouts and the number of ranks, so that writers and
+// readers agree without communication.
 //
-// A rank's part of a tensor is written by one of the ranks that hold it. Which of them: tensors of one layout go, the
-// largest first, to the place among the holders that has the least so far. The parts of a rank lie in its file one
-// after the other, larger elements first, otherwise in the order of the tensors.
+// One of the ranks that hold a shard writes it. Tensors of one layout are assigned, the largest first, to the holder
+// with the fewest bytes so far. The shards in the file of a rank are contiguous, larger elements first, otherwise in
+// the order of the tensors.
 #pragma once
 
 #include <cstdint>
@@ -21,59 +21,59 @@ namespace tessera::train::detail {
 
 /// A tensor of a checkpoint.
 struct SavedTensor {
-  std::string name;            ///< unique
-  DType dtype = DType::kF32;   ///< of its elements
-  Shape shape = {};            ///< global
-  layout::Layout layout = {};  ///< empty: plain, the whole of it on every rank
+  std::string name;            ///< Unique name.
+  DType dtype = DType::kF32;   ///< Element type.
+  Shape shape = {};            ///< Global shape.
+  layout::Layout layout = {};  ///< Empty: plain, complete on every rank.
 };
 
-/// Indices of one dimension that lie behind each other, on all ranks and on one.
+/// Consecutive indices of one dimension, global and local.
 struct Run {
-  std::int64_t global = 0;  ///< first index of the tensor
-  std::int64_t local = 0;   ///< first index of the rank's part
-  std::int64_t size = 0;    ///< how many
+  std::int64_t global = 0;  ///< First index in the tensor.
+  std::int64_t local = 0;   ///< First index in the shard.
+  std::int64_t size = 0;    ///< Number of indices.
 };
 
-/// What a rank holds of a tensor: the product of the runs of its dimensions.
+/// Shard of a rank: the product of the runs of its dimensions.
 struct Part {
-  Shape shape = {};                         ///< of the part
-  std::vector<std::vector<Run>> dims = {};  ///< for each dimension, rising
+  Shape shape = {};                         ///< Shape of the shard.
+  std::vector<std::vector<Run>> dims = {};  ///< Runs per dimension, ascending.
 
-  /// "[0:2+4:6, 0:8]".
+  /// Returns "[0:2+4:6, 0:8]".
   [[nodiscard]] std::string text() const;
 };
 
-/// The part of `rank`, which may be empty.
+/// Returns the shard of `rank`, which may be empty.
 Part part_of(const layout::Layout& layout, const Shape& shape, Rank rank);
-/// The runs of an index map.
+/// Returns the runs of an index map.
 std::vector<Run> runs_of(const layout::IndexMap& map);
-/// The ranks that hold the element at `index`; a plain tensor is held by all.
+/// Returns the ranks that hold the element at `index`; all ranks for a plain tensor.
 layout::RankSet holders(const SavedTensor& tensor, std::span<const std::int64_t> index, int world_size);
 
-/// A part in the file of the rank that writes it.
+/// A shard in the file of the rank that writes it.
 struct Piece {
-  std::size_t tensor = 0;    ///< which
-  std::uint64_t offset = 0;  ///< of its first byte, from the end of the header
-  std::uint64_t nbytes = 0;  ///< at least 1: empty parts are written by nobody
+  std::size_t tensor = 0;    ///< Index of the tensor.
+  std::uint64_t offset = 0;  ///< First byte, from the end of the header.
+  std::uint64_t nbytes = 0;  ///< At least 1: empty shards are not written.
 };
 
-/// See the head of this file. Immutable; safe to share between threads.
+/// Assignment of shards to ranks. Immutable; safe to share between threads.
 class Ownership {
  public:
-  /// For tensors that were checked (check_tensors).
+  /// The tensors must have passed check_tensors() and must outlive this object.
   Ownership(const std::vector<SavedTensor>& tensors, int world_size);
 
-  /// What a rank writes, in the order of its file.
+  /// Returns the shards that a rank writes, in file order.
   [[nodiscard]] std::vector<Piece> pieces_of(Rank rank) const;
-  /// Which of the holders of a part writes it, for this tensor.
+  /// Returns the index, among the holders of a shard, of the one that writes it.
   [[nodiscard]] std::int64_t place_of(std::size_t tensor) const { return places_[tensor]; }
-  /// Tensors of the same layout and shape have the same number, below kinds().
+  /// Returns the kind of a tensor. Tensors of equal layout and shape have the same kind.
   [[nodiscard]] std::size_t kind_of(std::size_t tensor) const { return kinds_[tensor]; }
-  /// A tensor of each kind.
+  /// Returns one tensor of each kind.
   [[nodiscard]] const std::vector<std::size_t>& first_of_kind() const { return first_of_kind_; }
 
  private:
-  const std::vector<SavedTensor>* tensors_;  // outlives this
+  const std::vector<SavedTensor>* tensors_;  // not owned
   int world_size_;
   std::vector<std::size_t> kinds_;
   std::vector<std::size_t> first_of_kind_;
@@ -81,8 +81,8 @@ class Ownership {
   std::vector<std::size_t> file_order_;
 };
 
-/// InvalidArgument, naming the tensor, unless all of them can be saved by so many ranks: names differ, sizes fit, the
-/// layout fits the shape, lies on the ranks and has nothing partial, and the dtype is one that files have.
+/// Throws InvalidArgument with the tensor unless `world_size` ranks can save all of them: names are unique, sizes fit,
+/// the layout fits the shape and the ranks and has no partial axes, and files support the dtype.
 void check_tensors(const std::vector<SavedTensor>& tensors, int world_size);
 
 }  // namespace tessera::train::detail

@@ -9,7 +9,7 @@ namespace {
 
 using Index = SmallVector<std::int64_t, 8>;
 
-// The end of the run of `map` that holds `global`, and the local index of it.
+// End of the run of `map` that holds `global`, and its local index.
 struct Holding {
   std::int64_t local = 0;
   std::int64_t end = 0;
@@ -36,7 +36,7 @@ class DimWalk {
   }
 
  private:
-  // Adds what the holder of index `at` has of the run, and says where that ends.
+  // Adds the part of the run that the holder of index `at` has, and returns its end.
   std::int64_t take(const Run& run, std::int64_t at) {
     std::int64_t step = 0;
     layout::IndexMap map{0, size_, {}};
@@ -60,7 +60,7 @@ class DimWalk {
   std::int64_t size_;
   Index index_;
   std::vector<DimSource> sources_;
-  std::unordered_map<std::int64_t, std::size_t> places_;  // of sources, by rank step
+  std::unordered_map<std::int64_t, std::size_t> places_;  // index of a source, by rank step
 };
 
 }  // namespace
@@ -120,9 +120,9 @@ std::shared_ptr<const RegionSet> ReadPlanner::regions_of(const Wanted& wanted, R
 
 ReadPlan ReadPlanner::plan(const std::vector<Wanted>& wanted, Rank rank) {
   ReadPlan plan;
-  // What is cut alike and wanted alike is walked once.
+  // Tensors with equal sources and targets share one walk.
   std::map<std::pair<std::size_t, std::uint64_t>, std::size_t> sets;
-  std::vector<std::vector<std::int64_t>> ranks;  // for each set, the rank at place 0 of each region
+  std::vector<std::vector<std::int64_t>> ranks;  // per set, the rank at index 0 of each region
   std::vector<const DimSource*> sources;
   for (std::size_t w = 0; w < wanted.size(); ++w) {
     const std::size_t t = wanted[w].tensor;

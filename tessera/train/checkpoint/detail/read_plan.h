@@ -1,10 +1,10 @@
-// What a rank reads of a checkpoint: for each of its tensors which bytes of which files, from the index alone.
+// The bytes of a checkpoint that a rank reads, computed from the index alone.
 //
-// Tensors are cut along dimensions one by one, so a plan is made one by one too. Along each dimension the wanted
-// indices are walked: who holds the first of them, how far its run goes, who holds the next (closed forms of the
-// layout). What is wanted of a tensor is then the product of what was found per dimension, a *region* for each file.
-// The walk is done once for all tensors that are cut alike and wanted alike; per tensor and file remains one lookup.
-// Nothing is searched, so that the cost is that of the answer, whatever the number of ranks that saved.
+// Tensors are sharded per dimension, so a plan is computed per dimension too. It walks the wanted indices of a
+// dimension: the holder of the first one, the end of its run, the next holder (closed forms of the layout). The wanted
+// part of a tensor is the product of these results, one *region* per file. The walk is shared by all tensors with equal
+// layouts and shapes; one look-up per tensor and file remains. Nothing is searched, so the cost does not depend on the
+// number of writers.
 #pragma once
 
 #include <cstdint>
@@ -18,60 +18,60 @@
 
 namespace tessera::train::detail {
 
-/// Indices of one dimension that lie behind each other in a file's part and in the part that is filled.
+/// Consecutive indices of one dimension, in the shard of a file and in the target shard.
 struct Stretch {
-  std::int64_t from = 0;  ///< first index in the file's part
-  std::int64_t to = 0;    ///< first index in the part that is filled
-  std::int64_t size = 0;  ///< how many
+  std::int64_t from = 0;  ///< First index in the shard of the file.
+  std::int64_t to = 0;    ///< First index in the target shard.
+  std::int64_t size = 0;  ///< Number of indices.
 };
 
-/// What one coordinate of the writers along a dimension has of it.
+/// Contribution of one coordinate of the writers along a dimension.
 struct DimSource {
-  std::int64_t rank_step = 0;      ///< what it adds to the rank
-  std::int64_t size = 0;           ///< of the file's part along this dimension
-  std::vector<Stretch> stretches;  ///< rising; at least one
+  std::int64_t rank_step = 0;      ///< Offset that it adds to the rank.
+  std::int64_t size = 0;           ///< Extent of the shard of the file along this dimension.
+  std::vector<Stretch> stretches;  ///< Ascending; at least one.
 };
 
-/// How a kind of tensors is filled: the product of the sources of its dimensions, one region for each.
+/// Regions of a kind of tensors: the product of the sources of its dimensions.
 struct RegionSet {
-  std::vector<std::vector<DimSource>> dims;  ///< for each dimension
-  Shape filled = {};                         ///< the part that is filled
-  std::int64_t first_rank = 0;               ///< that holds the first region, at place 0 of its holders
-  std::int64_t count = 1;                    ///< regions: the product of sizes of dims
+  std::vector<std::vector<DimSource>> dims;  ///< Sources per dimension.
+  Shape filled = {};                         ///< Shape of the target shard.
+  std::int64_t first_rank = 0;               ///< Rank of the first region, at index 0 of its holders.
+  std::int64_t count = 1;                    ///< Number of regions: the product of the sizes of `dims`.
 
-  /// The sources of a region, one for each dimension, and the rank at place 0 of the holders of its part.
+  /// Sets the sources of a region, one per dimension. Returns the rank at index 0 of the holders of its shard.
   std::int64_t region(std::int64_t number, std::vector<const DimSource*>& sources) const;
 };
 
 /// One region of one tensor.
 struct PlannedRead {
-  std::int32_t file = 0;     ///< rank whose file it is in
-  std::int32_t tensor = 0;   ///< place in the plan's list of wanted tensors
-  std::int32_t set = 0;      ///< of regions
-  std::int32_t region = 0;   ///< in that set
-  std::uint64_t offset = 0;  ///< where the file's part begins, from the start of the file
+  std::int32_t file = 0;     ///< Rank of the file.
+  std::int32_t tensor = 0;   ///< Index in the list of wanted tensors.
+  std::int32_t set = 0;      ///< Index of the RegionSet.
+  std::int32_t region = 0;   ///< Region in that set.
+  std::uint64_t offset = 0;  ///< Start of the shard in the file, in bytes.
 };
 
-/// By file, then by offset.
+/// Reads, by file, then by offset.
 struct ReadPlan {
   std::vector<PlannedRead> reads;
   std::vector<std::shared_ptr<const RegionSet>> sets;
 };
 
-/// A tensor that a rank wants: of the checkpoint's tensor, the part that this layout gives it.
+/// A tensor that a rank wants: its shard of a checkpoint tensor under this layout.
 struct Wanted {
-  std::size_t tensor = 0;      ///< place in the index
-  layout::Layout layout = {};  ///< empty: the whole
+  std::size_t tensor = 0;      ///< Index of the tensor in the checkpoint.
+  layout::Layout layout = {};  ///< Empty: the global tensor.
 };
 
-/// Plans reads of one checkpoint. For one thread.
+/// Plans the reads of one checkpoint. Not thread-safe.
 class ReadPlanner {
  public:
-  /// The index outlives it.
+  /// `index` must outlive the planner.
   explicit ReadPlanner(const CheckpointIndex& index);
-  /// What `rank` reads for these. IoError when a size in the index does not agree with the layouts.
+  /// Returns the reads of `rank`. Throws IoError if a size in the index contradicts the layouts.
   [[nodiscard]] ReadPlan plan(const std::vector<Wanted>& wanted, Rank rank);
-  /// Who writes what.
+  /// Returns the owners of the shards.
   [[nodiscard]] const Ownership& ownership() const { return ownership_; }
 
  private:
@@ -83,7 +83,7 @@ class ReadPlanner {
   std::unordered_map<std::int64_t, std::vector<std::uint64_t>> offsets_;  // by file, then tensor
 };
 
-/// IoError unless the size that the index gives for a rank's file is that of its header and its pieces.
+/// Throws IoError unless the size of the file of a rank in the index is that of its header and its shards.
 void check_file_size(const CheckpointIndex& index, std::int64_t rank, const std::vector<Piece>& pieces);
 
 }  // namespace tessera::train::detail

@@ -18,12 +18,12 @@
 namespace tessera::train::detail {
 namespace {
 
-// Elements begin at a page, so that writes of whole pages stay whole pages of the file.
+// Elements begin at a page, so that page-aligned writes stay page-aligned in the file.
 constexpr std::uint64_t kPage = 4096;
-// Hashed and then written while it is still in the cache.
+// Hashed and then written while still in the cache.
 constexpr std::uint64_t kChunk = std::uint64_t{1} << 20;
 
-// Adds spaces behind the JSON, which readers skip, so that the elements begin at a page.
+// Appends spaces to the JSON, which readers skip, so that the elements begin at a page.
 std::string padded(std::string header) {
   const std::uint64_t nbytes = (header.size() + kPage - 1) / kPage * kPage;
   header.resize(nbytes, ' ');
@@ -34,7 +34,7 @@ std::string padded(std::string header) {
   return header;
 }
 
-// Hashes pieces of a stream of bytes that comes in chunks.
+// Hashes the shards of a byte stream that arrives in chunks.
 class PieceHashes {
  public:
   explicit PieceHashes(const std::vector<Piece>& pieces) : pieces_(pieces) { hashes.reserve(pieces.size()); }
@@ -104,7 +104,7 @@ OutputFile::OutputFile(std::string path, bool is_new) : path_(std::move(path)) {
   const ::mode_t mode = run_file_mode(std::filesystem::path(path_).parent_path());
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | (is_new ? O_CREAT | O_EXCL : 0), mode);
   check(descriptor_ >= 0, "opening", errno);
-  if (is_new) ::fchmod(descriptor_, mode);  // past the umask
+  if (is_new) ::fchmod(descriptor_, mode);  // overrides the umask
 }
 
 OutputFile::~OutputFile() {
@@ -117,7 +117,7 @@ void OutputFile::check(bool holds, const char* doing, int error) const {
 
 void OutputFile::reserve(std::uint64_t nbytes) {
   const bool done = ::fallocate(descriptor_, 0, 0, static_cast<off_t>(nbytes)) == 0;
-  // Not every file system can; then the writes find out.
+  // Not every file system supports it; then the writes detect a full disk.
   if (!done && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR) check(false, "reserving room for", errno);
 }
 
@@ -134,7 +134,7 @@ void OutputFile::write(std::span<const std::byte> bytes, std::uint64_t offset) {
     offset += static_cast<std::uint64_t>(count);
     written_ += static_cast<std::uint64_t>(count);
   }
-  // The disk works while the next bytes are hashed; where this is not supported, the sync does all of it.
+  // The disk works while the next bytes are hashed; if unsupported, the sync does all of it.
   (void)::sync_file_range(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(offset - begin),
                           SYNC_FILE_RANGE_WRITE);
 }

@@ -1,6 +1,6 @@
-// The copy of a rank's parts that a checkpoint is written from, lying as it will in the file. Its memory is kept from
-// save to save. The copy is work on the streams of the tensors, behind what made them and ahead of what changes them
-// next: who saves waits for nothing but the asking.
+// Copy of the shards of a rank from which a checkpoint is written, in file order. Its memory is reused by later saves.
+// The copy is work on the streams of the tensors, after the work that produced them and before later changes, so a save
+// only waits for the enqueue.
 #pragma once
 
 #include <span>
@@ -13,14 +13,14 @@
 
 namespace tessera::train::detail {
 
-/// See the head of this file. For one thread at a time.
+/// Buffer for one copy. Used by one thread at a time.
 class Staging {
  public:
-  /// Enqueues the copies of these pieces of the state's tensors.
+  /// Enqueues the copies of these shards of the tensors of `state`.
   void copy(const CheckpointState& state, const std::vector<Piece>& pieces);
-  /// Waits until they are done; throws what went wrong on a stream.
+  /// Waits until they are done. Throws the error of a stream.
   void wait() const;
-  /// The pieces, one behind the other.
+  /// Returns the shards, contiguous.
   [[nodiscard]] std::span<const std::byte> elements() const { return {memory_.data(), nbytes_}; }
 
  private:

@@ -7,7 +7,7 @@ namespace tessera::train::detail {
 
 WholeTensors::WholeTensors(const CheckpointInfo& from)
     : path_(from.path), index_(load_index(from.path)), planner_(index_) {
-  // What is asked for further on, memory and time, is in proportion to files that are there.
+  // Bounds later memory and time by the size of existing files.
   const Ownership ownership(index_.tensors, index_.world_size);
   for (int rank = 0; rank < index_.world_size; ++rank) {
     check_file_size(index_, rank, ownership.pieces_of(Rank(rank)));

@@ -1,4 +1,4 @@
-// The tensors of a checkpoint one at a time, as a whole, whatever ranks saved them.
+// Reads the tensors of a checkpoint one at a time as global tensors, for any mesh.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace tessera::train::detail {
 
-/// An open checkpoint, all of whose files are there, as large as the index and the layouts say; IoError names one that
-/// is not. Holds the last tensor read, and no other.
+/// An open checkpoint whose files all exist with the sizes that the index and the layouts state. Throws IoError for
+/// others. Holds only the last tensor read.
 class WholeTensors {
  public:
   explicit WholeTensors(const CheckpointInfo& from);
@@ -19,7 +19,7 @@ class WholeTensors {
   WholeTensors& operator=(const WholeTensors&) = delete;
 
   [[nodiscard]] const CheckpointIndex& index() const { return index_; }
-  /// The elements of a tensor, dense; good until the next is read.
+  /// Returns the dense elements of a tensor, valid until the next read.
   std::span<const std::byte> read(std::size_t tensor);
 
  private:

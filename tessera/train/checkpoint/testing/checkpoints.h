@@ -1,5 +1,5 @@
-// States whose every element is known: a function of the tensor's number and the element's place in the whole, so that
-// any rank of any mesh can tell whether what it holds is right.
+// States with known elements: a function of the tensor number and the global position of the element, so that any rank
+// of any mesh can check its shard.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@
 
 namespace tessera::train::testing {
 
-/// A directory in memory, where syncing costs nothing; gone with the object.
+/// A directory in memory, where syncing is free. The destructor removes it.
 class CheckpointDirectory {
  public:
   CheckpointDirectory() {
@@ -34,14 +34,14 @@ class CheckpointDirectory {
   ~CheckpointDirectory() { std::filesystem::remove_all(path_); }
   CheckpointDirectory(const CheckpointDirectory&) = delete;
   CheckpointDirectory& operator=(const CheckpointDirectory&) = delete;
-  /// For checkpoints; not made yet.
+  /// Path for checkpoints; not created yet.
   [[nodiscard]] std::filesystem::path path() const { return path_ / "checkpoints"; }
 
  private:
   std::filesystem::path path_;
 };
 
-/// What lies in a directory, by name.
+/// Returns the names in a directory.
 inline std::vector<std::string> names_in(const std::filesystem::path& directory) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
@@ -51,14 +51,14 @@ inline std::vector<std::string> names_in(const std::filesystem::path& directory)
   return names;
 }
 
-/// What is known of a tensor: of every checkpoint of a test the same.
+/// Description of a tensor, equal in every checkpoint of a test.
 struct KnownTensor {
   std::string name;
   DType dtype;
   Shape shape;
 };
 
-/// The bytes that the element at `place` of tensor `number` has at a step.
+/// Returns the bits of the element at `place` of tensor `number` at a step.
 inline std::uint64_t known_bits(std::size_t number, std::int64_t place, std::int64_t step) {
   std::uint64_t bits = (number + 1) * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(place) * 0xD1B54A32D192ED03U +
                        static_cast<std::uint64_t>(step) * 0x94D049BB133111EBU;
@@ -67,13 +67,13 @@ inline std::uint64_t known_bits(std::size_t number, std::int64_t place, std::int
   return bits ^ bits >> 32U;
 }
 
-/// Calls `body(element's bytes, place in the whole)` for each element of this rank's part.
+/// Calls `body(bytes of the element, global position)` for each element of the shard of this rank.
 template <class F>
 void for_each_element(const Tensor& tensor, const F& body) {
   const Tensor part = tensor.local();
   if (!part || part.numel() == 0) return;
   const detail::Part runs = detail::part_of(tensor.layout(), tensor.shape(), current_place().rank);
-  std::vector<std::vector<std::int64_t>> globals;  // for each dimension, of each local index
+  std::vector<std::vector<std::int64_t>> globals;  // per dimension, the global index of each local index
   for (const std::vector<detail::Run>& dim : runs.dims) {
     globals.emplace_back();
     for (const detail::Run& run : dim) {
@@ -94,7 +94,7 @@ void for_each_element(const Tensor& tensor, const F& body) {
   }
 }
 
-/// Memory for a tensor: with a layout the part of this rank, else the whole.
+/// Allocates a tensor: with a layout the shard of this rank, otherwise the global tensor.
 inline Tensor allocate(const KnownTensor& known, const layout::Layout& layout) {
   const device::Device host = device::Device::get("host");
   if (!layout) return Tensor::allocate(known.shape, known.dtype, host);
@@ -119,7 +119,7 @@ inline void set_known(const CheckpointState& state, std::int64_t step) {
   }
 }
 
-/// How many elements are not those of the step.
+/// Returns the number of elements that differ from those of the step.
 inline std::int64_t count_wrong(const CheckpointState& state, std::int64_t step) {
   std::int64_t wrong = 0;
   for (std::size_t t = 0; t < state.tensors.size(); ++t) {
@@ -142,7 +142,7 @@ inline void flip_byte(const std::filesystem::path& path, std::int64_t at) {
   file.put(byte);
 }
 
-/// A file as bytes.
+/// Returns the bytes of a file.
 inline std::string bytes_of(const std::filesystem::path& path) {
   std::stringstream bytes;
   bytes << std::ifstream(path, std::ios::binary).rdbuf();

@@ -1,4 +1,4 @@
-// How often which token follows which.
+// Counts of token pairs.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace tessera::train::detail {
 
-/// Counts pairs: as a table where the vocabulary is small, else those that there are.
+/// Counts pairs: in a table if the vocabulary is small, otherwise in a map.
 class Bigrams {
  public:
   explicit Bigrams(std::int64_t vocabulary);
-  /// Counts the pairs of neighbours; tokens must be less than the vocabulary.
+  /// Counts the adjacent pairs. Tokens must be less than the vocabulary.
   void add(std::span<const std::int32_t> tokens);
-  /// The mean of -log(p(second | first)) over all pairs, with p from the counts themselves; 0 when there are none.
+  /// Returns the mean of -log(p(second | first)) over all pairs, with p from the counts; 0 without pairs.
   [[nodiscard]] double entropy() const;
 
  private:

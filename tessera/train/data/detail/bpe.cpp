@@ -9,10 +9,10 @@ namespace tessera::train::detail {
 namespace {
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
-// What is remembered is bounded: words that are longer are seldom seen twice.
+// Limit of cached words: longer ones rarely repeat.
 constexpr std::size_t kMostRememberedBytes = 48;
 constexpr std::size_t kMostRememberedWords = std::size_t{1} << 18;
-// Places in a word are 32 bits. What is longer is cut; only text without any space or change of kind gets there.
+// Positions in a word have 32 bits. Longer words are split; only text without spaces or changes of kind reaches it.
 constexpr std::size_t kMostWordBytes = std::size_t{1} << 30;
 
 }  // namespace
@@ -53,7 +53,7 @@ void WordEncoder::merge(std::string_view word) {
     const Candidate best = queue_.top();
     queue_.pop();
     Node& left = nodes_[best.at];
-    // A neighbour may have been merged away since: then the pair is no longer what it was.
+    // A neighbor may have been merged meanwhile: then the pair is outdated.
     if (left.token != best.pair.first || left.after == kNone || nodes_[left.after].token != best.pair.second) continue;
     Node& right = nodes_[left.after];
     left.token = best.result;

@@ -1,5 +1,5 @@
-// Byte pair encoding: a word is its bytes, one token each; then, as long as two neighbours can be merged, the pair of
-// the least rank is, the leftmost first.
+// Byte pair encoding: a word starts as one token per byte. As long as two neighbors can be merged, the pair of the
+// lowest rank is merged, the leftmost first.
 #pragma once
 
 #include <array>
@@ -16,44 +16,44 @@
 
 namespace tessera::train::detail {
 
-/// Two tokens that stand side by side.
+/// Two adjacent tokens.
 using TokenPair = std::pair<std::uint32_t, std::uint32_t>;
 
-/// What a merge makes, and when its turn is.
+/// Result of a merge, and its rank.
 struct Merge {
   std::uint32_t rank = 0;
   std::uint32_t result = 0;
 };
 
-/// A vocabulary with its merges. Not changed after finish().
+/// A vocabulary with its merges. Immutable after finish().
 struct Bpe {
   Bpe() = default;
-  Bpe(Bpe&&) = default;  // by_text looks into tokens, which stay where they are when a list moves
+  Bpe(Bpe&&) = default;  // by_text refers to tokens, which keep their addresses when a list moves
   Bpe& operator=(Bpe&&) = default;
 
-  std::vector<std::string> tokens;              ///< the bytes of each
-  std::vector<bool> is_added;                   ///< tokens that stand for no text: never the outcome of encoding
-  std::array<std::uint32_t, 256> of_byte = {};  ///< the token of each byte
-  std::vector<TokenPair> merges;                ///< by rank
+  std::vector<std::string> tokens;              ///< Bytes of each token.
+  std::vector<bool> is_added;                   ///< Tokens that represent no text: encoding never returns them.
+  std::array<std::uint32_t, 256> of_byte = {};  ///< Token of each byte.
+  std::vector<TokenPair> merges;                ///< Merges by rank.
   SplitRule rule = SplitRule::kGpt2;
-  bool ignore_merges = false;     ///< a word that is a token is that token, whatever the merges say
-  std::uint32_t end_of_text = 0;  ///< the added token between documents
+  bool ignore_merges = false;     ///< A word that is a token becomes that token, regardless of merges.
+  std::uint32_t end_of_text = 0;  ///< Added token between documents.
 
-  std::unordered_map<std::uint64_t, Merge> by_pair;             ///< made by finish()
-  std::unordered_map<std::string_view, std::uint32_t> by_text;  ///< not of added tokens; made by finish()
+  std::unordered_map<std::uint64_t, Merge> by_pair;             ///< Set by finish().
+  std::unordered_map<std::string_view, std::uint32_t> by_text;  ///< Without added tokens; set by finish().
 
-  /// Fills in what is looked up by. The result of each merge must be a token.
+  /// Builds the look-up tables. The result of each merge must be a token.
   void finish();
 };
 
-/// For by_pair.
+/// Returns the key of by_pair.
 constexpr std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) { return std::uint64_t{left} << 32 | right; }
 
-/// Encodes words of one vocabulary; remembers the words it has seen. One thread.
+/// Encodes words of one vocabulary and caches them. Not thread-safe.
 class WordEncoder {
  public:
   explicit WordEncoder(const Bpe& bpe) : bpe_(bpe) {}
-  /// Adds the tokens of a word that is not empty.
+  /// Appends the tokens of a nonempty word.
   void encode(std::string_view word, std::vector<std::uint32_t>& tokens);
 
  private:

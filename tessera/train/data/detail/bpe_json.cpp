@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 
 constexpr int kMostDepth = 32;
 constexpr std::size_t kMostTokens = std::size_t{1} << 24;
-// The names that tokens between documents go by, in the order of choice.
+// Names of the token between documents, in order of preference.
 constexpr std::string_view kEndsOfText[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
 
 constexpr bool is_own_character(unsigned byte) {
@@ -26,7 +26,7 @@ constexpr bool is_own_character(unsigned byte) {
 
 struct ByteCharacters {
   std::array<std::uint32_t, 256> of_byte = {};
-  std::array<int, 512> to_byte = {};  // -1: stands for none
+  std::array<int, 512> to_byte = {};  // -1: no byte
 };
 constexpr ByteCharacters make_byte_characters() {
   ByteCharacters table;
@@ -59,7 +59,7 @@ std::optional<std::string> bytes_of(std::string_view text) {
   return bytes;
 }
 
-// A piece of the file in a message: short, on one line.
+// Shortens a value of the file for a message: one line.
 std::string shown(const json& value) {
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
   if (text.size() > 80) text = text.substr(0, 80) + "...";
@@ -99,7 +99,7 @@ class Reader {
   [[noreturn]] void refuse(const Parts&... parts) const {
     TESSERA_THROW(IoError, "'", path_, "': ", parts...);
   }
-  // Where showing a value costs, and there are many, refuse() stands behind an if.
+  // If formatting a value is costly and frequent, callers use refuse() after an if.
   template <class... Parts>
   void check(bool holds, const Parts&... parts) const {
     if (!holds) refuse(parts...);
@@ -123,7 +123,7 @@ class Reader {
     const json& type = get(object, "type");
     return type.is_string() ? type.get<std::string>() : "";
   }
-  // Whether a field is absent, null, false, "" or 0.
+  // Returns true if a field is absent, null, false, "" or 0.
   static bool is_off(const json& value) {
     return value.is_null() || value == json(false) || value == json("") || (value.is_number() && value == json(0));
   }
@@ -155,8 +155,8 @@ class Reader {
     bpe_.rule = *rule;
   }
 
-  // It would put tokens around a text, which is the business of who puts samples together: never applied. Those that
-  // do more are refused.
+  // A post-processor adds tokens around a text, which is a task of the sample code: it is never applied.
+  // Post-processors that do more are rejected.
   void check_post_processor(const json& processor) const {
     if (type_of(processor) == "Sequence") {
       for (const json& part : get(processor, "processors")) check_post_processor(part);
@@ -309,7 +309,7 @@ std::string write_bpe(const Bpe& bpe) {
   std::vector<std::string> texts;
   for (std::size_t id = 0; id < bpe.tokens.size(); ++id) {
     texts.push_back(bpe.is_added[id] ? bpe.tokens[id] : written(bpe.tokens[id]));
-    // Not by operator[]: it looks through all that are there.
+    // Not by operator[], which searches linearly.
     vocabulary.get_ref<ordered_json::object_t&>().emplace_back(texts.back(), id);
     if (!bpe.is_added[id]) continue;
     added.push_back({{"id", id},

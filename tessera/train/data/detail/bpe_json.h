@@ -1,4 +1,4 @@
-// tokenizer.json and back. In such a file tokens are written by one printable character for each byte (GPT-2's table:
+// Reads and writes tokenizer.json. Such a file writes tokens with one printable character per byte (the table of GPT-2:
 // printable bytes of Latin-1 are themselves, the others follow from U+0100 on; a space is U+0120).
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace tessera::train::detail {
 
-/// Reads the text of a file; `path` is for errors. IoError: it is no such file, or it contradicts itself. NotSupported:
-/// it asks for something that encoding would not do.
+/// Parses a file; `path` is for errors. Throws IoError if the file is invalid or inconsistent, and NotSupported if it
+/// requests an unsupported feature.
 Bpe read_bpe(std::string_view json, const std::string& path);
-/// The text of a file that read_bpe() reads back to the same.
+/// Returns the text of a file that read_bpe() reads back to the same vocabulary.
 std::string write_bpe(const Bpe& bpe);
 
 }  // namespace tessera::train::detail

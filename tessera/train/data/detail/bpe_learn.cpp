@@ -16,7 +16,7 @@ struct Word {
   std::uint64_t count = 0;
 };
 
-// How often a pair stands in all words, and in which words it has been seen (it may have gone since).
+// Frequency of a pair in all words, and the words in which it has occurred (it may be gone since).
 struct PairUse {
   std::uint64_t count = 0;
   std::vector<std::uint32_t> words;
@@ -88,8 +88,8 @@ class Learner {
     }
   }
 
-  // Adds the pairs of a word. Pairs with `fresh` in them are new in this word: they are noted, and queued by merge().
-  // 0, a byte, is fresh in nothing: then all pairs are noted.
+  // Adds the pairs of a word. Pairs that contain `fresh` are new in this word: they are recorded, and queued by
+  // merge(). 0, a byte, is never fresh: then all pairs are recorded.
   void count_pairs(std::uint32_t word, std::uint32_t fresh) {
     const Word& each = words_[word];
     for (std::size_t i = 0; i + 1 < each.tokens.size(); ++i) {
@@ -105,8 +105,8 @@ class Learner {
   void merge(std::uint64_t pair) {
     const auto left = static_cast<std::uint32_t>(pair >> 32);
     const auto right = static_cast<std::uint32_t>(pair);
-    // Bytes have one way to a token: what is merged between two ends that no merge has crossed does not depend on what
-    // stands outside of them. So the result is new, and no pair comes back once it was merged.
+    // Bytes have one way to a token: merges between two boundaries that no merge has crossed do not depend on the text
+    // outside. So the result is new, and no merged pair occurs again.
     const std::uint32_t result = add_token(bpe_.tokens[left] + bpe_.tokens[right], false);
     bpe_.merges.emplace_back(left, right);
     std::vector<std::uint32_t> words = std::move(pairs_.at(pair).words);

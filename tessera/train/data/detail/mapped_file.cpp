@@ -13,7 +13,7 @@
 namespace tessera::train::detail {
 
 MappedFile::MappedFile(const std::string& path) {
-  // Not blocking: opening a pipe that nobody writes would wait for ever.
+  // Non-blocking: opening a pipe without a writer would wait forever.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   const int open_error = errno;
   TESSERA_CHECK_AS(IoError, descriptor >= 0, "'", path, "': ", std::generic_category().message(open_error));

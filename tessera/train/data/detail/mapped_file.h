@@ -1,4 +1,4 @@
-// A whole file in memory, to read. Whoever cuts the file short meanwhile ends the process with SIGBUS.
+// A file mapped for reading. If another process truncates it, this process ends with SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,15 @@
 
 namespace tessera::train::detail {
 
-/// Maps a file while it lives.
+/// Maps a file during its lifetime.
 class MappedFile {
  public:
-  /// IoError, which names the file: missing, unreadable, not a regular file. An empty one is as good as any.
+  /// Throws IoError with the file if it is missing, unreadable or not a regular file. Empty files are valid.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
-  /// Its bytes, at the start of a page.
+  /// Returns its bytes, which start at a page.
   [[nodiscard]] std::string_view bytes() const { return {data_, nbytes_}; }
 
  private:

@@ -1,5 +1,5 @@
-// A shuffle of 0 to n - 1 that is computed, not kept: a Feistel network over the next power of four, walked until it
-// comes back inside. The same numbers everywhere, for ever: the order of samples of runs hangs on it.
+// A shuffle of 0 to n - 1 that is computed, not stored: a Feistel network over the next power of four, iterated until
+// the result is in range. Its results must never change, because the sample order of runs depends on them.
 #pragma once
 
 #include <bit>
@@ -8,14 +8,14 @@
 
 namespace tessera::train::detail {
 
-/// A number whose bits all depend on all bits of `x` (the finalizer of splitmix64).
+/// Mixes all bits of `x` (the finalizer of splitmix64).
 constexpr std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
   x = (x ^ x >> 27) * 0x94d049bb133111eb;
   return x ^ x >> 31;
 }
 
-/// A key from numbers, by their order too.
+/// Returns a key of numbers, which depends on their order.
 constexpr std::uint64_t key_of(std::initializer_list<std::uint64_t> parts) {
   std::uint64_t key = 0;
   for (const std::uint64_t part : parts) key = mixed((key ^ part) + 0x9e3779b97f4a7c15);
@@ -25,10 +25,10 @@ constexpr std::uint64_t key_of(std::initializer_list<std::uint64_t> parts) {
 /// One shuffle of n numbers.
 class Permutation {
  public:
-  /// n >= 1.
+  /// Requires n >= 1.
   constexpr Permutation(std::uint64_t n, std::uint64_t key)
       : n_(n), key_(key), half_bits_(n <= 1 ? 1 : (std::bit_width(n - 1) + 1) / 2) {}
-  /// Where `i` < n goes.
+  /// Returns the new position of `i` < n.
   [[nodiscard]] constexpr std::uint64_t operator()(std::uint64_t i) const {
     if (n_ <= 1) return 0;
     do i = round_trip(i);

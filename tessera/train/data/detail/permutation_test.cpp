@@ -23,7 +23,7 @@ TEST(Permutation, ReachesEachNumberOnce) {
   }
 }
 
-// Over many keys each number goes everywhere about as often: 4 standard deviations leave room for bad luck.
+// Over many keys, each number reaches every position about equally often: 4 standard deviations are the tolerance.
 TEST(Permutation, DependsOnTheKey) {
   constexpr std::uint64_t kKeys = 20000;
   for (const std::uint64_t n : {3U, 5U, 10U}) {
@@ -39,7 +39,7 @@ TEST(Permutation, DependsOnTheKey) {
   }
 }
 
-// Runs go on where they stopped only as long as these stay.
+// Runs can resume only as long as these values stay.
 TEST(Permutation, StaysWhatItIs) {
   std::vector<std::uint64_t> order;
   for (std::uint64_t i = 0; i < 10; ++i) order.push_back(Permutation(10, 1)(i));

@@ -1,4 +1,4 @@
-// Bytes that are too many for memory and have no place yet: a file without a name, gone when this is.
+// Temporary storage for data that is too large for memory: an unnamed file, removed with this object.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace tessera::train::detail {
 /// Grows at its end, and is read once. Not thread-safe.
 class ScratchFile {
  public:
-  /// IoError: the directory is missing or cannot be written.
+  /// Throws IoError if the directory is missing or not writable.
   explicit ScratchFile(const std::filesystem::path& directory);
   ~ScratchFile();
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
-  /// IoError: it could not be written.
+  /// Throws IoError if the write fails.
   void append(std::string_view bytes);
-  /// Writes all of it; IoError: it could not be read.
+  /// Writes all of it to `stream`. Throws IoError if it cannot be read.
   void copy_to(std::ostream& stream) const;
 
  private:

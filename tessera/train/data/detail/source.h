@@ -1,4 +1,4 @@
-// What one entry of data.files names: a file, or a directory whose files are read as one, in the order of their names.
+// One entry of data.files: a file, or a directory whose files are read as one, in the order of their names.
 #pragma once
 
 #include <cstdint>
@@ -15,49 +15,49 @@
 
 namespace tessera::train::detail {
 
-/// "PATH" or "PATH=WEIGHT" taken apart. A path that exists as it is written has the weight 1.
+/// Parsed "PATH" or "PATH=WEIGHT". If the complete text is an existing path, the weight is 1.
 struct WeightedPath {
   std::string path;
   double weight = 1;
 };
-/// InvalidArgument: no path, or a weight that is not a number above 0.
+/// Throws InvalidArgument without a path, or if the weight is not a number above 0.
 WeightedPath read_weighted(const std::string& entry);
 
-/// Which tokenizer made the tokens of something; known while files are opened, so that all can be held against one.
+/// Tokenizer of some tokens; collected while files are opened, so that all can be compared.
 struct MadeBy {
   std::string digest;
-  std::string what;  ///< for errors
+  std::string what;  ///< Description for errors.
 };
 
-/// Bytes of files that were opened, for a function that shows how far the opening came.
+/// Progress of opening files, in bytes.
 struct ReadMeter {
-  OnProgress on_progress = {};  ///< empty: nothing is shown
-  std::uint64_t done = 0;       ///< of the files before
-  std::uint64_t all = 0;        ///< of all files
+  OnProgress on_progress = {};  ///< Empty: nothing is shown.
+  std::uint64_t done = 0;       ///< Bytes of earlier files.
+  std::uint64_t all = 0;        ///< Bytes of all files.
   /// Reports `nbytes` of the file that is being read.
   void at(std::uint64_t nbytes) const {
     if (on_progress) on_progress(done + nbytes, all);
   }
-  /// Reports a file of this size that was read.
+  /// Reports a completely read file of this size.
   void add(std::uint64_t nbytes) {
     done += nbytes;
     at(0);
   }
 };
 
-/// Tokens in a row, from one or more files. Thread-safe.
+/// Consecutive tokens from one or more files. Thread-safe.
 class Source {
  public:
-  /// Opens what is at `path`, in a format of DataConfig. Adds to `made_by` who made its tokens, and its files to
-  /// `meter`. IoError names a file that is missing, empty or not of the format.
+  /// Opens `path` in a format of DataConfig. Adds the tokenizer of its tokens to `made_by`, and its files to `meter`.
+  /// Throws IoError with a file that is missing, empty or of another format.
   Source(const std::string& path, std::string_view format, const Tokenizer& tokenizer, std::vector<MadeBy>& made_by,
          ReadMeter& meter);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
-  /// Writes tokens.size() tokens from the `first` on; they must be there.
+  /// Writes tokens.size() tokens, starting at `first`. The range must exist.
   void read(std::uint64_t first, std::span<std::int32_t> tokens) const;
-  /// No token is larger. From headers; by a scan where there are none.
+  /// Returns an upper bound of all tokens, from headers or by a scan.
   [[nodiscard]] std::int64_t largest() const;
 
  private:
@@ -70,7 +70,7 @@ class Source {
   enum class Format { kText, kTokens, kU16, kU32, kAuto };
   static Format format_of(std::string_view name);
 
-  /// Whether the file was added, not left out.
+  /// Returns true if the file was added, false if it was skipped.
   bool add_file(const std::string& path, Format format, const Tokenizer& tokenizer, bool is_alone,
                 std::vector<MadeBy>& made_by, const ReadMeter& meter);
   void add_tokens(TokenFile file, const std::string& path, std::vector<MadeBy>& made_by);
@@ -79,7 +79,7 @@ class Source {
 
   std::string path_;
   std::uint64_t tokens_ = 0;
-  std::int64_t vocabulary_ = 0;  ///< of the tokenizer of its text
+  std::int64_t vocabulary_ = 0;  ///< Vocabulary of the tokenizer of its text.
   std::vector<Piece> pieces_;
 };
 

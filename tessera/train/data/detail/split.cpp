@@ -7,7 +7,7 @@ namespace {
 
 constexpr SplitRule kRules[] = {SplitRule::kGpt2, SplitRule::kLlama3, SplitRule::kQwen2};
 
-// Steps through a text by code points.
+// Iterates over the code points of a text.
 struct Scanner {
   std::string_view text;
 
@@ -18,14 +18,14 @@ struct Scanner {
   }
   [[nodiscard]] std::size_t after(std::size_t at) const { return at + code_point_at(text, at).nbytes; }
   [[nodiscard]] bool is_line_end(std::size_t at) const { return text[at] == '\n' || text[at] == '\r'; }
-  // The end of the run of this kind, at most so many code points long.
+  // Returns the end of the run of this kind, of at most so many code points.
   [[nodiscard]] std::size_t run_end(std::size_t at, Kind kind_of_run, std::size_t most = std::string_view::npos) const {
     while (most-- > 0 && !is_end(at) && kind(at) == kind_of_run) at = after(at);
     return at;
   }
 };
 
-// The end of 's, 't, 're, 've, 'm, 'll or 'd; `at` when there is none.
+// Returns the end of 's, 't, 're, 've, 'm, 'll or 'd; `at` if there is none.
 std::size_t contraction_end(std::string_view text, std::size_t at, bool any_case) {
   if (text[at] != '\'') return at;
   for (const std::string_view ending : {"s", "t", "re", "ve", "m", "ll", "d"}) {
@@ -40,7 +40,7 @@ std::size_t contraction_end(std::string_view text, std::size_t at, bool any_case
 }
 
 // White space: all of it at the end of the text; before a word all but the last, which belongs to the word; a single
-// one stands alone.
+// one is a word.
 std::size_t space_end(const Scanner& scan, std::size_t start) {
   std::size_t last = start;
   std::size_t at = start;

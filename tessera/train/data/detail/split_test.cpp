@@ -24,7 +24,7 @@ Words split(std::string_view text, SplitRule rule) {
   return words;
 }
 
-// What the expressions give, by a library for such expressions.
+// Expected results are from a regular expression library.
 TEST(Split, DividesAsGpt2Does) {
   const auto words = [](std::string_view text) { return split(text, SplitRule::kGpt2); };
   EXPECT_EQ(words("Hello world's  end"), (Words{"Hello", " world", "'s", " ", " end"}));

@@ -1,5 +1,5 @@
-// The code points of category L and of category N, as ranges in rising order (Unicode 14.0). Code points that later
-// versions added count as neither.
+// The code points of category L and of category N, as ascending ranges (Unicode 14.0). Code points of later versions
+// belong to neither.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A directory of files for one test, gone with it.
+// A temporary directory of files for one test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace tessera::train::testing {
 
-/// See the head of this file.
+/// Creates the directory, and removes it in the destructor.
 class DataDirectory {
  public:
   DataDirectory() {
@@ -24,24 +24,24 @@ class DataDirectory {
   DataDirectory(const DataDirectory&) = delete;
   DataDirectory& operator=(const DataDirectory&) = delete;
 
-  /// The path of a name in it.
+  /// Returns the path of a name in the directory.
   [[nodiscard]] std::string path(const std::string& name = "") const {
     return name.empty() ? path_ : path_ + "/" + name;
   }
-  /// Writes a file, with the directories it stands in; its path.
+  /// Writes a file and its parent directories. Returns its path.
   std::string write(const std::string& name, std::string_view bytes) const {
     const std::filesystem::path file = path(name);
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file, std::ios::binary) << bytes;
     return file.string();
   }
-  /// The bytes of a file.
+  /// Returns the bytes of a file.
   [[nodiscard]] std::string content(const std::string& name) const {
     std::stringstream text;
     text << std::ifstream(path(name), std::ios::binary).rdbuf();
     return text.str();
   }
-  /// How many names it holds.
+  /// Returns the number of names in the directory.
   [[nodiscard]] std::size_t count() const {
     std::size_t names = 0;
     for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator(path_)) ++names;

@@ -1,4 +1,4 @@
-// A tokenizer.json as others write it, to be changed at will.
+// A tokenizer.json as other programs write it, for tests to modify.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace tessera::train::testing {
 
-/// The character that byte `byte` has in such files.
+/// Returns the character of byte `byte` in such files.
 inline std::string byte_character(unsigned byte) {
   const auto is_own = [](unsigned b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174; };
   unsigned point = byte;
@@ -18,7 +18,7 @@ inline std::string byte_character(unsigned byte) {
   return {static_cast<char>(0xC0U | point >> 6), static_cast<char>(0x80U | (point & 0x3FU))};
 }
 
-/// GPT-2's form: bytes, the words " the" and "ther", <|endoftext|> last.
+/// Returns the form of GPT-2: bytes, the words " the" and "ther", <|endoftext|> last.
 inline nlohmann::ordered_json small_tokenizer() {
   using nlohmann::ordered_json;
   ordered_json vocabulary = ordered_json::object();
