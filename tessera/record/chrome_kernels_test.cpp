@@ -1,4 +1,4 @@
-// Chrome traces of record files: kernels, marks that have ended, and what of them is drawn.
+// Chrome traces of record files: kernels, ended annotations, and their slices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ using testing::overlap;
 using testing::TimedRecord;
 using ::testing::UnorderedElementsAre;
 
-// As it is taken a second from now, when all that a test makes up has happened.
+// Reads evidence as of one second from now, when all generated events have happened.
 Evidence evidence_of(const std::string& path) {
   Evidence evidence = read_record(path, {.last_launches = std::numeric_limits<std::size_t>::max()});
   evidence.taken_ns += 1'000'000'000;
@@ -52,7 +52,7 @@ class ChromeKernels : public ::testing::Test {
     EXPECT_EQ(overlap(trace), "");
     return trace;
   }
-  // "matmul 2-5" for each slice of a category, in microseconds as the record has them.
+  // Returns "matmul 2-5" for each slice of a category, in microseconds of the record.
   [[nodiscard]] std::vector<std::string> slices(const json& trace, const std::string& category) const {
     const double base = static_cast<double>(trace.at("baseTimeNanoseconds").get<std::int64_t>() - record.wall_ns(0));
     const auto us = [&](double ts) { return std::to_string(std::llround(ts + base / 1000)); };
@@ -94,7 +94,7 @@ TEST_F(ChromeKernels, KernelsAndMarksThatHaveEndedAreDrawnInRowsOfTheirOwn) {
 TEST_F(ChromeKernels, ALaunchOfAGroupIsDrawnOnceAndKernelsOfItsNameStay) {
   record.collective(OpKind::kAllReduce, 10, 14, 18);
   record.kernel(11, 19, "all_reduce");  // its own
-  record.kernel(21, 29, "all_reduce");  // somebody's with the same name
+  record.kernel(21, 29, "all_reduce");  // another one with the same name
   record.collective(OpKind::kGather, 30, 34, 38);
   record.kernel(31, 33, "softmax", 2);
   record.kernel(32, 39, "gather");
@@ -106,7 +106,7 @@ TEST_F(ChromeKernels, ALaunchOfAGroupIsDrawnOnceAndKernelsOfItsNameStay) {
   for (const json& kernel : events(trace, "cat", "kernel")) EXPECT_EQ(kernel.at("tid"), kernel.at("args").at("stream"));
 }
 
-// Of a run that goes on the file is read again for kernels, and its clock has been corrected meanwhile.
+// For an active run, the file is read again for kernels, and its clock may have been corrected meanwhile.
 TEST_F(ChromeKernels, ALaunchIsKnownByItsKernelThoughTheClockWasCorrected) {
   for (std::int64_t at = 100; at < 1000; at += 100) {
     record.collective(OpKind::kAllReduce, at, at + 4, at + 8);
@@ -208,7 +208,7 @@ TEST_F(ChromeKernels, AskingNeverReachesOutOfAMark) {
   const Evidence read = evidence_of(record.path());
   Evidence shifted = read;
   for (Launch& launch : shifted.ranks[0].groups[0].launches)
-    launch.asked_ns += 700;  // a mark ends within a microsecond
+    launch.asked_ns += 700;  // an annotation ends within a microsecond
   const json trace = write(shifted);
   for (const json& asked : events(trace, "name", "record_param_comms")) EXPECT_LT(asked.at("dur"), 0.4) << asked;
   EXPECT_EQ(events(trace, "name", "record_param_comms").size(), 20U);
@@ -251,7 +251,7 @@ TEST_F(ChromeKernels, AFileThatIsGoneLeavesTheRestOfTheTrace) {
   EXPECT_THAT(slices(write(evidence), "kernel"), ElementsAre(std::string(kReduce) + " 34-38"));
 }
 
-// Two ranks as they are, on the streams of the host.
+// Two real ranks, on the streams of the host.
 TEST_F(ChromeKernels, OfRanksThatWorkAreWhatTheyDid) {
   std::vector<json> traces(2);
   simulate(2, [&] {

@@ -26,9 +26,9 @@ using detail::ChromePlan;
 using detail::ChromeRow;
 using detail::JsonText;
 
-constexpr std::size_t kListed = 30;  // members of a group, as PyTorch's profiler lists them
-constexpr std::size_t kNamed = 16;   // operations of a launch
-constexpr int kDigits = 20;          // of the largest number
+constexpr std::size_t kListed = 30;  // listed members of a group, as in the PyTorch profiler
+constexpr std::size_t kNamed = 16;   // listed operations of a launch
+constexpr int kDigits = 20;          // digits of the largest number
 
 std::string_view word_of(Stage stage) {
   switch (stage) {
@@ -41,7 +41,7 @@ std::string_view word_of(Stage stage) {
   return "unknown";
 }
 
-// "[0, 1, 2]"; of a long one the beginning and "...".
+// Returns "[0, 1, 2]"; for a long list the beginning and "...".
 std::string list_of(const std::vector<int>& ranks) {
   std::string text;
   for (std::size_t i = 0; i < std::min(ranks.size(), kListed); ++i) {
@@ -56,8 +56,8 @@ int world_rank(const Group& group, int place) {
              : place;
 }
 
-// Writes one trace. What must be in it comes first; launches, kernels and marks that have ended follow as far as there
-// is room, the latest for sure.
+// Writes one trace. Required events come first; launches, kernels and ended annotations follow as far as they fit, the
+// latest preferred.
 class TraceWriter {
  public:
   TraceWriter(const Evidence& evidence, const Rank& rank, const detail::ChromeShared& shared,
@@ -98,12 +98,12 @@ class TraceWriter {
   }
 
  private:
-  // What may be left out, in order of time.
+  // Optional events, in order of time.
   enum class Kind : std::uint8_t { kLaunch, kMark, kKernel };
   struct Event {
     std::int64_t when_ns = 0;
     Kind kind = Kind::kLaunch;
-    std::size_t index = 0;  // in the plan's list of its kind
+    std::size_t index = 0;  // in the list of its kind
   };
 
   void order_events() {
@@ -129,7 +129,7 @@ class TraceWriter {
     }
   }
 
-  // How many of the oldest must be left out.
+  // Returns the number of oldest events to omit.
   std::size_t first_that_fits(JsonText& json, std::size_t fixed) {
     const std::string_view tail = "\n]}\n";
     put_left_out(json, events_.size(), shared_.base_ns);
@@ -176,7 +176,7 @@ class TraceWriter {
     return std::to_string(found == shared_.groups.end() ? -1 : found->second);
   }
 
-  // The beginning that all events share; the caller closes it.
+  // Writes the common beginning of events; the caller closes it.
   static JsonText& event(JsonText& json, std::string_view phase, std::string_view category, std::string_view name,
                          std::uint64_t process, std::uint64_t thread) {
     json.line().open('{').field("ph", phase);
@@ -214,7 +214,7 @@ class TraceWriter {
     }
   }
 
-  // How the rank stands, its memory, and what was launched last.
+  // Writes the state of the rank, its memory, and the last launches.
   void put_state(JsonText& json) const {
     if (rank_.state == RankState::kFailed || rank_.state == RankState::kDied || rank_.state == RankState::kStopped) {
       event(json, "i", "state", fmt::format("rank {} {}", rank_.rank, to_string(rank_.state)), plan_.process, 0);
@@ -256,7 +256,7 @@ class TraceWriter {
   void put_launch(JsonText& json, std::size_t index) const {
     const ChromeLaunch& each = plan_.launches[index];
     const Launch& launch = *each.launch;
-    const std::size_t number = index + 1;  // ties the slices of a launch, and their flow
+    const std::size_t number = index + 1;  // connects the slices of a launch and their flow
     const std::uint64_t thread = launch.thread;
     if (each.is_asked_drawn) {
       event(json, "X", "cpu_op", "record_param_comms", plan_.process, thread);
@@ -298,7 +298,7 @@ class TraceWriter {
     if (each.is_asked_drawn) put_flow(json, "f", number, device, row.number, each.begin_ns);
   }
 
-  // Asked for and never begun: such launches lie beside each other, which only events of this kind may.
+  // Enqueued and never started: such launches overlap, which only events of this kind may.
   void put_queued(JsonText& json, const ChromeLaunch& each, std::size_t number) const {
     for (const auto& [phase, moment] : {std::pair{"b", each.when_ns}, {"e", std::max(each.when_ns, plan_.until_ns)}}) {
       event(json, phase, "queued", detail::profiler_collective(*each.launch) + ", not begun", plan_.process,
@@ -326,7 +326,7 @@ class TraceWriter {
     } else {
       json.field("Group size", group.ranks.size()).field("dtype", detail::torch_dtype(first.dtype));
     }
-    // The record holds a digest of uneven parts, not the parts: this is how a list that was cut is written.
+    // The record holds a digest of uneven sizes, not the sizes: write them like a truncated list.
     const char* split = first.parts != 0 && first.kind != "permute" ? "[...]" : "[]";
     json.field("In split size", split).field("Out split size", split);
     json.field("Process Group Name", std::to_string(each.group_number)).field("Process Group Description", group.name);
@@ -362,7 +362,7 @@ class TraceWriter {
   ChromeOptions options_;
   ChromePlan plan_;
   std::vector<Event> events_;
-  std::unordered_map<const Group*, std::string> lists_;  // of members, as text
+  std::unordered_map<const Group*, std::string> lists_;  // members as text
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Chrome traces: golden files byte by byte, and what viewers and analyzers need of them.
-// With WRITE_GOLDENS=1 in the environment the golden files are written anew.
+// Chrome traces: golden files byte by byte, and the requirements of viewers and analyzers. WRITE_GOLDENS=1 in the
+// environment rewrites the golden files.
 #include "tessera/record/chrome_trace.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ TEST(ChromeTrace, IsTheSameBytesAsTheGoldenFiles) {
 TEST(ChromeTrace, HasTheHeaderThatAnalyzersRead) {
   const Written written = write(small_evidence(), 1);
   const json& trace = written.parsed;
-  std::smatch rank;  // HTA looks for it so, in the text
+  std::smatch rank;  // HTA searches the text this way
   ASSERT_TRUE(std::regex_search(written.text, rank, std::regex(R"("rank":\s+(\d+))")));
   EXPECT_EQ(rank[1], "1");
   EXPECT_EQ(trace.at("schemaVersion"), 1);
@@ -84,7 +84,7 @@ TEST(ChromeTrace, HasTheHeaderThatAnalyzersRead) {
 
 TEST(ChromeTrace, TimesAreMicrosecondsSinceTheEarliestMomentOfAllRanks) {
   Evidence evidence = small_evidence();
-  evidence.ranks[1].groups[0].launches[0].asked_ns = kStart - 5000;  // before anything of rank 0
+  evidence.ranks[1].groups[0].launches[0].asked_ns = kStart - 5000;  // before any event of rank 0
   const json trace = write(evidence, 0).parsed;
   EXPECT_EQ(trace.at("baseTimeNanoseconds"), kStart - 5000);
   const json kernel = events(trace, "cat", "kernel").at(0);
@@ -108,7 +108,7 @@ TEST(ChromeTrace, ACollectiveHasTheArgumentsThatAnalyzersRead) {
   EXPECT_EQ(reduced.at("Seq"), 1);
   EXPECT_EQ(reduced.at("stream"), 2);
   EXPECT_EQ(reduced.at("operations"), json({"all_reduce(f32[1024], sum)"}));
-  // HTA's and others' way to tell that it is communication.
+  // HTA and others recognize communication this way.
   for (const json& kernel : kernels) {
     EXPECT_TRUE(
         std::regex_match(kernel.at("name").get<std::string>(), std::regex("ncclDevKernel_[A-Za-z0-9_]+\\(.*\\)")))
@@ -162,7 +162,7 @@ TEST(ChromeTrace, CountsElementsAsEachCollectiveTakesAndGivesThem) {
 TEST(ChromeTrace, WhatTheRecordDoesNotSayIsNotMadeUp) {
   Evidence evidence = small_evidence();
   Launch& spoilt = evidence.ranks[0].groups[0].launches[1];
-  spoilt.operations[0].count = std::int64_t{1} << 62;  // times two ranks it does not fit
+  spoilt.operations[0].count = std::int64_t{1} << 62;  // times two ranks it overflows
   evidence.ranks[0].groups[0].launches[2].is_whole = false;
   const std::vector<json> kernels = events(write(evidence).parsed, "cat", "kernel");
   EXPECT_FALSE(kernels[3].at("args").contains("In msg nelems")) << kernels[3];
@@ -250,7 +250,7 @@ TEST(ChromeTrace, RowsAreNamedAndMarksAndStateAreShown) {
 TEST(ChromeTrace, SlicesOfARowNeverOverlap) {
   Evidence evidence = small_evidence();
   EXPECT_EQ(overlap(write(evidence).parsed), "");
-  // Two groups of one stream whose records overlap, asked for in the same moment, beside a mark.
+  // Two groups of one stream whose records overlap, enqueued at the same moment, next to an annotation.
   Group& world = evidence.ranks[0].groups[0];
   for (int i = 0; i < 200; ++i) {
     world.launches.push_back(launch_of({.kind = "barrier"}, 1, 200 + i / 2, 201 + i, 202 + i, 205 + 3 * i));

@@ -1,5 +1,5 @@
-// Evidence from JSON. What comes in may be of anybody: its size and depth are bounded before anything is made of it, a
-// key of another type than its own is an error that names it, and one that is missing has its default.
+// Parses evidence from JSON. The input is not trusted: its size and depth are bounded first, a key of the wrong type is
+// an error that names it, and a missing key has its default.
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 constexpr int kMostDepth = 16;
 
-// The value of a key; null: it is not there.
+// Returns the value of a key; null if it is missing.
 const Json* find(const Json& in, const char* name) {
   TESSERA_CHECK_AS(IoError, in.is_object(), "evidence as JSON: where an object with '", name, "' should be is ",
                    in.type_name());
@@ -49,7 +49,7 @@ requires(!std::same_as<Number, bool>) void read(const Json& in, const char* name
   if (const Json* found = find(in, name)) to = number_of<Number>(*found, name);
 }
 
-// A list, of which each is read by `each`.
+// Reads a list; `each` reads one entry.
 template <class Each>
 void read_list(const Json& in, const char* name, const Each& each) {
   const Json* found = find(in, name);
@@ -58,7 +58,7 @@ void read_list(const Json& in, const char* name, const Each& each) {
   for (const Json& one : *found) each(one);
 }
 
-// Which of these words it is, by place.
+// Returns the index of a word in a list.
 template <class Word>
 Word word_at(const Json& in, const char* name, std::initializer_list<std::pair<const char*, Word>> words) {
   std::string text;
@@ -123,7 +123,7 @@ Launch launch_of(const Json& in) {
   return one;
 }
 
-// Ranks of the world, of a group or of the making of one.
+// Reads ranks of the world, of a group or of a group creation.
 void read_ranks(const Json& in, std::vector<int>& ranks) {
   read_list(in, "ranks", [&](const Json& each) { ranks.push_back(number_of<int>(each, "ranks")); });
   TESSERA_CHECK_AS(IoError, ranks.size() <= detail::kMostRanks, "evidence as JSON: a group of ", ranks.size(),

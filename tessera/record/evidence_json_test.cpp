@@ -1,4 +1,4 @@
-// Evidence as JSON: all that is in it comes out, under the names that the header lists.
+// Evidence as JSON: all fields are written, under the names in the header.
 #include "tessera/record/evidence_json.h"
 
 #include <gtest/gtest.h>
@@ -171,7 +171,7 @@ TEST(EvidenceJson, SpoiltTextIsReadOrRefusedAndNeverTrusted) {
         }
       }
     } catch (const IoError&) {
-      // Refused, with words.
+      // Rejected with a message.
     }
   }
 }

@@ -16,13 +16,13 @@ using detail::Finding;
 using detail::Material;
 using detail::Strength;
 
-constexpr std::size_t kMostDifferences = 8;  // of a group: what follows on the first says little
+constexpr std::size_t kMostDifferences = 8;  // per group: later ones follow from the first
 constexpr std::size_t kMostWaits = 4096;     // pairs of ranks
-constexpr std::size_t kMostOthers = 16;      // verdicts beside the first
+constexpr std::size_t kMostOthers = 16;      // verdicts after the first
 constexpr std::size_t kMostStragglers = 32;
 
-// The strongest first; of those that are as strong one that blames somebody, then the earliest, then the one for which
-// most wait.
+// Orders by strength; among equal strengths one that blames a rank, then the earliest, then the one that most ranks
+// wait for.
 bool comes_before(const Finding& a, const Finding& b) {
   if (a.strength != b.strength) return a.strength > b.strength;
   if (a.verdict.culprits.empty() != b.verdict.culprits.empty()) return b.verdict.culprits.empty();
@@ -33,9 +33,9 @@ bool comes_before(const Finding& a, const Finding& b) {
   return a.verdict.culprits < b.verdict.culprits;
 }
 
-// Whether what was taken before it says it all: a rank is blamed once, a rank that is blamed explains those that take
-// part with it and are not, ranks that differed come to nothing after that, whoever of them is wrong, and what is weak
-// needs no word where something strong is known.
+// Returns true if earlier selected findings explain this one: a rank is blamed once; a blamed rank explains the other
+// ranks that take part; after a difference nothing else of these ranks counts; and a weak finding is dropped after a
+// strong one.
 bool is_explained(const Finding& finding, const std::vector<const Finding*>& taken) {
   if (taken.empty()) return false;
   if (finding.strength == Strength::kWeak) return true;

@@ -1,5 +1,5 @@
-// Causes that lie outside the records of groups: errors that a program handled, signals that the launcher sent, a
-// trainer that stopped the run, records that are missing, and signals of symmetric memory that never came.
+// Causes outside of the records of groups: errors that a program handled, signals from the launcher, a trainer that
+// stopped the run, missing records, and signals of symmetric memory that never arrived.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Ranks that do different things where they must do the same, as evidence: who is blamed, and in which words.
+// Ranks with different operations where they must match, as evidence: culprits and messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using ::testing::Not;
 using testing::recv;
 using testing::send;
 
-// Ranks that come to one collective with these, each failing with "mismatch" as the transport tells them.
+// Ranks reach one collective with these operations, and each fails with "mismatch".
 Explanation differing(const std::vector<Operation>& operations, const std::string& label = "") {
   EvidenceBuilder run(static_cast<int>(operations.size()));
   run.everyone(all_reduce(64), 16);
@@ -73,7 +73,7 @@ TEST(Differences, RankZeroIsBlamedLikeAnyOther) {
 
 TEST(Differences, OtherPartsAreBlamedAndUnevenCountsAreNot) {
   expect_blamed(differing({all_gather(0, 77), all_gather(0, 78), all_gather(0, 77), all_gather(0, 77)}), {1});
-  // Each rank says how much it gives itself, and the parts are the same.
+  // Counts may differ between ranks, and the sizes are equal.
   EvidenceBuilder run(4);
   for (int rank = 0; rank < 4; ++rank) run.launch(rank, all_gather(10 + rank, 77));
   for (int rank = 0; rank < 4; ++rank) run.launch(rank, all_to_all(10 * rank, static_cast<std::uint32_t>(100 + rank)));
@@ -119,7 +119,7 @@ TEST(Differences, WhatIsNotKnownOfARankIsNotHeldAgainstIt) {
   EvidenceBuilder run(4);
   for (int rank = 0; rank < 4; ++rank) {
     Launch& launch = run.launch_all(rank, {all_gather(3, 77), all_gather(4, 78)});
-    if (rank != 2) continue;  // only what a table says: the first operation, without its parts
+    if (rank != 2) continue;  // only the table: the first operation, without its sizes
     launch.operations = {all_gather(3)};
     launch.is_whole = false;
   }
@@ -129,7 +129,7 @@ TEST(Differences, WhatIsNotKnownOfARankIsNotHeldAgainstIt) {
   EXPECT_EQ(found.verdict.fault, Fault::kNone) << found.verdict.sentence;
 }
 
-// Everybody does these; rank 2 does its own. They go on until they differ, and hang there.
+// All ranks run these operations; rank 2 runs its own. They continue until they differ, and hang there.
 Explanation in_order(const std::vector<Operation>& theirs, const std::vector<Operation>& own, std::size_t begun) {
   EvidenceBuilder run(4);
   run.everyone(all_reduce(64), 16);
@@ -237,7 +237,7 @@ TEST(Differences, PipelineTrafficWithUnevenCountsIsNotBlamed) {
         run.launch(stage + 1, recv(100 + stage, stage));
       }
     }
-    run.launch_all(1, {send(5, 2), recv(6, 0)});  // batches, composed in another way on each rank
+    run.launch_all(1, {send(5, 2), recv(6, 0)});  // batches, composed differently on each rank
     run.launch(2, recv(5, 1));
     run.launch(0, send(6, 1));
     run.everyone(all_reduce(8));

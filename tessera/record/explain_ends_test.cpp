@@ -1,4 +1,4 @@
-// Ranks that die, fail, stop or run out of memory, as evidence; and runs in which nothing is wrong.
+// Ranks that die, fail, stop or run out of memory, as evidence; and runs without a fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using testing::EvidenceBuilder;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Four ranks of which rank 2 does not come to collective 17, and the others fail as the transport tells them.
+// Four ranks: rank 2 does not reach collective 17, and the others fail.
 EvidenceBuilder without_rank_2(const std::string& failure = "aborted") {
   EvidenceBuilder run(4);
   run.everyone(all_reduce(64), 16);
@@ -146,7 +146,7 @@ TEST(Ends, ThoseThatTheLauncherEndedAreNotBlamed) {
   EvidenceBuilder run(4);
   run.everyone(all_reduce(64), 16);
   for (const int rank : {0, 1}) run.launch(rank, all_reduce(1024), Stage::kBegun);
-  // Rank 3 had not come either, when rank 2 was killed and the launcher ended the rest.
+  // Rank 3 had not arrived either, when rank 2 was killed and the launcher ended the rest.
   for (const int rank : {0, 1, 3}) {
     run.rank(rank).state = RankState::kDied;
     run.rank(rank).signal = 15;
@@ -246,7 +246,7 @@ TEST(Ends, AnOperationThatFailedForReasonsThatAreNotRecordedIsNoRunWithoutFault)
   EXPECT_THAT(found.verdict.sentence, HasSubstr("failed on ranks 0-3 (mismatch), and the records do not show why"));
   run.pass(1);
   run.everyone(all_reduce(64));
-  expect_fault(explain(run.evidence()), Fault::kNone, {});  // they got over it
+  expect_fault(explain(run.evidence()), Fault::kNone, {});  // they recovered
 }
 
 TEST(Ends, GroupsOfTheSameRanksThatOneComesToInAnotherOrderBlameThatOne) {

@@ -1,5 +1,5 @@
-// Random evidence, from nearly right to nonsense: explaining it never crashes, hangs or throws (run it under the
-// sanitizers), blames only ranks that are there, says one line, and does not print what a terminal would obey.
+// Random evidence, from nearly valid to nonsense: explain() never crashes, hangs or throws (run it under sanitizers),
+// blames only existing ranks, returns one line, and prints no control characters.
 //   record_explain_fuzz [--runs N] [--seed S] [--seconds T]
 #include <limits>
 #include <random>
@@ -155,7 +155,7 @@ std::string wrong_with(std::uint64_t seed) {
   return {};
 }
 
-// Many ranks in many groups: as long as this takes, a test that hangs is noticed by its deadline.
+// Many ranks in many groups: a hang would exceed the deadline of the test.
 std::string wrong_with_many() {
   Evidence evidence{.source = "many", .world_size = 1024, .taken_ns = 1'800'000'060'000'000'000};
   for (int rank = 0; rank < 1024; ++rank) {

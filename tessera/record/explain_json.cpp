@@ -1,4 +1,4 @@
-// The explanation for programs. Keys are stable: docs/explain.md has them.
+// The explanation as JSON. Its keys are stable: see docs/explain.md.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -20,7 +20,7 @@ std::string text_of(Stage stage) {
   return "failed";
 }
 
-// What is asked for.
+// Selection of ranks and groups.
 class Choice {
  public:
   explicit Choice(const ShowOptions& options) : options_(options) {}

@@ -1,4 +1,4 @@
-// Ranks that come late, and clocks that differ, as evidence.
+// Late ranks and clock differences, as evidence.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,12 +41,12 @@ TEST(Late, ClocksThatDifferDoNotHideOrMakeAWait) {
     const Explanation found = explain(evidence);
     expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
     EXPECT_THAT(found.stragglers, IsEmpty());
-    evidence.taken_ns -= 31'000'000'000;  // a moment after they came
+    evidence.taken_ns -= 31'000'000'000;  // shortly after they arrived
     EXPECT_EQ(explain(evidence).verdict.fault, Fault::kNone);
   }
 }
 
-// Rank 1 comes 40 ms later to each of ten, one every 100 ms.
+// Rank 1 arrives 40 ms late at each of ten collectives, one every 100 ms.
 EvidenceBuilder with_a_late_rank(std::int64_t clock_ahead = 0) {
   EvidenceBuilder run(4);
   for (int i = 0; i < 10; ++i) {
@@ -82,7 +82,7 @@ TEST(Late, ARankThatIsLateByLittleIsNoFault) {
   EvidenceBuilder run = with_a_late_rank();
   for (int rank = 0; rank < 4; ++rank) {
     std::int64_t shift = 0;
-    for (Launch& launch : run.group(rank).launches) {  // the same lateness, one in ten seconds
+    for (Launch& launch : run.group(rank).launches) {  // the same delay, one in ten seconds
       for (std::int64_t* time : {&launch.asked_ns, &launch.begun_ns, &launch.met_ns, &launch.ended_ns}) *time += shift;
       shift += 10'000'000'000;
     }

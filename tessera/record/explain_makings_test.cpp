@@ -1,5 +1,5 @@
-// Groups that are never made, and ranks that left something running and are elsewhere: who holds up the others, and
-// whom nobody can blame.
+// Groups that are never created, and ranks that left an operation running and are elsewhere: culprits, and cases
+// without one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ Making split_of_world(const EvidenceBuilder& run, std::uint64_t number, Stage st
           .since_ns = run.now(),
           .stage = stage};
 }
-// Ranks wait in a split of the world, all but these.
+// All ranks but these wait in a split of the world.
 EvidenceBuilder making_without(const std::vector<int>& absent) {
   EvidenceBuilder run(4);
   run.everyone(all_reduce(64), 3);
@@ -76,7 +76,7 @@ TEST(Makings, WhoWaitsElsewhereIsNotBlamed) {
 }
 
 TEST(Makings, WhoIsMakingAGroupIsNotBlamedInAnother) {
-  // Rank 2 is stuck; 0 and 1 wait for it to make a group, and 3 waits for all in the world.
+  // Rank 2 is stuck; 0 and 1 wait for it to create a group, and 3 waits for all in the world.
   EvidenceBuilder run = making_without({2, 3});
   run.launch(3, all_reduce(8), Stage::kBegun);
   run.pass(5);
@@ -117,7 +117,7 @@ TEST(Makings, WhereMostDoNotComeNobodyIsBlamed) {
   EXPECT_THAT(found.verdict.culprits, IsEmpty());
 }
 
-// Rank 1 left an operation of the pair running and is in host code; 0 waits for it in the world before it comes there.
+// Rank 1 left an operation of the pair running and is in host code; 0 waits for it in the world before it gets there.
 EvidenceBuilder left_running() {
   EvidenceBuilder run(3);
   run.everyone(all_reduce(64), 3);

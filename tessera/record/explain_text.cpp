@@ -1,4 +1,4 @@
-// The explanation for people. Text that came from files is made visible before it is shown.
+// The explanation as human-readable text. Text from files is escaped.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -19,9 +19,9 @@ using detail::text_of;
 using detail::text_of_ranks;
 using detail::visible;
 
-constexpr std::size_t kMostLines = 40;               // of waits
-constexpr std::size_t kManyRanks = 16;               // of more than these, launches are shown of those that matter
-constexpr std::size_t kWidestCell = 64;              // of a table, in bytes
+constexpr std::size_t kMostLines = 40;               // maximum of wait lines
+constexpr std::size_t kManyRanks = 16;               // above it, only launches of relevant ranks are shown
+constexpr std::size_t kWidestCell = 64;              // in bytes
 constexpr std::int64_t kLastTime = 253'402'300'799;  // seconds: the end of year 9999
 
 std::string text_of(Stage stage) {
@@ -76,7 +76,7 @@ class Text {
     return passed == 0 ? "-" : detail::text_of_duration(passed);
   }
 
-  // The launch that says most of where the rank is: one that has not ended, else the last.
+  // Returns the launch that best shows the location of the rank: one that has not ended, otherwise the last.
   static std::pair<const Group*, const Launch*> last_of(const Rank& rank) {
     std::pair<const Group*, const Launch*> last = {nullptr, nullptr};
     for (const Group& group : rank.groups) {
@@ -152,7 +152,7 @@ class Text {
     }
   }
 
-  // Of many ranks only those that are blamed, and one that waits for them.
+  // Among many ranks, only culprits and one rank that waits for them matter.
   [[nodiscard]] bool matters(int rank) const {
     if (evidence_.ranks.size() <= kManyRanks || !options_.ranks.empty()) return true;
     const std::vector<int>& culprits = found_.verdict.culprits;
@@ -160,7 +160,7 @@ class Text {
     return !found_.waits.empty() && found_.waits.front().rank == rank;
   }
 
-  // Ranks that stand alike on one line, then their last launches.
+  // Shows ranks with equal counts on one line, then their last launches.
   void show_groups() {
     using Key = std::pair<std::string, std::vector<int>>;
     using Progress = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
@@ -213,7 +213,8 @@ class Text {
   }
 
   void show_waits() {
-    std::map<std::tuple<std::string, std::string, int>, std::vector<int>> alike;  // group, what and peer: who waits
+    // group, operation and peer: the waiting ranks
+    std::map<std::tuple<std::string, std::string, int>, std::vector<int>> alike;
     std::map<std::tuple<std::string, std::string, int>, std::int64_t> since_of;
     for (const Wait& wait : found_.waits) {
       if (!has(wait.group) || (!has(wait.rank) && !has(wait.peer))) continue;

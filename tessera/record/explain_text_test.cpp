@@ -1,4 +1,4 @@
-// What explain() found, as text for people and as JSON for programs.
+// Results of explain() as human-readable text and as JSON.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Ranks that do not come, as evidence: stuck in host code or behind their stream, in circles, late, without a record.
+// Absent ranks, as evidence: stuck in host code or on their stream, in deadlock cycles, late, without a record.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -338,7 +338,7 @@ TEST(Waits, ARunThatWasEndedFromOutsideInTheMiddleBlamesNobody) {
   }
   run.pass(3);
   EXPECT_THAT(explain(run.evidence()).verdict.culprits, IsEmpty());
-  run.pass(600);  // but a hang that somebody got tired of is one
+  run.pass(600);  // but a long hang that was ended from outside is one
   expect_fault(explain(run.evidence()), Fault::kAbsent, {2}, Confidence::kHigh);
 }
 
@@ -365,7 +365,7 @@ TEST(Waits, ARankWhoseRingWrappedIsPlacedByItsTables) {
   }
   run.pass(15);
   expect_fault(explain(run.evidence()), Fault::kAbsent, {2}, Confidence::kHigh);
-  // Not even the numbers: how many have begun stands in the table.
+  // Not even the collective numbers: the table holds the number of started ones.
   Evidence evidence = run.evidence();
   for (Rank& rank : evidence.ranks) rank.groups[0].launches[0].ordinal = 0;
   expect_fault(explain(evidence), Fault::kAbsent, {2}, Confidence::kMedium);
@@ -467,7 +467,7 @@ TEST(Waits, WhatAllCameToAndDoesNotEndBlamesNobody) {
   expect_fault(found, Fault::kSlow, {}, Confidence::kLow);
   EXPECT_THAT(found.verdict.sentence, HasSubstr("all came to collective 1 of group world"));
   Evidence sooner = run.evidence();
-  sooner.taken_ns -= 10'000'000'000;  // five seconds are no fault: there may be much to move
+  sooner.taken_ns -= 10'000'000'000;  // five seconds are not a fault: the transfer may be large
   EXPECT_EQ(explain(sooner).verdict.fault, Fault::kNone);
 }
 

@@ -53,7 +53,7 @@ bool is_down(RankState state) {
          state == RankState::kMissing;
 }
 
-// What a rank is in: of those that run the one that has run longest; where none runs, the one asked for longest ago.
+// Operation of a rank: the longest running one; if none runs, the one enqueued first.
 struct InFlight {
   const Group* group = nullptr;
   const Launch* launch = nullptr;

@@ -1,4 +1,4 @@
-// Lines for a terminal: cells, columns, cutting and wrapping (live.h).
+// Terminal lines: cells, columns, truncation and wrapping (live.h).
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -46,15 +46,15 @@ std::string clock_text(std::int64_t wall_ns) {
 }
 
 struct Columns {
-  std::vector<std::vector<std::string>> rows;  // the first are headings
-  std::vector<std::size_t> widths;             // 0: nothing is known, and the column is not shown
+  std::vector<std::vector<std::string>> rows;  // the first row holds headings
+  std::vector<std::size_t> widths;             // 0: unknown values, and the column is not shown
 };
 
 Columns columns_of(const LiveView& view, const std::vector<const LiveRow*>& rows) {
   Columns columns;
   columns.rows.push_back(live_headings());
   for (const std::string& heading : columns.rows[0]) columns.widths.push_back(heading.size());
-  // By all rows, so that columns stay where they are when rows come and go.
+  // By all rows, so that columns keep their positions when the visible rows change.
   std::vector<bool> is_known(columns.widths.size(), view.rows.empty());
   is_known.back() = true;
   for (const LiveRow& row : view.rows) {
@@ -131,7 +131,7 @@ std::vector<std::string> live_cells(const LiveRow& row) {
 std::vector<std::string> live_lines(const LiveView& view, const std::string& last, const Screen& screen) {
   std::vector<const LiveRow*> rows;
   for (const LiveRow& row : view.rows) rows.push_back(&row);
-  const std::size_t around = 4;  // title, headings, an empty line (or one that says how many are shown), the last line
+  const std::size_t around = 4;  // title, headings, an empty line (or the number of shown rows), the last line
   const bool is_short = screen.height != 0 && rows.size() + around > screen.height;
   std::size_t room = rows.size();
   if (is_short) {
@@ -156,7 +156,7 @@ std::vector<std::string> live_lines(const LiveView& view, const std::string& las
                      screen.width)
                : "");
   lines.push_back(cut(printable(last), screen.width));
-  if (screen.height != 0 && lines.size() > screen.height) {  // a tiny one: the last line counts most
+  if (screen.height != 0 && lines.size() > screen.height) {  // a tiny screen: the last line is the most important
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(screen.height));
   }
   return lines;

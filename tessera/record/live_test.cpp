@@ -1,4 +1,4 @@
-// What `tessera watch` shows, without a terminal: rows from evidence and metrics, and lines that fit a screen.
+// Output of `tessera watch` without a terminal: rows from evidence and metrics, and lines that fit a screen.
 #include "tessera/record/live.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ Evidence healthy(int ranks) {
 
 TEST(Metrics, TakesTheLastLineOfEachRankAndPassesOverTheRest) {
   const auto found = parse_metrics(
-      "0,\"step\":3}\n"  // cut at its beginning
+      "0,\"step\":3}\n"  // truncated at its beginning
       "{\"rank\":0,\"step\":7,\"loss\":2.5,\"tokens_per_second\":9752.4,\"memory\":{\"weights\":100,\"gradients\":20}}"
       "\n"
       "{\"rank\":1,\"step\":6,\"loss\":null}\n"
@@ -153,7 +153,7 @@ TEST(LiveView, WithoutMetricsTheRateIsThatOfLaunchesThatEnded) {
   const LiveView after = live_view(evidence, {}, &before);
   EXPECT_EQ(after.rows[0].launches_per_second, 150);
   EXPECT_EQ(live_cells(after.rows[0])[4], "150 ops/s");
-  evidence.ranks[0].groups[0].ended = 3;  // started again
+  evidence.ranks[0].groups[0].ended = 3;  // restarted
   EXPECT_EQ(live_view(evidence, {}, &before).rows[0].launches_per_second, std::nullopt);
   EXPECT_EQ(live_view(evidence, {}, &after).rows[0].launches_per_second, std::nullopt) << "no time has passed";
 }

@@ -1,5 +1,5 @@
-// Launches of a group put together from records and rows of which some are lost, torn or of another version. The
-// records are written here field by field (testing/comm_rows.h).
+// Launches of a group, assembled from records and rows that may be lost, torn or of another version. The records are
+// written here field by field (testing/comm_rows.h).
 #include "tessera/record/detail/read_groups.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using probe::RecordFile;
 using probe::Ring;
 using probe::StringId;
 
-// What one operation is; a message has its peer in `root`.
+// One operation; the peer of a point-to-point operation is in `root`.
 struct What {
   OpKind kind = OpKind::kAllReduce;
   std::int64_t count = 64;
@@ -32,7 +32,7 @@ struct What {
   std::uint32_t parts = 0;
 };
 
-// A rank of three that writes about its groups.
+// A rank of three that writes records of its groups.
 class GroupRecords : public ::testing::Test {
  protected:
   static constexpr int kRank = 1;
@@ -71,7 +71,7 @@ class GroupRecords : public ::testing::Test {
            Moment met = Moment{0}) {
     recorder.write(Ring::kComm, EndRecord{sequence, task, group, met, failure});
   }
-  // Asked for, begun and done.
+  // Records enqueue, start and end.
   void run(std::uint32_t group, std::uint32_t number, const What& what = {}) {
     ask(group, number, {what});
     begin(group, number, number, number, what);
@@ -85,7 +85,7 @@ class GroupRecords : public ::testing::Test {
     EXPECT_GT(found.size(), which);
     return found.size() > which ? found[which].launches : std::vector<Launch>();
   }
-  // More records than the ring has room for, of another group.
+  // Writes more records of another group than the ring can hold.
   void flood(std::uint32_t group) {
     for (std::uint32_t i = 1; i < 3000; ++i) run(group, i);
   }
@@ -149,7 +149,7 @@ TEST_F(GroupRecords, WaitsForSignalsAreReadFromTheTableAndOfThoseThatFailedFromT
   wait.peer = 0;
   wait.failure = 1 + static_cast<std::uint32_t>(ErrorKind::kTimeout);
   recorder.write(Ring::kComm, wait);
-  wait.peer = 77;  // no member
+  wait.peer = 77;  // not a member
   recorder.write(Ring::kComm, wait);
   const std::vector<Group> found = read();
   ASSERT_EQ(found.at(0).signals.size(), 2U);
@@ -299,7 +299,7 @@ TEST_F(GroupRecords, WhatWaitsHasTheNumberItWillGet) {
 TEST_F(GroupRecords, ReplaysNameTheirNodeAndCapturedLaunchesDoNotWait) {
   make_group(1, "world");
   ask(1, 1, {{}});
-  ask(1, 2, {{.kind = OpKind::kBarrier}});  // captured, both
+  ask(1, 2, {{.kind = OpKind::kBarrier}});  // both captured
   run(1, 3);
   for (std::uint64_t replay = 1; replay <= 2; ++replay) {
     const std::uint64_t sequence = 3 + replay;
@@ -320,7 +320,7 @@ TEST_F(GroupRecords, ReplaysNameTheirNodeAndCapturedLaunchesDoNotWait) {
   EXPECT_EQ(launches[3].ordinal, 0U);
 }
 
-// What a graph adds to the queue nobody asks for one by one.
+// Launches that a graph adds to the queue are not enqueued one by one.
 TEST_F(GroupRecords, WhatWaitsInAGroupThatReplaysHasNoNumberYet) {
   make_group(1, "world");
   const auto row = recorder.table<ReplayRecord>().claim({3, 1, 1, 1, 5, 9});
@@ -332,7 +332,7 @@ TEST_F(GroupRecords, WhatWaitsInAGroupThatReplaysHasNoNumberYet) {
   EXPECT_EQ(launches[1].ordinal, 0U);
 }
 
-// Its rows outlive the ring, in which a graph has been at it for long.
+// Its rows outlive the ring, which replays of a graph have overwritten.
 TEST_F(GroupRecords, WhatWasAskedForBeforeAReplayDoesNotWait) {
   make_group(1, "world");
   asked_rows.push_back(
@@ -378,7 +378,7 @@ TEST_F(GroupRecords, OnlyTheLastLaunchesAreGiven) {
   EXPECT_EQ(found[0].launches[0].ordinal, 8U);
 }
 
-// What is not looked at may not be counted on.
+// Records that are not examined must not be counted.
 TEST_F(GroupRecords, ThatAreNotLookedAtAreTakenForLost) {
   make_group(1, "world");
   ask(1, 1, {{.kind = OpKind::kSend, .root = 2}});

@@ -1,4 +1,4 @@
-// How groups are made, as the records of ranks say it: written by comm, read back here.
+// Group creations in the records of ranks: written by comm, read back here.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of the rank of this thread, as its record has it now.
+// Returns the group creations of the rank of this thread, from its current record.
 std::vector<Making> makings_now() { return read_record(probe::recorder().path()).ranks.front().makings; }
 const Making* find(const std::vector<Making>& makings, const std::string& what) {
   const auto found = std::ranges::find(makings, what, &Making::what);

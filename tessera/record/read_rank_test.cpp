@@ -1,5 +1,5 @@
-// Marks, last launches and memory of a rank, read from its record, and the ranks of a group. Rows of marks are
-// written here field by field, as those who record them do.
+// Annotations, last launches and memory of a rank, read from its record, and the ranks of a group. Rows of annotations
+// are written here field by field, as recorders do.
 #include "tessera/record/detail/read_rank.h"
 
 #include <gtest/gtest.h>
@@ -93,12 +93,12 @@ TEST_F(RankRecords, MemoryIsSummedByDeviceAndOwner) {
   using Owners = std::vector<std::pair<std::string, std::uint64_t>>;
   EXPECT_EQ(device.owners, (Owners{{"weights", 4000}, {"(no label)", 1000}}));
   EXPECT_NE(device.refused_ns, 0);
-  // Another stream goes on, which says nothing of who was refused; then the same stream does, with less.
+  // Another stream allocates, which does not concern the failed request; then the same stream does, with less.
   write(memory::AllocRecord{base + 8192, 512, 512, 3, 1, none, none});
   EXPECT_EQ(detail::read_memory(file(), problems).at(0).refused_nbytes, 5U << 20);
   write(memory::AllocRecord{base + 16384, 512, 512, 0, 1, none, none});
   EXPECT_EQ(detail::read_memory(file(), problems).at(0).refused_nbytes, 0U);
-  // Another stream gets as much as was refused.
+  // Another stream gets as much as the failed request.
   write(memory::OutOfMemoryRecord{5 << 20, 0, 0, 1, none});
   write(memory::MapRecord{base + (1 << 20), 8 << 20, 0, 1, true, false});
   write(memory::AllocRecord{base + (1 << 20), 5 << 20, 5 << 20, 3, 1, none, none});

@@ -25,7 +25,7 @@ using detail::RunFile;
 using probe::RecordFile;
 using probe::RecordState;
 
-constexpr int kRereads = 3;  // of a file whose rows were caught half-written
+constexpr int kRereads = 3;  // for a file with half-written rows
 
 bool has_torn_rows(const RecordFile& file) {
   return std::any_of(file.tables().begin(), file.tables().end(), [](const probe::TableInfo& table) {
@@ -34,7 +34,7 @@ bool has_torn_rows(const RecordFile& file) {
   });
 }
 
-// The file; nothing, and a problem, when nothing of it can be used. Rows of a living process may just be written.
+// Opens the file; adds a problem if nothing is usable. A live process may just be writing rows.
 std::optional<RecordFile> open_file(const RunFile& file, ProcessState process, std::vector<std::string>& problems) {
   try {
     std::optional<RecordFile> opened = RecordFile::open(file.path);
@@ -53,8 +53,8 @@ void take_end(Rank& rank, const LaunchedEnd& end) {
   rank.state = end.signal != 0 ? RankState::kDied : end.exit_code != 0 ? RankState::kFailed : RankState::kEnded;
 }
 
-// How the rank stands, by what its record says, what /proc shows and what the launcher saw, in this order: a record
-// that says that its rank failed knows best why, and a process that runs has not ended whatever was written about it.
+// Sets the state of the rank from its record, /proc and the launcher, in this order: a record of a failure has the best
+// reason, and a running process has not ended, whatever was written about it.
 void settle_state(Rank& rank, std::optional<RecordState> record, ProcessState process, const LaunchedEnd* end) {
   // A rank that had ended before its launcher died was not killed with it.
   const bool has_ended = record == RecordState::kFailed || record == RecordState::kEnded;
@@ -129,13 +129,13 @@ class RunReader {
   }
 
  private:
-  // The launcher knows of the world that it started alone.
+  // The launcher knows only the world that it started.
   void leave_out_larger_world() {
     if (!launch_) launch_.emplace();
     launch_->ranks = 0;
     launch_->started_ns = options_.smaller_since_ns;
   }
-  // Its processes by their ranks of now.
+  // Maps its processes to their current ranks.
   void find_launched(const std::vector<RunFile>& files) {
     std::map<int, detail::LaunchedRank> by_rank;
     for (const RunFile& file : files) {
@@ -156,7 +156,7 @@ class RunReader {
     return found != nullptr && found->end ? &*found->end : nullptr;
   }
 
-  // How many ranks began, and how those ended that the others went on without.
+  // Describes how many ranks began, and the ends of those that the others continued without.
   [[nodiscard]] std::string words_before(const detail::RunFiles& found) const {
     std::string words = tessera::detail::concat(found.larger_size, " ranks began");
     for (const auto& [rank, one] : launch_->by_rank) {
@@ -172,7 +172,7 @@ class RunReader {
     rank.file = file.path;
     rank.host = file.host;
     rank.pid = file.process.pid;
-    // Looked at before the file is read: what a process did before it was gone is then all in it.
+    // Checked before the file is read: the file then contains everything that a gone process did.
     const ProcessState process = file.process.start != 0 ? detail::state_of(file.process) : ProcessState::kUnseen;
     const std::optional<RecordFile> opened =
         file.problem.empty() ? open_file(file, process, evidence_.problems) : std::nullopt;
@@ -201,7 +201,7 @@ class RunReader {
     if (options_.has_memory) rank.memory = detail::read_memory(*opened, problems);
   }
 
-  // A rank without a file: what its launcher knows of it.
+  // Describes a rank without a file from the data of its launcher.
   void take_missing(Rank& rank) {
     const detail::LaunchedRank* found = launched(rank.rank);
     if (found == nullptr) return;
@@ -212,7 +212,7 @@ class RunReader {
     rank.ended_by = found->end->sent_for;
   }
 
-  // A rank that was stopped when the launcher killed it stays explained as stopped: the report of the time knows.
+  // A rank that was stopped when the launcher killed it is still explained as stopped, from the report of that time.
   void recall_stopped() {
     const auto is_killed = [](const Rank& rank) { return rank.state == RankState::kDied && !rank.ended_by.empty(); };
     if (std::ranges::none_of(evidence_.ranks, is_killed)) return;
@@ -222,7 +222,7 @@ class RunReader {
     }
   }
 
-  // Now, while something may still happen; else when the last thing did.
+  // Returns the current time if ranks may still be active; otherwise the time of the last event.
   [[nodiscard]] std::int64_t taken_ns() const {
     std::int64_t last = launch_ ? launch_->ended_ns : 0;
     bool is_over = true;

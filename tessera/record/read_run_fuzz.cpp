@@ -1,6 +1,6 @@
-// Run directories whose record files and launch.json are spoilt in many ways, and read. The reader may refuse with
-// IoError or complain in problems; it must not crash, hang or read out of bounds, and what it shows must hold together:
-// the evidence, Chrome traces and the report's spans of what ran.
+// Reads run directories with corrupted record files and launch.json. The reader may throw IoError or report problems.
+// It must not crash, hang or read out of bounds, and its results must be consistent: the evidence, Chrome traces and
+// the spans of the report.
 //   record_read_run_fuzz [--runs N] [--seed S] [--seconds T]
 #include <algorithm>
 #include <cstdlib>
@@ -45,7 +45,7 @@ std::string content(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Records of ranks that did a bit of everything, taken while they run.
+// Records of ranks with various activities, taken while they run.
 std::vector<std::string> valid_files() {
   std::vector<std::string> files(kRanks);
   std::mutex mutex;
@@ -108,7 +108,7 @@ FileHeader header_of(const std::string& bytes) {
   return header;
 }
 
-// Slots of a ring with a word replaced and a right check: they reach the readers of groups, launches and marks.
+// Replaces a word in ring slots and repairs the check, so that they reach the readers of groups and launches.
 void spoil_slots(Random& random, std::string& bytes) {
   for (const Section& section : header_of(bytes).sections) {
     if (section.type != SectionType::kRing || std::string_view(section.name) == "memory") continue;
@@ -126,7 +126,7 @@ void spoil_slots(Random& random, std::string& bytes) {
   }
 }
 
-// Likewise rows of state tables.
+// Replaces words in rows of state tables and repairs the check.
 void spoil_rows(Random& random, std::string& bytes) {
   for (const Section& section : header_of(bytes).sections) {
     if (section.type != SectionType::kTables) continue;
@@ -176,7 +176,7 @@ std::string launch_text(Random& random) {
   return text;
 }
 
-// What is drawn of the evidence, with the rest of the files behind it.
+// Checks the drawings of the evidence, which read the files again.
 std::string wrong_in_drawings(const Evidence& evidence) {
   for (std::size_t i = 0; i < evidence.ranks.size(); ++i) {
     std::ostringstream out;

@@ -1,4 +1,4 @@
-// Ranks as processes: one is killed, one is stopped, one fails, one waits for them. Their run directory says which.
+// Rank processes: one is killed, one is stopped, one fails, one waits for them. Their run directory shows which.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ constexpr int kKilled = 1;
 constexpr int kStopped = 2;
 constexpr int kFails = 3;
 
-// What each rank does: an operation of all, then what it is here for.
+// Body of each rank: an operation of all, then its specific behavior.
 [[noreturn]] void be_rank(int rank, const std::string& base) {
   comm::leave_out_what_the_parent_registered();
   ::setenv("TESSERA_RECORD_DIR", base.c_str(), 1);
@@ -99,7 +99,7 @@ TEST_F(ProcessesOfARun, AreToldApartByHowTheyStand) {
     return !groups.empty() && groups[0].launches.size() == 2 && groups[0].launches[1].stage != Stage::kAsked;
   };
   Evidence evidence = read_run(base + "/run");
-  while (!waits(evidence)) evidence = read_run(base + "/run");  // the operation needs a moment to begin
+  while (!waits(evidence)) evidence = read_run(base + "/run");  // the operation needs a moment to start
   for (const std::string& problem : evidence.problems) ADD_FAILURE() << problem;
   ASSERT_EQ(evidence.ranks.size(), std::size_t{kRanks});
   EXPECT_EQ(evidence.ranks[kWaits].state, RankState::kRunning);
@@ -119,7 +119,7 @@ TEST_F(ProcessesOfARun, AreToldApartByHowTheyStand) {
   EXPECT_EQ(evidence.ranks[kWaits].groups[0].launches[1].operations.at(0).kind, "barrier");
 }
 
-// What the launcher starts: this program, for this case alone.
+// The command of the launcher: this program, for this case alone.
 TEST(RankOfALauncher, DISABLED_EndsAsItIsTold) {
   init();
   const int rank = comm::world().rank();

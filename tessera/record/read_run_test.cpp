@@ -1,5 +1,5 @@
-// Run directories read into evidence: of ranks that run, of files that are missing, old, cut or of another version, and
-// of what a launcher wrote. Ranks are simulated, or recorders of this process that play them.
+// Run directories read into evidence: running ranks, missing, old, truncated files and other versions, and launcher
+// files. Ranks are simulated, or recorders of this process represent them.
 #include "tessera/record/read_run.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class ReadRun : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(directory); }
 
-  // A rank of this process that lives until it is reset.
+  // Creates a rank of this process that lives until it is reset.
   [[nodiscard]] std::unique_ptr<probe::Recorder> make_rank(int rank, int world_size) const {
     return std::make_unique<probe::Recorder>(
         RankPlace{.rank = tessera::Rank{rank}, .world_size = world_size, .run_dir = directory},
@@ -148,7 +148,7 @@ TEST_F(ReadRun, TellsWhoWaitsInWhichOperation) {
            {.run_dir = directory});
 }
 
-// What a rank owned went before it did, its groups too.
+// The objects of a rank, including its groups, were destroyed before it ended.
 TEST_F(ReadRun, RanksThatHaveEndedStillTellWhatTheyDid) {
   simulate(2,
            [] {

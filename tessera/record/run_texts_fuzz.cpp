@@ -1,6 +1,6 @@
-// Text files of a run directory (metrics.jsonl, loss.csv, summary.json, config.toml, launch.json, explain.json) and
-// evidence.json, spoilt in many ways, and read: for the page, for `tessera watch`, and back. Readers may fail by errors
-// of ours alone.
+// Reads corrupted text files of a run directory (metrics.jsonl, loss.csv, summary.json, config.toml, launch.json,
+// explain.json) and evidence.json: for the page, for `tessera watch`, and back. Readers may fail only with Tessera
+// errors.
 //   record_run_texts_fuzz [--runs N] [--seed S] [--seconds T]
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ struct Sample {
   std::string bytes;
 };
 
-// What a run of two ranks leaves.
+// Files of a run of two ranks.
 const std::vector<Sample>& samples() {
   static const std::vector<Sample> all = [] {
     std::string metrics;
@@ -67,7 +67,7 @@ void write(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-// Evidence written and read back, and what is made of the text once it is spoilt.
+// Writes evidence and reads it back, then reads the corrupted text.
 std::string try_evidence(const Evidence& evidence, Random& random) {
   std::ostringstream text;
   write_evidence_json(text, evidence);
@@ -79,7 +79,7 @@ std::string try_evidence(const Evidence& evidence, Random& random) {
   return {};
 }
 
-// The samples must have the layout that the readers look for: otherwise most of a reader is never reached.
+// The samples must have the layout that the readers expect; otherwise most of a reader is never reached.
 std::string try_samples(const fs::path& directory) {
   for (const Sample& each : samples()) write(directory / each.name, each.bytes);
   const Evidence evidence = read_run(directory.string());

@@ -26,13 +26,13 @@ struct Known {
   char text[27] = {};
 };
 
-// What a thread keeps for one record: rows that are claimed and between two marks, and the names that it used lately.
+// Cache of a thread for one record: claimed rows that are unused, and recent names.
 struct ThreadMarks {
   explicit ThreadMarks(std::uint64_t id) : recorder(id) {}
   ~ThreadMarks() {
     const bool is_open = probe::detail::with_open_recorder(recorder, [&](probe::Recorder&) { rows.clear(); });
     if (is_open) return;
-    for (Row<MarkRow>& row : rows) std::construct_at(&row);  // the rows went with their record
+    for (Row<MarkRow>& row : rows) std::construct_at(&row);  // the rows were destroyed with their record
   }
   ThreadMarks(const ThreadMarks&) = delete;
   ThreadMarks& operator=(const ThreadMarks&) = delete;
@@ -68,7 +68,7 @@ struct ThreadMarks {
   Known known[16];
 };
 
-// Of a thread, one for each record that it ever had marks in and that is still open; almost always one.
+// Caches of a thread, one for each open record in which it had annotations; almost always one.
 struct AllMarks {
   ~AllMarks();
   std::forward_list<ThreadMarks> list;  // a single pointer: thread-local storage is scarce
@@ -80,7 +80,7 @@ AllMarks::~AllMarks() {
   last_marks = nullptr;
 }
 
-// Null where the thread is past its end.
+// Returns null if the thread is past its end.
 ThreadMarks* find_marks(probe::Recorder& recorder, std::uint64_t id) {
   if (is_past_end) return nullptr;
   thread_local AllMarks all;
@@ -97,7 +97,7 @@ ThreadMarks* find_marks(probe::Recorder& recorder, std::uint64_t id) {
   return last_marks = &marks;
 }
 
-// What this thread keeps for the record of its rank, and the moment; null: nothing is recorded.
+// Cache of this thread for the record of its rank, and the time; null if nothing is recorded.
 struct Entered {
   probe::Recorder* recorder = nullptr;
   ThreadMarks* marks = nullptr;
@@ -115,7 +115,7 @@ inline Entered enter() {
   return {&recorder, marks, now};
 }
 
-// Fields that share a word.
+// Packs two fields into a word.
 constexpr std::uint64_t pair(std::uint32_t first, std::uint32_t second) {
   return first | static_cast<std::uint64_t>(second) << 32;
 }
@@ -141,7 +141,7 @@ Scope::~Scope() {
   if (recorder_ == 0) return;
   const auto [recorder, marks, now] = enter();
   if (marks == nullptr || marks->recorder != recorder_) {
-    // Another rank's turn, or this one's record is gone.
+    // The thread works for another rank, or the record of this one is gone.
     const bool is_open = probe::detail::with_open_recorder(recorder_, [&](probe::Recorder&) { row_.release(); });
     if (!is_open) std::construct_at(&row_);
     return;

@@ -1,4 +1,4 @@
-// What a mark costs.
+// Cost of an annotation.
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/bench.h"
 #include "tessera/record/scope.h"
@@ -6,7 +6,7 @@
 namespace tessera::record {
 namespace {
 
-// It begins and ends: two records, and its row twice.
+// Start and end: two records, and its row twice.
 TESSERA_BENCH(mark) {
   const RankScope rank(std::make_shared<RankContext>(RankPlace{}));
   std::int64_t step = 0;

@@ -1,4 +1,4 @@
-// Marks: what stands in the record while they are open and after, and ranks, threads and scopes that end in any order.
+// Annotations: records while they are open and after, and ranks, threads and scopes that end in any order.
 #include "tessera/record/scope.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::uint64_t number_in(const probe::RowInfo& row, std::string_view field) {
   return std::get<std::uint64_t>(row.find(field)->value);
 }
 
-// The open marks, "step 3 at 0 of 4711": name, value, depth, thread; in order of depth.
+// Returns the open annotations, "step 3 at 0 of 4711": name, value, depth, thread; by depth.
 std::vector<std::string> open_marks(const probe::RecordFile& file) {
   std::vector<std::string> marks;
   const probe::TableInfo* table = file.find_table("record_mark");
@@ -64,8 +64,8 @@ TEST(Marks, StandInTheRecordWhileTheyAreOpen) {
   EXPECT_TRUE(open_marks(own_record()).empty());
 }
 
-// A thread caches the names it used last in entries of 32 bytes, 27 of them for the name. A free entry has the length
-// 255: a name of that length must not be compared with the memory behind the entry.
+// A thread caches recent names in entries of 32 bytes, 27 of them for the name. A free entry has the length 255: a name
+// of that length must not be compared with the memory after the entry.
 TEST(Marks, ANameOf255BytesIsNotTakenForAFreePlace) {
   const RankScope rank(lone_rank());
   std::string free_places(27, '\0');
@@ -73,9 +73,9 @@ TEST(Marks, ANameOf255BytesIsNotTakenForAFreePlace) {
   free_places.resize(255);
   std::string room(4096, '\0');
   const std::shared_ptr<RankContext> context = current_rank();
-  std::thread([&] {  // whose places are all free
+  std::thread([&] {  // with only free entries
     const RankScope same(context);
-    // Which place is looked at depends on the address.
+    // The selected entry depends on the address.
     for (std::size_t at = 0; at < 12; ++at) {
       std::ranges::copy(free_places, room.begin() + static_cast<std::ptrdiff_t>(at * 16));
       const Scope mark(std::string_view(room).substr(at * 16, free_places.size()));
@@ -103,7 +103,7 @@ TEST(Marks, BeginAndEndAreRecordsInTheLaunchRing) {
                                              "launch: record_mark_end value=1 name=outer depth=0"}));
 }
 
-// Names are known by where they lie; what lies there may change.
+// Names are cached by address; the text at an address may change.
 TEST(Marks, ANameThatIsMadeAnewInTheSamePlaceIsToldAnew) {
   const RankScope rank(lone_rank());
   char name[] = "one";
@@ -145,7 +145,7 @@ TEST(Marks, AreOfTheirThreadWhichGivesItsRowsBack) {
   EXPECT_EQ(file.find_table("record_mark")->refused, 0U);
 }
 
-// More of them than the table has rows: those without one are still in the ring.
+// More than the table has rows: those without a row are still in the ring.
 TEST(Marks, OfWhichThereAreTooManyAreLeftOut) {
   const RankScope rank(lone_rank());
   std::vector<std::unique_ptr<Scope>> many;
@@ -181,7 +181,7 @@ TEST(Marks, AMarkMayOutliveASimulation) {
   kept[0].reset();
 }
 
-// The record it began in has it no more, whatever rank its thread works for now.
+// It is removed from the record it began in, for any current rank of its thread.
 TEST(Marks, AMarkThatEndsUnderAnotherRankLeavesTheOneItBeganIn) {
   const auto first = lone_rank();
   std::optional<Scope> moved;
@@ -199,7 +199,7 @@ TEST(Marks, AMarkThatEndsUnderAnotherRankLeavesTheOneItBeganIn) {
   EXPECT_TRUE(open_marks(own_record()).empty());
 }
 
-// Each rank has its own.
+// Each rank has a separate record.
 TEST(Marks, OfSimulatedRanksStandInTheirOwnRecords) {
   simulate(3, [] {
     const int rank = comm::world().rank();

@@ -1,4 +1,4 @@
-// Kernels and marks of a record file, read back as they happened, and records that make no sense.
+// Kernels and annotations of a record file, read back, and invalid records.
 #include "tessera/record/detail/timed_records.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using testing::TimedRecord;
 
 class TimedRecordsOf : public ::testing::Test {
  protected:
-  // "matmul host/1 2-5": label, device, stream, and when, in microseconds.
+  // Returns "matmul host/1 2-5": label, device, stream, and time, in microseconds.
   [[nodiscard]] std::vector<std::string> kernels() const {
     const probe::RecordFile file = record.file();
     std::vector<std::string> found;
@@ -30,7 +30,7 @@ class TimedRecordsOf : public ::testing::Test {
     }
     return found;
   }
-  // "step 7 at 0: 2-5": name, value, depth, and when.
+  // Returns "step 7 at 0: 2-5": name, value, depth, and time.
   [[nodiscard]] std::string text_of(const probe::RecordFile& file, const detail::TimedMark& mark) const {
     return file.string(mark.name) + " " + std::to_string(mark.value) + " at " + std::to_string(mark.depth) + ": " +
            us(mark.begin_ns) + "-" + (mark.end_ns == 0 ? "" : us(mark.end_ns));
@@ -84,12 +84,12 @@ TEST_F(TimedRecordsOf, StreamsOfOneNumberOnTwoDevicesAreTwo) {
 }
 
 TEST_F(TimedRecordsOf, KernelsThatCannotBeAreLeftOutAndTheOthersStay) {
-  record.launch_end(5, 77);  // its beginning is lost
+  record.launch_end(5, 77);  // its start is lost
   record.device_end(30, record.launch(10, "backwards", 1, "cuda:0"), 20, 12);
   constexpr std::int64_t kHours = 7'300'000'000;
   record.device_end(31, record.launch(11, "ahead", 1, "cuda:0"), 15, kHours);
   record.device_end(32, record.launch(12, "long ago", 1, "cuda:0"), -kHours, 20);
-  constexpr std::int64_t kOverflows = 9'223'372'036'854'775;  // microseconds: as many as nanoseconds can tell
+  constexpr std::int64_t kOverflows = 9'223'372'036'854'775;  // microseconds: the range of nanoseconds
   record.device_end(33, record.launch(13, "never", 1, "cuda:0"), kOverflows - 1, kOverflows);
   record.device_end(34, record.launch(14, "before time", 1, "cuda:0"), -kOverflows, -kOverflows + 1);
   record.kernel(40, 50, "good");
@@ -111,7 +111,7 @@ TEST_F(TimedRecordsOf, MarksNestAndThoseThatHaveNotEndedAreOpen) {
 }
 
 TEST_F(TimedRecordsOf, AMarkWhoseEndIsLostNeverReachesOutOfTheOneAroundIt) {
-  record.mark_end(5, "step", 0, 0);  // its beginning is lost
+  record.mark_end(5, "step", 0, 0);  // its start is lost
   record.mark_begin(10, "step", 1, 0);
   record.mark_begin(11, "lost", 5, 1);
   record.mark_end(20, "step", 1, 0);

@@ -1,4 +1,4 @@
-// Numbers and sizes in pickles for PyTorch's analyzer, of runs of which records were lost or parts are uneven.
+// Numbers and sizes in pickles for the analyzer of PyTorch, for runs with lost records or uneven sizes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ class TorchExport : public ::testing::Test {
   std::string directory;
 };
 
-// The numbers that an export gives to the launches of the only group of rank 0: collective and message.
+// Returns the exported numbers of the launches of the only group of rank 0: collective and point-to-point.
 std::vector<std::pair<std::int64_t, std::int64_t>> exported_numbers(const Evidence& evidence,
                                                                     const std::string& directory) {
   const std::string path = write_torch_pickles(evidence, directory).at(0);
@@ -48,14 +48,14 @@ TEST_F(TorchExport, NumbersSurviveARingThatHasWrapped) {
     return Launch{.task = task, .ordinal = ordinal, .operations = {operation}, .stage = Stage::kDone, .asked_ns = task};
   };
   Group world{.name = "world", .backend = "shm", .ranks = {0, 1}};
-  // Of 100 launches that are gone, 60 are collectives and 40 messages, 30 of them to rank 1.
+  // Of 100 lost launches, 60 are collectives and 40 point-to-point operations, 30 of them to rank 1.
   world.launches = {launch(101, 31, message), launch(102, 0, sum), launch(103, 62, sum), launch(104, 32, message),
                     launch(105, 0, sum)};
   Evidence evidence{.world_size = 2, .ranks = {{.rank = 0, .state = RankState::kRunning, .lost = 500}}};
   evidence.ranks[0].groups = {world};
   using Numbers = std::vector<std::pair<std::int64_t, std::int64_t>>;
   EXPECT_EQ(exported_numbers(evidence, directory), (Numbers{{60, 41}, {61, 41}, {62, 41}, {62, 42}, {63, 42}}));
-  // With no collective that has a number, only launches of messages can be told apart.
+  // Without a numbered collective, only launches of point-to-point operations can be distinguished.
   evidence.ranks[0].groups[0].launches = {launch(101, 31, message), launch(102, 0, sum), launch(104, 32, message)};
   EXPECT_EQ(exported_numbers(evidence, directory), (Numbers{{0, 101}, {0, 104}}));
 }

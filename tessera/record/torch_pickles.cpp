@@ -1,5 +1,5 @@
-// The files of PyTorch's flight recorder in a directory, and what all of them say together.
-// detail/torch_entries.h reads one, torch_pickles_write.cpp writes them.
+// Reads the files of the PyTorch flight recorder in a directory together. detail/torch_entries.h reads one file,
+// torch_pickles_write.cpp writes them.
 #include "tessera/record/torch_pickles.h"
 
 #include <algorithm>
@@ -19,26 +19,26 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 28;
-// What PyTorch calls them when it is not told otherwise, now and before.
+// Default prefixes of PyTorch, current and earlier.
 constexpr std::string_view kUsualPrefixes[] = {"comm_lib_trace_rank_", "nccl_trace_rank_"};
 
 using FilesByRank = std::map<int, std::string>;
 struct Found {
   std::map<std::string, FilesByRank> by_prefix = {};
-  std::map<std::string, int> pickles = {};  // how many of each prefix begin as a pickle does
-  bool has_records = false;                 // whether there are files of ours
+  std::map<std::string, int> pickles = {};  // number of files per prefix that begin like a pickle
+  bool has_records = false;                 // true if Tessera record files exist
 };
 
 bool begins_as_pickle(const std::string& path) {
   try {
     const std::string head = RegularFile(path).read(0, 2);
     return head.size() == 2 && static_cast<unsigned char>(head[0]) == 0x80 && head[1] >= 2 && head[1] <= 5;
-  } catch (const IoError&) {  // whoever reads all of it says why
+  } catch (const IoError&) {  // the complete reader reports the reason
     return false;
   }
 }
 
-// Files whose names end in a number, which is their rank.
+// Finds files whose names end in a number, which is their rank.
 Found find_files(const std::string& directory) {
   Found found;
   std::error_code error;
@@ -58,7 +58,7 @@ Found find_files(const std::string& directory) {
   return found;
 }
 
-// The files of one prefix: a usual one, else the one of most pickles.
+// Returns the files of one prefix: a default one, otherwise the one with the most pickles.
 const FilesByRank* chosen_files(const Found& found) {
   const FilesByRank* chosen = nullptr;
   int most = 0;
@@ -74,7 +74,7 @@ const FilesByRank* chosen_files(const Found& found) {
   return chosen;
 }
 
-// Groups that name no ranks have all; ranks that others know of and that have no file are missing.
+// Groups without ranks contain all; ranks that others know of and that have no file are missing.
 void complete_world(Evidence& evidence, std::map<int, Rank>& ranks) {
   int size = ranks.empty() ? 0 : ranks.rbegin()->first + 1;
   for (const auto& [number, rank] : ranks) {

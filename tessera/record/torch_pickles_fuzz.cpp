@@ -1,5 +1,5 @@
-// Pickles of the flight recorder, spoilt in many ways, and read. The reader may refuse with IoError or complain in
-// problems; it must not crash, hang or take memory without bound, and what it shows must hold together.
+// Reads corrupted pickles of the flight recorder. The reader may throw IoError or report problems. It must not crash,
+// hang or use unbounded memory, and its results must be consistent.
 //   record_torch_pickles_fuzz [--runs N] [--seed S] [--seconds T]
 #include <algorithm>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// PyTorch's flight recorder: what we write is what its analyzer demands, reads back as it was, and stays as it is; what
-// others wrote is read as far as it is plain data.
+// PyTorch flight recorder files: written ones meet the requirements of its analyzer, read back unchanged, and are
+// stable; those of other programs are read as far as they are plain data.
 #include "tessera/record/torch_pickles.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::string content(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Two ranks of three with all that there is: stages, messages, several operations at once, uneven parts, a replay.
+// Two ranks of three with all features: stages, point-to-point and coalesced operations, uneven sizes, a replay.
 Evidence sample() {
   constexpr std::int64_t kTime = 1'800'000'000'000'000'000;
   const Operation sum{.kind = "all_reduce", .dtype = "f32", .count = 1024, .reduction = "sum"};
@@ -98,7 +98,7 @@ class TorchPickles : public ::testing::Test {
   void write(const std::string& name, std::string_view bytes) const {
     std::ofstream(directory + "/" + name, std::ios::binary) << bytes;
   }
-  // A dump as PyTorch would write it, of one group of two ranks.
+  // Writes a dump as PyTorch would, of one group of two ranks.
   void write_dump(int rank, const std::function<void(PickleWriter&)>& entries, const char* version = "2.10") const {
     write_pickle_file(directory + "/nccl_trace_rank_" + std::to_string(rank), [&](PickleWriter& out) {
       out.begin_dict();
@@ -232,7 +232,7 @@ TEST_F(TorchPickles, MatchTheGoldenFiles) {
   }
 }
 
-// What tools/check_torch_flight_recorder.py says; empty when all is well.
+// Returns the output of tools/check_torch_flight_recorder.py; empty if there is no complaint.
 std::string complaint(const std::string& directory) {
   const std::string command = "python3 " TESSERA_TREE "/tools/check_torch_flight_recorder.py " + directory + " 2>&1";
   std::FILE* pipe = ::popen(command.c_str(), "r");
@@ -247,7 +247,7 @@ TEST_F(TorchPickles, AreWhatTheAnalyzerDemands) {
   Evidence evidence = sample();
   (void)write_torch_pickles(evidence, directory);
   EXPECT_EQ(complaint(directory), "");
-  // The check itself: an operation that the analyzer does not know, and a size that does not fit.
+  // Checks the tool itself: an unknown operation, and a wrong size.
   const std::string file = directory + "/comm_lib_trace_rank_1";
   std::string bytes = content(file);
   const std::size_t at = bytes.find("nccl:_all_gather_base");
@@ -450,7 +450,7 @@ TEST(PickleReader, RefusesWhatIsCutOffOrMakesNoSense) {
     EXPECT_THROW((void)Pickle::parse(bytes, "file"), IoError) << bytes;
 }
 
-// Looked at entry by entry, a file of 400 KB would take a minute.
+// Examined entry by entry, a file of 400 KB would take a minute.
 TEST_F(TorchPickles, ALargeEntryThatIsNamedVeryOftenIsRefused) {
   const auto word = [](const std::string& text) {
     return "\x8c" + std::string(1, static_cast<char>(text.size())) + text;

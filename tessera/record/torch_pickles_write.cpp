@@ -1,7 +1,7 @@
-// Writes what is known of each rank as PyTorch's flight recorder would have, version 2.10. What its analyzer demands:
-// the same version on all ranks; every entry's group in pg_config, with the same description on all ranks; names of
-// operations that it knows, after "nccl:"; several operations of one launch ended by an entry "nccl:coalesced". What
-// PyTorch has no key for stands under a key of ours, at the end of dumps and entries, which it does not look at.
+// Writes the evidence of each rank in the format of the PyTorch flight recorder, version 2.10. Its analyzer demands the
+// same version on all ranks; the group of every entry in pg_config, with the same description on all ranks; known names
+// of operations after "nccl:"; and an entry "nccl:coalesced" after several operations of one launch. Data without a key
+// in PyTorch is under a Tessera key, at the end of dumps and entries, which PyTorch ignores.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -17,7 +17,7 @@
 namespace tessera::record {
 namespace {
 
-// A launch and where it stands: entries are in the order of time, over all groups.
+// A launch and its position: entries are in the order of time, over all groups.
 struct Placed {
   const Launch* launch;
   const Group* group;
@@ -26,14 +26,14 @@ struct Placed {
   std::int64_t message;     // p2p_seq_id
 };
 
-// Collectives and messages of a group before its first launch that is known; nothing where that is not known.
+// Operations of a group before its first known launch; unset if unknown.
 struct Before {
   std::optional<std::int64_t> collectives = {};
   std::optional<std::int64_t> messages = {};
 };
 
-// Records that the ring lost are counted from the first collective that has a number: of `task` launches up to it,
-// `ordinal` are collectives.
+// Counts the records that the ring lost from the first numbered collective: of `task` launches up to it, `ordinal` are
+// collectives.
 Before count_before(const Group& group, bool has_lost) {
   if (!has_lost) return {0, 0};
   const bool has_replays = std::ranges::any_of(group.launches, [](const Launch& each) { return each.replay != 0; });
@@ -55,8 +55,8 @@ Before count_before(const Group& group, bool has_lost) {
   return {};
 }
 
-// Launches whose number was lost with the records before them are left out. Messages are numbered by their launch
-// then, as all operations of the group are.
+// Omits launches whose number was lost with earlier records. Point-to-point operations are then numbered by their
+// launch, like all operations of the group.
 std::vector<Placed> placed_launches(const Rank& rank) {
   std::vector<Placed> placed;
   for (std::size_t i = 0; i < rank.groups.size(); ++i) {
@@ -83,8 +83,8 @@ std::vector<Placed> placed_launches(const Rank& rank) {
   return placed;
 }
 
-// Sizes of what a rank gives and gets, as PyTorch's own operations have them. PyTorch's analyzer knows even parts
-// alone: sizes of uneven ones are 0, and the count of this rank is under our key.
+// Returns the input and output sizes of a rank, as PyTorch operations have them. The analyzer of PyTorch knows only
+// even sizes: uneven sizes are 0, and the count of this rank is under the Tessera key.
 std::pair<std::int64_t, std::int64_t> sizes_of(const Operation& operation, const Group& group) {
   const auto size = static_cast<std::int64_t>(group.ranks.size());
   const std::int64_t count = operation.count;

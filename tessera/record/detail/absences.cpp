@@ -1,5 +1,5 @@
-// Ranks that others wait for and that wait for nobody: where the waiting ends, there it began. What holds such a rank:
-// its own stream, its host code, or that it ended. A rank that waits itself is never blamed here.
+// Ranks that others wait for and that do not wait themselves: the ends of chains of waits. Such a rank is held by its
+// own stream or its host code, or it ended. A waiting rank is never blamed here.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 namespace tessera::record::detail {
 namespace {
 
-constexpr std::int64_t kRecent = 1'000'000'000;     // a rank that did something since is on its way
-constexpr std::int64_t kLongWait = 10'000'000'000;  // such a wait is no chance
+constexpr std::int64_t kRecent = 1'000'000'000;     // a rank with later activity is on its way
+constexpr std::int64_t kLongWait = 10'000'000'000;  // such a wait is not accidental
 
-// What holds a rank.
+// Reason for the absence of a rank.
 struct Held {
   Fault fault = Fault::kAbsent;
-  const Launch* asked = nullptr;  // what it asked for, and came to late or not at all
-  std::int64_t late_ns = 0;       // by how much it came too late; 0: it has not come
+  const Launch* asked = nullptr;  // its launch, reached late or not at all
+  std::int64_t late_ns = 0;       // delay of its arrival; 0: it has not arrived
 };
 
 class Absences {
@@ -45,7 +45,7 @@ class Absences {
   [[nodiscard]] const GroupView& group_of(const Meeting& meeting) const {
     return material_.overview.groups[meeting.group];
   }
-  // In another operation, or for others to make a group with.
+  // Returns true if the rank waits in another operation, or in a group creation.
   [[nodiscard]] bool waits_elsewhere(int rank) const {
     const Rank* known = material_.overview.find(rank);
     if (known != nullptr && std::any_of(known->makings.begin(), known->makings.end(),
@@ -77,7 +77,7 @@ class Absences {
     return ranks;
   }
 
-  // Those that ended in order and did one fewer than those that wait; or those did one more.
+  // Finds ranks that ended normally with one operation fewer than the waiting ones; or those had one more.
   void find_ended(const Meeting& meeting) {
     const GroupView& group = group_of(meeting);
     std::vector<int> ended;
@@ -121,7 +121,7 @@ class Absences {
     findings_.push_back(std::move(finding));
   }
 
-  // How many it did where the others did one more, and which it may be that it left out.
+  // Describes how many operations it ran, where the others ran one more, and which it may have skipped.
   [[nodiscard]] std::string text_of_fewer(const Meeting& meeting, std::size_t ended) const {
     std::string did = fmt::format("{} came to {} where the others come to {}", ended == 1 ? "it" : "they",
                                   meeting.ordinal - 1, meeting.ordinal);
@@ -139,8 +139,8 @@ class Absences {
            fmt::format("; {} to {} are alike, and any of them may be the one that it left out", first, meeting.ordinal);
   }
 
-  // Whether a meeting says something of a member that did not come. Where a rank is gone, or ended without it, the
-  // others may have been on their way; and so may they where the run was ended from outside.
+  // Returns true if the absence of a member from a meeting counts. If a rank is gone or ended without it, or the run
+  // was ended from outside, the other absent ranks may have been on their way.
   [[nodiscard]] bool counts(const Meeting& meeting, const Member& member) const {
     if (meeting.has_timed_out || meeting.waiters[0].waited_ns >= kLongWait) return true;
     const GroupView& group = group_of(meeting);
@@ -154,7 +154,7 @@ class Absences {
                        [](const Waiter& waiter) { return waiter.launch->stage == Stage::kFailed; });
   }
 
-  // Ranks at which the waiting ends; each is told for the meeting that waits longest for it.
+  // Finds ranks at the ends of chains; each is reported for the meeting that has waited longest for it.
   void find_roots(const Meeting& meeting) {
     const GroupView& group = group_of(meeting);
     for (const std::size_t at : meeting.absent) {
@@ -178,7 +178,7 @@ class Absences {
       const std::int64_t asked = material_.overview.shared_time(member.rank, launch->asked_ns);
       const std::int64_t late = elapsed(
           began_ns(meeting), material_.overview.shared_time(member.rank, std::max(launch->begun_ns, launch->asked_ns)));
-      // It asked when the others waited, and its stream came to it when they had gone.
+      // It enqueued while the others waited, and its stream reached it after they had failed.
       const bool is_of_stream = launch->replay == 0 && launch->asked_ns > 0 && launch->begun_ns > 0 &&
                                 2 * elapsed(began_ns(meeting), asked) < meeting.waiters[0].waited_ns;
       return {is_of_stream ? Fault::kStream : Fault::kSlow, launch, late};
@@ -192,7 +192,7 @@ class Absences {
     return {member.known->state == RankState::kRunning && is_recent ? Fault::kSlow : Fault::kAbsent, nullptr, 0};
   }
 
-  // What the member asked for and its stream has not come to, that would be this meeting.
+  // Returns the launch of the member for this meeting that its stream has not reached.
   [[nodiscard]] const Launch* pending_for(const Meeting& meeting, const Member& member) const {
     if (meeting.is_signal) return nullptr;
     if (!meeting.is_message) {
@@ -229,7 +229,7 @@ class Absences {
     verdict.group = group.name;
     verdict.ordinal = meeting.is_message ? 0 : meeting.ordinal;
     finding.involved = waiters_of(meeting);
-    // Most of a group that is missed by few may be right, and the few ahead of them.
+    // If few members miss most of a group, the many may be right, and the few ahead of them.
     const std::size_t all_roots =
         static_cast<std::size_t>(std::count_if(meeting.absent.begin(), meeting.absent.end(), [&](std::size_t at) {
           return roots_.contains(group.members[at].rank);
@@ -259,7 +259,7 @@ class Absences {
     findings_.push_back(std::move(finding));
   }
 
-  // A rank that failed by others in another group did not come for that.
+  // A rank that failed because of others in another group is absent for that reason.
   [[nodiscard]] bool is_drawn_along(const Meeting& meeting, int rank) const {
     const Root& root = roots_.at(rank);
     const Member& member = group_of(meeting).members[root.member];
@@ -322,7 +322,7 @@ class Absences {
                        where, end);
   }
 
-  // "rank 0 waits for signal 3 on channel 1 of pool 'grads' (group world) from rank 2, for 31 s; rank 2: ".
+  // Returns "rank 0 waits for signal 3 on channel 1 of pool 'grads' (group world) from rank 2, for 31 s; rank 2: ".
   [[nodiscard]] std::string signal_sentence(const Meeting& meeting) const {
     const GroupView& group = group_of(meeting);
     const Waiter& waiter = meeting.waiters.front();
@@ -367,7 +367,7 @@ class Absences {
     return fmt::format("look at the stack of process {} of rank {}{}", first.pid, first.rank, after);
   }
 
-  // Ranks without a record, where all others are there.
+  // Finds ranks without a record, if all others arrived.
   void find_unsure(const Meeting& meeting) {
     if (!meeting.absent.empty() || meeting.unsure.empty()) return;
     const GroupView& group = group_of(meeting);

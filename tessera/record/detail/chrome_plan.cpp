@@ -16,23 +16,23 @@
 namespace tessera::record::detail {
 namespace {
 
-constexpr std::int64_t kAskedFor = 1000;                // ns: long enough to be seen and to hold a flow's end
-constexpr std::uint64_t kDeviceProcesses = 10'000'000;  // above what Linux gives to processes
+constexpr std::int64_t kAskedFor = 1000;                // ns: long enough to be visible and to hold the end of a flow
+constexpr std::uint64_t kDeviceProcesses = 10'000'000;  // greater than Linux process ids
 constexpr std::uint64_t kDevicesOfRank = 64;
-constexpr std::uint64_t kRowsBeside = 1'000'000;     // numbers of rows that are not a stream's own
-constexpr std::uint32_t kLanes = 64;                 // beside each other; spoilt records could ask for any number
-constexpr std::uint64_t kNamedThreads = 1ull << 31;  // rows of threads that have a name and no number
-constexpr std::uint64_t kLostThreads = 1ull << 33;   // of those of which a record knows neither any more
+constexpr std::uint64_t kRowsBeside = 1'000'000;     // numbers of extra rows
+constexpr std::uint32_t kLanes = 64;                 // maximum of extra rows; corrupt records could request any number
+constexpr std::uint64_t kNamedThreads = 1ull << 31;  // rows of threads with a name and no number
+constexpr std::uint64_t kLostThreads = 1ull << 33;   // rows of threads whose name and number are both lost
 
 std::int64_t first_known(const Launch& launch) {
-  // A replay was asked for when it was captured, which may be long ago.
+  // A replay was enqueued at its capture, which may be long ago.
   const bool is_replay = launch.replay != 0 && launch.begun_ns > 0;
   if (!is_replay && launch.asked_ns > 0) return launch.asked_ns;
   if (launch.begun_ns > 0) return launch.begun_ns;
   return std::max<std::int64_t>(launch.ended_ns, 0);
 }
 
-// The number that a text is in whole; 0: it is none.
+// Returns the number that a complete text represents; 0 if it is not a number.
 std::uint64_t number_in(const std::string& text) {
   std::uint64_t number = 0;
   const char* end = text.data() + text.size();
@@ -73,7 +73,7 @@ class Planner {
         each.launch = &launch;
         each.group_number = number == shared_.groups.end() ? -1 : number->second;
         each.when_ns = first_known(launch);
-        if (!can_be(each.when_ns)) continue;  // nothing of it has a time, so that it has no place
+        if (!can_be(each.when_ns)) continue;  // without any time it has no position
         if (each.when_ns < since_ns_) continue;
         set_run(each);
         plan_.launches.push_back(each);
@@ -122,7 +122,7 @@ class Planner {
                            .is_open = !end_ns.has_value()});
   }
 
-  // What happened after the evidence was taken is not in it: a mark that it has as open may have ended by now.
+  // Events after the evidence was taken are omitted: an annotation that was open then may have ended by now.
   void read_file() {
     if (rank_.file.empty()) return;
     std::optional<probe::RecordFile> file;
@@ -154,7 +154,7 @@ class Planner {
   }
 
   void add_ended_marks(const probe::RecordFile& file, const TimedRecords& timed) {
-    std::set<std::pair<std::uint64_t, std::int64_t>> open;  // row and beginning
+    std::set<std::pair<std::uint64_t, std::int64_t>> open;  // row and start
     for (const Mark& mark : rank_.marks) open.emplace(mark.tid, mark.since_ns);
     std::unordered_map<std::uint32_t, std::string> names;
     for (const TimedMark& mark : timed.marks) {
@@ -169,12 +169,12 @@ class Planner {
     }
   }
 
-  // Where two begin at once viewers nest by the order in the file: the longer first.
+  // Viewers nest slices with equal starts by their order in the file: the longer first.
   void nest_marks() {
     std::stable_sort(plan_.marks.begin(), plan_.marks.end(), [](const ChromeMark& a, const ChromeMark& b) {
       return std::tuple(a.begin_ns, b.end_ns) < std::tuple(b.begin_ns, a.end_ns);
     });
-    std::unordered_map<std::uint64_t, std::vector<std::int64_t>> around;  // ends of the marks that one stands in
+    std::unordered_map<std::uint64_t, std::vector<std::int64_t>> around;  // ends of the enclosing annotations
     for (ChromeMark& mark : plan_.marks) {
       std::vector<std::int64_t>& ends = around[mark.thread];
       while (!ends.empty() && ends.back() <= mark.begin_ns) ends.pop_back();
@@ -183,7 +183,7 @@ class Planner {
     }
   }
 
-  // A launch of a group or a kernel, as long as rows are given out.
+  // A group launch or a kernel, while rows are assigned.
   struct Run {
     std::size_t device = 0;
     std::uint32_t stream = 0;
@@ -208,7 +208,7 @@ class Planner {
     for (const Run& each : runs) {
       *each.row = free_row(each.device, each.stream, *each.begin_ns);
       ChromeRow& row = plan_.rows[*each.row];
-      // Where there is no lane left slices are cut rather than drawn over each other.
+      // Without a free row, slices are truncated instead of overlapping.
       *each.begin_ns = std::max(*each.begin_ns, row.end_ns);
       *each.end_ns = std::max(*each.end_ns, *each.begin_ns);
       row.end_ns = *each.end_ns;
@@ -251,7 +251,7 @@ class Planner {
   }
 
   void place_asked() {
-    // From the last to the first: what comes next on a thread bounds how long asking is drawn.
+    // From the last to the first: the next event of a thread bounds the drawn length of an enqueue.
     std::unordered_map<std::uint64_t, std::vector<std::int64_t>> marks;
     for (const ChromeMark& mark : plan_.marks) {
       marks[mark.thread].push_back(mark.begin_ns);
@@ -283,7 +283,7 @@ class Planner {
   std::int64_t since_ns_;
   ChromePlan plan_;
   std::vector<std::pair<std::size_t, std::uint32_t>> streams_;  // device and stream of each kernel
-  std::unordered_map<std::uint32_t, std::size_t> devices_;      // of kernels, by their number in the record
+  std::unordered_map<std::uint32_t, std::size_t> devices_;      // devices of kernels, by their number in the record
   std::map<std::pair<std::size_t, std::uint32_t>, std::vector<std::size_t>> lanes_;
 };
 

@@ -1,6 +1,6 @@
-// What a rank's Chrome trace draws, and where: pure data made before anything is written. Slices of a row nest or do
-// not overlap (viewers drop those that do). A launch or kernel that overlaps the one before it on its stream goes to a
-// row beside; a mark that would reach out of the one it began in is cut.
+// Contents and positions of the Chrome trace of a rank: pure data computed before anything is written. Slices of a row
+// nest or do not overlap (viewers drop overlapping ones). A launch or kernel that overlaps the previous one on its
+// stream goes to an extra row. An annotation that would extend beyond the enclosing one is truncated.
 #pragma once
 
 #include <cstddef>
@@ -14,71 +14,71 @@
 
 namespace tessera::record::detail {
 
-/// What the traces of all ranks share.
+/// Values shared by the traces of all ranks.
 struct ChromeShared {
-  std::int64_t base_ns = 0;  ///< the earliest moment of all ranks, in nanoseconds since 1970
-  /// Numbers of groups by name and members: the same on all ranks, since analyzers match groups by them.
+  std::int64_t base_ns = 0;  ///< Earliest moment of all ranks, in nanoseconds since 1970.
+  /// Numbers of groups by name and members: the same on all ranks, because analyzers match groups by them.
   std::map<std::pair<std::string, std::vector<int>>, int> groups = {};
 };
-/// Of a run, from a moment on; 0: from its beginning.
+/// Returns the shared values of a run from `since_ns` on; 0: from its beginning.
 ChromeShared chrome_shared(const Evidence& evidence, std::int64_t since_ns);
 
 /// A row of a device.
 struct ChromeRow {
-  std::size_t device = 0;    ///< place in ChromePlan::devices
-  std::uint32_t stream = 0;  ///< whose it is
-  std::uint32_t lane = 0;    ///< 0: its own row; else one beside it
-  std::uint64_t number = 0;  ///< in the file ("tid")
-  std::int64_t end_ns = 0;   ///< of the last slice in it
+  std::size_t device = 0;    ///< Index in ChromePlan::devices.
+  std::uint32_t stream = 0;  ///< Stream of the row.
+  std::uint32_t lane = 0;    ///< 0: the row of the stream; otherwise an extra row.
+  std::uint64_t number = 0;  ///< Number in the file ("tid").
+  std::int64_t end_ns = 0;   ///< End of the last slice.
 };
 
-/// A launch.
+/// A launch of a group.
 struct ChromeLaunch {
-  const Group* group = nullptr;    ///< its group
-  const Launch* launch = nullptr;  ///< it
-  int group_number = 0;            ///< as in ChromeShared
-  std::int64_t when_ns = 0;        ///< the first that is known of it; launches are in this order
-  bool is_asked_drawn = false;     ///< whether there is a slice on the asking thread
-  std::int64_t asked_for_ns = 0;   ///< how long that is drawn, which is not known: up to the next, at most 1 us
-  bool is_run_drawn = false;       ///< whether there is a slice on a stream's row
-  std::size_t row = 0;             ///< place in ChromePlan::rows
-  std::int64_t begin_ns = 0;       ///< of that slice
-  std::int64_t end_ns = 0;         ///< of that slice
+  const Group* group = nullptr;    ///< Group of the launch.
+  const Launch* launch = nullptr;  ///< The launch.
+  int group_number = 0;            ///< Number in ChromeShared.
+  std::int64_t when_ns = 0;        ///< First known time of it; launches are sorted by it.
+  bool is_asked_drawn = false;     ///< True if the enqueueing thread has a slice.
+  std::int64_t asked_for_ns = 0;   ///< Drawn length of that slice, which is unknown: up to the next, at most 1 us.
+  bool is_run_drawn = false;       ///< True if a stream row has a slice.
+  std::size_t row = 0;             ///< Index in ChromePlan::rows.
+  std::int64_t begin_ns = 0;       ///< Start of the slice in the stream row.
+  std::int64_t end_ns = 0;         ///< End of the slice in the stream row.
 };
 
-/// A kernel, or whatever else ran on a stream and is not a launch of a group.
+/// A kernel, or other work on a stream that is not a group launch.
 struct ChromeKernel {
-  const std::string* name = nullptr;  ///< in ChromePlan::labels
-  std::size_t row = 0;                ///< place in ChromePlan::rows
-  std::int64_t begin_ns = 0;          ///< of its slice; kernels are in this order
-  std::int64_t end_ns = 0;            ///< likewise
+  const std::string* name = nullptr;  ///< Name in ChromePlan::labels.
+  std::size_t row = 0;                ///< Index in ChromePlan::rows.
+  std::int64_t begin_ns = 0;          ///< Start of its slice; kernels are sorted by it.
+  std::int64_t end_ns = 0;            ///< End of its slice.
 };
 
-/// A mark.
+/// An annotation.
 struct ChromeMark {
   std::string text = {};      ///< "step 117"
-  std::uint64_t thread = 0;   ///< row of its thread ("tid")
-  std::int64_t begin_ns = 0;  ///< of its slice; marks are in this order, the outer first
-  std::int64_t end_ns = 0;    ///< likewise
-  bool is_open = false;       ///< whether it has not ended
+  std::uint64_t thread = 0;   ///< Row of its thread ("tid").
+  std::int64_t begin_ns = 0;  ///< Start of its slice; annotations are sorted by it, the outer first.
+  std::int64_t end_ns = 0;    ///< End of its slice.
+  bool is_open = false;       ///< True if it has not ended.
 };
 
-/// A trace.
+/// Contents of a trace.
 struct ChromePlan {
-  std::uint64_t process = 0;                          ///< of the rank ("pid")
-  std::uint64_t first_device = 0;                     ///< "pid" of devices[0]; the others follow
-  std::int64_t until_ns = 0;                          ///< what has not ended is drawn to here
-  std::vector<std::string> devices = {};              ///< names
-  std::vector<ChromeRow> rows = {};                   ///< of devices
-  std::vector<ChromeLaunch> launches = {};            ///< by time
-  std::vector<ChromeKernel> kernels = {};             ///< by time
-  std::vector<ChromeMark> marks = {};                 ///< by time
-  std::map<std::uint64_t, std::string> threads = {};  ///< names of the rows of threads
-  std::map<std::uint32_t, std::string> labels = {};   ///< of kernels, by their number in the record
+  std::uint64_t process = 0;                          ///< Process of the rank ("pid").
+  std::uint64_t first_device = 0;                     ///< "pid" of devices[0]; the others follow.
+  std::int64_t until_ns = 0;                          ///< End of unfinished slices.
+  std::vector<std::string> devices = {};              ///< Names of the devices.
+  std::vector<ChromeRow> rows = {};                   ///< Rows of the devices.
+  std::vector<ChromeLaunch> launches = {};            ///< Launches by time.
+  std::vector<ChromeKernel> kernels = {};             ///< Kernels by time.
+  std::vector<ChromeMark> marks = {};                 ///< Annotations by time.
+  std::map<std::uint64_t, std::string> threads = {};  ///< Names of the rows of threads.
+  std::map<std::uint32_t, std::string> labels = {};   ///< Labels of kernels, by their number in the record.
 };
-/// For one rank, from a moment on: launches and kernels that were asked for since, and marks that have not ended
-/// before. Reads the record file that the rank names once more, for what evidence leaves out; one that cannot be read
-/// is passed over, since whoever read the run was told.
+/// Computes the trace of one rank from `since_ns` on: launches and kernels enqueued since, and annotations that had not
+/// ended before. Reads the record file of the rank again, for records that evidence omits. An unreadable file is
+/// ignored, because the reader of the run has reported it.
 ChromePlan chrome_plan(const Evidence& evidence, const Rank& rank, const ChromeShared& shared, std::int64_t since_ns);
 
 }  // namespace tessera::record::detail

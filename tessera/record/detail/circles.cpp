@@ -1,4 +1,4 @@
-// Ranks that wait for each other; and operations that all came to and that do not end.
+// Finds deadlock cycles, and operations that all ranks reached and that do not finish.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tessera::record::detail {
 namespace {
 
-constexpr std::int64_t kLongMove = 10'000'000'000;  // much data takes its time
+constexpr std::int64_t kLongMove = 10'000'000'000;  // large transfers take time
 
 std::vector<int> waiters_of(const Material& material, const Meeting& meeting) {
   std::vector<int> ranks;
@@ -20,8 +20,8 @@ std::vector<int> waiters_of(const Material& material, const Meeting& meeting) {
   return ranks;
 }
 
-// Where most ranks wait in one collective, those that wait in another asked in another order than most. Who waits in a
-// circle and is waited for by nobody in it has no part in it.
+// If most ranks wait in one collective, those that wait in another called them in a different order. A rank that waits
+// in a cycle and that no member waits for is not part of it.
 std::vector<int> culprits_of(const Material& material, const std::vector<std::size_t>& circle) {
   std::set<int> awaited;
   for (const std::size_t at : circle) {

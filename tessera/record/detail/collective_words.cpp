@@ -41,7 +41,7 @@ std::string in_capitals(std::string_view name) {
   return text;
 }
 
-// Nothing when it does not fit: records may be spoilt.
+// Returns nothing on overflow: records may be corrupt.
 std::optional<std::int64_t> product(std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &result)) return std::nullopt;
@@ -55,7 +55,7 @@ std::optional<std::int64_t> itemsize_of(std::string_view dtype) {
   return std::nullopt;
 }
 
-// Of one operation, in elements of its dtype.
+// Returns the elements of one operation, in its dtype.
 std::optional<Elements> elements_of(const Group& group, const Operation& operation) {
   const std::string& kind = operation.kind;
   if (kind == "ragged_all_to_all" || (operation.parts != 0 && kind != "permute")) return std::nullopt;

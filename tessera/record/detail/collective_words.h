@@ -1,4 +1,4 @@
-// A launch in the words of PyTorch's profiler: names of collectives, elements in and out of a rank.
+// Description of a launch in the terms of the PyTorch profiler: names of collectives, elements in and out of a rank.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,19 @@
 
 namespace tessera::record::detail {
 
-/// "allreduce", "_allgather_base", "all_to_allv", "coalesced": what analyzers look up.
+/// Returns "allreduce", "_allgather_base", "all_to_allv" or "coalesced", as analyzers expect.
 std::string profiler_collective(const Launch& launch);
-/// "ncclDevKernel_AllReduce_Sum_f32(tessera shm)": analyzers tell communication from computation by how this begins.
+/// Returns "ncclDevKernel_AllReduce_Sum_f32(tessera shm)": analyzers recognize communication by the beginning of the
+/// name.
 std::string kernel_name(const Group& group, const Launch& launch);
 
-/// Elements that a launch takes from this rank and gives to it.
+/// Input and output elements of a launch on one rank.
 struct Elements {
-  std::int64_t in = 0;     ///< taken
-  std::int64_t out = 0;    ///< given
-  std::string dtype = {};  ///< of them, in PyTorch's words; of a launch of several dtypes "Byte"
+  std::int64_t in = 0;     ///< Input elements.
+  std::int64_t out = 0;    ///< Output elements.
+  std::string dtype = {};  ///< PyTorch name of the dtype; "Byte" for a launch of several dtypes.
 };
-/// Of the whole launch; nothing where the record does not say, as of uneven parts and of launches that are not whole.
+/// Returns the elements of the launch; nothing if unknown, as for uneven sizes and incomplete launches.
 std::optional<Elements> elements_of(const Group& group, const Launch& launch);
 
 }  // namespace tessera::record::detail

@@ -11,10 +11,10 @@
 namespace tessera::record::detail {
 namespace {
 
-constexpr std::size_t kLookAhead = 8;   // collectives after a difference that say how the order was shifted
-constexpr std::size_t kLookBack = 256;  // collectives before it, of a loop that repeats itself
+constexpr std::size_t kLookAhead = 8;   // collectives after a difference that determine the shift
+constexpr std::size_t kLookBack = 256;  // collectives before it, for loops that repeat
 
-// What is compared of an operation, and what cannot be.
+// Properties of an operation to compare, and those that are unknown.
 struct Mask {
   bool has_dtype = true;
   bool has_count = true;
@@ -48,14 +48,14 @@ Mask mask_of(std::span<const Launch* const> launches, std::size_t place) {
 }
 
 std::string print_of(const Operation& operation, const Mask& mask) {
-  // Uneven parts of an all_to_all differ from rank to rank: only that there are some is the same on all.
+  // Uneven sizes of an all_to_all differ between ranks: only their existence is equal on all.
   const std::uint32_t parts = operation.kind == "all_to_all" ? (operation.parts != 0 ? 1 : 0) : operation.parts;
   return fmt::format("{}|{}|{}|{}|{}|{};", operation.kind, mask.has_dtype ? operation.dtype : "",
                      mask.has_count ? operation.count : 0, mask.has_reduction ? operation.reduction : "",
                      mask.has_root ? operation.root : 0, mask.has_parts ? parts : 0);
 }
 
-// Text that is the same for launches that do the same.
+// Returns texts that are equal for launches that match.
 std::vector<std::string> prints_of(std::span<const Launch* const> launches) {
   const bool is_any_partial =
       std::any_of(launches.begin(), launches.end(), [](const Launch* launch) { return !launch->is_whole; });
@@ -97,7 +97,7 @@ std::vector<SideView> sides_of(std::span<const Came> came) {
   return sorted;
 }
 
-// What a member did from this ordinal on, as far as it is known without a gap.
+// Returns the launches of a member from this collective number on, up to the first gap.
 std::vector<const Launch*> sequence_from(const Member& member, std::uint64_t ordinal) {
   std::vector<const Launch*> sequence;
   const auto take = [&](const std::vector<Numbered>& from) {
@@ -121,7 +121,7 @@ bool matches(std::span<const Launch* const> a, std::span<const Launch* const> b)
   return overlap > 0;
 }
 
-// Where the others know no more than this one: what came after such a collective the last time.
+// Guesses the shift if no later launches are known, from the operation that followed such a collective before.
 Shift guessed_shift(const Member& member, std::uint64_t ordinal, const Launch& theirs, const Launch& own) {
   const auto& all = member.collectives;
   auto at = std::lower_bound(all.begin(), all.end(), ordinal,
@@ -139,7 +139,7 @@ Shift guessed_shift(const Member& member, std::uint64_t ordinal, const Launch& t
 Shift shift_of(const GroupView& group, const Disagreement& found) {
   const Member& odd = group.members[found.culprits.front()];
   const std::vector<const Launch*> own = sequence_from(odd, found.ordinal);
-  // Of those that agree the one of which most is known.
+  // Of the members that agree, the one with the most known launches.
   const Member* other = nullptr;
   std::vector<const Launch*> theirs;
   for (const std::size_t at : found.sides.front().members) {
@@ -168,7 +168,7 @@ Shift shift_of(const GroupView& group, const Disagreement& found) {
 std::vector<Came> by_ordinal(const GroupView& group) {
   std::vector<Came> all;
   for (std::size_t i = 0; i < group.members.size(); ++i) {
-    if (group.members[i].is_counted) continue;  // counted numbers may count messages that are forgotten
+    if (group.members[i].is_counted) continue;  // counted numbers may include lost point-to-point operations
     for (const Numbered& one : group.members[i].collectives) all.push_back({one.ordinal, i, one.launch});
   }
   std::sort(all.begin(), all.end(), [](const Came& a, const Came& b) {

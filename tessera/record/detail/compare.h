@@ -1,6 +1,6 @@
-// Compares what ranks did where they must do the same: collectives of a group under one ordinal, and the two ends of a
-// message. What is not known of one rank is compared on none: an innocent rank must never differ by a gap in its
-// record.
+// Compares operations that must match: collectives of a group under one collective number, and both ends of a
+// point-to-point operation. A property that is unknown on one rank is not compared on any: a gap in a record must not
+// make an innocent rank differ.
 #pragma once
 
 #include <cstdint>
@@ -10,54 +10,54 @@
 
 namespace tessera::record::detail {
 
-/// Members that did the same under one ordinal.
+/// Members with the same operation under one collective number.
 struct SideView {
-  std::vector<std::size_t> members = {};  ///< indices in the group
-  const Launch* launch = nullptr;         ///< of the first of them
+  std::vector<std::size_t> members = {};  ///< Indices in the group.
+  const Launch* launch = nullptr;         ///< Launch of the first member.
 };
 
-/// What became of the order of a rank that differs from the others.
+/// Change in the order of a rank that differs from the others.
 enum class Shift : std::uint8_t {
-  kNone,            ///< it did another operation there, and goes on as the others do; or more is not known
-  kSkipped,         ///< from there on it is one ahead
-  kAdded,           ///< from there on it is one behind
-  kSwapped,         ///< it did this one and the next in the other order
-  kPerhapsSkipped,  ///< it did what followed on this one before
-  kPerhapsAdded,    ///< it did what it had just done once more
+  kNone,            ///< It called another operation and continues as the others do, or more is unknown.
+  kSkipped,         ///< From there on it is one ahead.
+  kAdded,           ///< From there on it is one behind.
+  kSwapped,         ///< It called this one and the next in the opposite order.
+  kPerhapsSkipped,  ///< It called the operation that followed this one earlier.
+  kPerhapsAdded,    ///< It repeated its previous operation.
 };
 
 /// A collective in which members differ.
 struct Disagreement {
-  std::uint64_t ordinal = 0;               ///< of it
-  std::vector<SideView> sides = {};        ///< the largest first
-  std::vector<std::size_t> culprits = {};  ///< members of all sides but the largest; empty: two are as large
-  bool has_majority = false;               ///< whether the largest side is more than half of the group
-  Shift shift = Shift::kNone;              ///< of the first culprit
+  std::uint64_t ordinal = 0;               ///< Collective number.
+  std::vector<SideView> sides = {};        ///< Sides, the largest first.
+  std::vector<std::size_t> culprits = {};  ///< Members of all sides but the largest; empty if two are equally large.
+  bool has_majority = false;               ///< True if the largest side is more than half of the group.
+  Shift shift = Shift::kNone;              ///< Change in the order of the first culprit.
 };
-/// A collective that a member came to.
+/// A collective that a member reached.
 struct Came {
-  std::uint64_t ordinal = 0;       ///< of it
-  std::size_t member = 0;          ///< index in the group
-  const Launch* launch = nullptr;  ///< never null
+  std::uint64_t ordinal = 0;       ///< Collective number.
+  std::size_t member = 0;          ///< Index in the group.
+  const Launch* launch = nullptr;  ///< Never null.
 };
-/// All that can be compared, by ordinal and member.
+/// Returns all comparable collectives, by number and member.
 std::vector<Came> by_ordinal(const GroupView& group);
-/// Those of a group by ordinal, at most `most`.
+/// Returns the disagreements of a group by collective number, at most `most`.
 std::vector<Disagreement> disagreements_of(const GroupView& group, const std::vector<Came>& all, std::size_t most);
 
-/// A message whose ends differ.
+/// A point-to-point operation whose ends differ.
 struct MessageDisagreement {
-  std::size_t sender = 0;         ///< index in the group
-  std::size_t receiver = 0;       ///< likewise
-  const Message* send = nullptr;  ///< what the sender said of it
-  const Message* recv = nullptr;  ///< what the receiver said of it
-  std::size_t like_send = 0;      ///< messages between them before that were as this one's sender says
-  std::size_t like_recv = 0;      ///< likewise its receiver
+  std::size_t sender = 0;         ///< Index in the group.
+  std::size_t receiver = 0;       ///< Index in the group.
+  const Message* send = nullptr;  ///< The end of the sender.
+  const Message* recv = nullptr;  ///< The end of the receiver.
+  std::size_t like_send = 0;      ///< Earlier operations between them that match the sender.
+  std::size_t like_recv = 0;      ///< Earlier operations between them that match the receiver.
 };
-/// The first of each pair of ranks, at most `most`.
+/// Returns the first disagreement of each pair of ranks, at most `most`.
 std::vector<MessageDisagreement> message_disagreements_of(const GroupView& group, std::size_t most);
 
-/// Whether two launches do the same, as far as that must be and is known of both.
+/// Returns true if two launches match, as far as required and known for both.
 bool is_alike(const Launch& a, const Launch& b);
 
 }  // namespace tessera::record::detail

@@ -1,5 +1,5 @@
-// Collectives and messages in which ranks differ: who is to blame is put to the vote, and where there is no majority
-// nobody is.
+// Collectives and point-to-point operations in which ranks differ. The minority is to blame; without a majority, no
+// rank is.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -116,7 +116,7 @@ void add(const Material& material, const GroupView& group, const MessageDisagree
   verdict.fault = Fault::kMismatch;
   verdict.group = group.name;
   verdict.confidence = Confidence::kLow;
-  // Between two there is no majority; what the messages before were tells who changed its mind.
+  // Between two ranks there is no majority; earlier operations show which one changed.
   constexpr std::size_t kUsual = 2;
   if (found.like_send == 0 && found.like_recv >= kUsual) verdict.culprits = {sender};
   if (found.like_recv == 0 && found.like_send >= kUsual) verdict.culprits = {receiver};

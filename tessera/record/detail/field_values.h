@@ -1,5 +1,5 @@
-// Values of records and rows by the name of their field, whatever type the writer's version stored them as. A field
-// that a file does not have reads as a fallback, so that files of other versions can be read.
+// Values of records and rows by field name, for any stored type. A missing field yields a fallback, so that files of
+// other versions are readable.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tessera::record::detail {
 
-/// The number that a field holds; nothing: it holds none.
+/// Returns the number in a field; nothing if it holds none.
 inline std::optional<std::uint64_t> number_of(const probe::Field& field) {
   if (const auto* number = std::get_if<std::uint64_t>(&field.value)) return *number;
   if (const auto* number = std::get_if<std::int64_t>(&field.value)) return static_cast<std::uint64_t>(*number);
@@ -19,28 +19,28 @@ inline std::optional<std::uint64_t> number_of(const probe::Field& field) {
   return std::nullopt;
 }
 
-/// The number in a field of a record or row; nothing: there is no such field.
+/// Returns the number in a field of a record or row; nothing if no such field exists.
 template <class Holder>
 std::optional<std::uint64_t> find_number(const Holder& holder, std::string_view name) {
   const probe::Field* field = holder.find(name);
   return field != nullptr ? number_of(*field) : std::nullopt;
 }
-/// The number in a field; 0 where there is none.
+/// Returns the number in a field; 0 if no such field exists.
 template <class Holder>
 std::uint64_t number_in(const Holder& holder, std::string_view name) {
   return find_number(holder, name).value_or(0);
 }
-/// Likewise of one that may be below zero, or of a moment: nanoseconds since 1970.
+/// Returns a signed number, or a time in nanoseconds since 1970; 0 if no such field exists.
 template <class Holder>
 std::int64_t integer_in(const Holder& holder, std::string_view name) {
   return static_cast<std::int64_t>(number_in(holder, name));
 }
-/// Likewise of 32 bits.
+/// Returns a number of 32 bits; 0 if no such field exists.
 template <class Holder>
 std::uint32_t word_in(const Holder& holder, std::string_view name) {
   return static_cast<std::uint32_t>(number_in(holder, name));
 }
-/// The text in a field; empty where there is none, or where the file could not keep it.
+/// Returns the text in a field; empty if no such field exists or the text is not in the file.
 template <class Holder>
 std::string text_in(const Holder& holder, std::string_view name) {
   const probe::Field* field = holder.find(name);

@@ -1,5 +1,5 @@
-// What went wrong, as findings: each a verdict, how strong it is against others, and how many ranks wait because of it.
-// explain() takes the strongest that explains the rest.
+// Findings: each has a verdict, a strength and the number of ranks that wait because of it. explain() selects the
+// strongest one that explains the others.
 #pragma once
 
 #include <cstdint>
@@ -15,59 +15,58 @@
 
 namespace tessera::record::detail {
 
-/// How much a finding counts against others: one that was seen before one that was concluded.
+/// Strength of a finding: observed faults take precedence over inferred ones.
 enum class Strength : std::uint8_t {
-  kWeak,       ///< explains something only where nothing else does
-  kConcluded,  ///< by who did not come
-  kSeen,       ///< an end or a difference that stands in the records
+  kWeak,       ///< Used only if nothing else explains the failure.
+  kConcluded,  ///< Inferred from an absence.
+  kSeen,       ///< An end or a difference that is in the records.
 };
 
-/// One of them.
+/// One finding.
 struct Finding {
-  Verdict verdict = {};                 ///< what to say
-  Strength strength = Strength::kWeak;  ///< against others
-  std::size_t waiting = 0;              ///< ranks that wait because of it
-  std::int64_t when_ns = 0;             ///< on the clock that ranks share; 0: not known
-  std::vector<int> involved = {};       ///< ranks that take part and are not blamed
+  Verdict verdict = {};                 ///< Verdict to report.
+  Strength strength = Strength::kWeak;  ///< Precedence.
+  std::size_t waiting = 0;              ///< Ranks that wait because of it.
+  std::int64_t when_ns = 0;             ///< On the shared clock of the ranks; 0 if unknown.
+  std::vector<int> involved = {};       ///< Ranks that take part and are not blamed.
 };
 
-/// Everything that findings are made from.
+/// Inputs of all findings.
 struct Material {
-  Overview overview = {};                                       ///< the evidence by group
-  WaitGraph waits = {};                                         ///< who waits for whom
-  std::vector<std::vector<Disagreement>> disagreements = {};    ///< by group
-  std::vector<std::vector<MessageDisagreement>> messages = {};  ///< by group
+  Overview overview = {};                                       ///< The evidence by group.
+  WaitGraph waits = {};                                         ///< Waits between ranks.
+  std::vector<std::vector<Disagreement>> disagreements = {};    ///< Disagreements by group.
+  std::vector<std::vector<MessageDisagreement>> messages = {};  ///< Point-to-point disagreements by group.
 };
 
-/// Ranks that died, failed by themselves, ran out of memory or were stopped.
+/// Finds ranks that died, failed by themselves, ran out of memory or were stopped.
 void find_own_faults(const Material& material, std::vector<Finding>& findings);
-/// Collectives and messages in which ranks differ.
+/// Finds collectives and point-to-point operations in which ranks differ.
 void find_differences(const Material& material, std::vector<Finding>& findings);
-/// Ranks that did not come, and what holds them.
+/// Finds absent ranks and the reason for their absence.
 void find_absences(const Material& material, std::vector<Finding>& findings);
-/// Ranks that did not come to the making of a group.
+/// Finds ranks that are absent from a group creation.
 void find_not_made(const Material& material, std::vector<Finding>& findings);
-/// Ranks that wait for each other.
+/// Finds deadlock cycles.
 void find_circles(const Material& material, std::vector<Finding>& findings);
-/// Operations to which all came and which do not end.
+/// Finds operations that all ranks reached and that do not finish.
 void find_slow_operations(const Material& material, std::vector<Finding>& findings);
-/// Ranks that always come last, and cost the others much of their time.
+/// Finds ranks that repeatedly arrive last, and cost the others much time.
 void find_stragglers(const std::vector<Lateness>& late, std::vector<Finding>& findings);
-/// What is left where nothing else was found: ranks that never joined, that were told to end, or failed for reasons
-/// that are not known.
+/// Finds remaining faults: ranks that never joined, that were requested to end, or that failed for unknown reasons.
 void find_leftovers(const Material& material, std::vector<Finding>& findings);
 
-/// The meeting of a rank that most others wait in: one it did not come to, or one it is in.
+/// The meeting of a rank in which most others wait: one that it did not reach, or one that it is in.
 struct Missed {
-  const Meeting* meeting = nullptr;  ///< null: nobody waits
-  std::size_t waiting = 0;           ///< others that wait there
-  bool is_absent = false;            ///< whether it did not come
+  const Meeting* meeting = nullptr;  ///< Null if no rank waits.
+  std::size_t waiting = 0;           ///< Other ranks that wait there.
+  bool is_absent = false;            ///< True if the rank did not reach it.
 };
-/// For every rank that others wait for.
+/// Returns an entry for every rank that others wait for.
 std::unordered_map<int, Missed> missed_ranks(const Material& material);
-/// "; 3 ranks wait for it"; empty: none does.
+/// Returns "; 3 ranks wait for it"; empty if none does.
 std::string text_of_waiting(std::size_t waiting, std::size_t culprits);
-/// "collective 17 of group world, all_reduce(f32[1024], sum)".
+/// Returns "collective 17 of group world, all_reduce(f32[1024], sum)".
 std::string text_with_group(const Material& material, const Meeting& meeting);
 
 }  // namespace tessera::record::detail

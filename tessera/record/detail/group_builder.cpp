@@ -33,7 +33,7 @@ constexpr Class kCollectives = {-1, 0};
 Class class_of(const Operation& operation) {
   return operation.peer < 0 ? kCollectives : Class{operation.peer, operation.kind == "send" ? 0 : 1};
 }
-// Counts a launch, and gives its number: a collective counts once, a message each.
+// Counts a launch and returns its number: a collective counts once, a point-to-point operation each.
 std::uint64_t count_launch(std::map<Class, std::uint64_t>& counts, const std::vector<Operation>& operations) {
   const Class own = class_of(operations.front());
   const std::uint64_t number = counts[own] + 1;
@@ -94,7 +94,7 @@ bool GroupBuilder::add_operation(const probe::Record& record) {
 
 bool GroupBuilder::add_asked_row(const probe::RowInfo& row) {
   const std::uint32_t task = word_in(row, "task");
-  if (task == 0 || integer_in(row, "when") == 0) return true;  // nothing was asked yet
+  if (task == 0 || integer_in(row, "when") == 0) return true;  // nothing was enqueued yet
   const auto operation = operation_in(row);
   if (!operation) return false;
   group_.asked = std::max<std::uint64_t>(group_.asked, task);
@@ -201,7 +201,7 @@ void GroupBuilder::take_ask(Launch& launch, const Asked& asked, std::size_t expe
   if (expected == 0) expected = asked.expected;
   const bool has_all = asked.operations.size() >= std::max<std::size_t>(expected, 1);
   launch.is_whole = has_all && asked.has_parts;
-  if (!has_all && !launch.operations.empty()) return;  // what it began with tells of its first
+  if (!has_all && !launch.operations.empty()) return;  // its start record already describes its first operation
   launch.operations.clear();
   for (const auto& [place, operation] : asked.operations) launch.operations.push_back(operation);
   std::stable_partition(launch.operations.begin(), launch.operations.end(),
@@ -234,7 +234,7 @@ Launch GroupBuilder::begun_launch(std::uint64_t sequence, const Begun& begun) co
     if (!TESSERA_MUTANT("record.met_time_lost")) launch.met_ns = std::max(launch.met_ns, ended->second.met_ns);
     launch.failure = failure_text(ended->second.failure);
     launch.stage = ended->second.failure == 0 ? Stage::kDone : Stage::kFailed;
-  } else if (sequence <= last_ended_) {  // its end is lost
+  } else if (sequence <= last_ended_) {  // its end record is lost
     launch.stage = sequence == last_failed_ ? Stage::kFailed : Stage::kDone;
     if (launch.stage == Stage::kFailed) launch.failure = failure_text(std::numeric_limits<std::uint8_t>::max());
   } else if (launch.met_ns != 0) {
@@ -243,10 +243,10 @@ Launch GroupBuilder::begun_launch(std::uint64_t sequence, const Begun& begun) co
   return launch;
 }
 
-// Those that were asked for and did not begin.
+// Returns the launches that were enqueued and did not start.
 std::vector<Launch> GroupBuilder::waiting_launches(std::uint32_t last_begun) const {
   std::vector<Launch> launches;
-  // After what was asked for eagerly a graph may have run again, whose tasks are older.
+  // After eager launches a graph may have been replayed, whose tasks are older.
   const bool is_replayed = !begun_.empty() && captured_.contains(begun_.rbegin()->second.task);
   const std::int64_t replayed_ns = is_replayed ? begun_.rbegin()->second.when_ns : 0;
   for (const auto& [task, asked] : asked_) {
@@ -266,7 +266,7 @@ std::vector<Launch> GroupBuilder::waiting_launches(std::uint32_t last_begun) con
   return launches;
 }
 
-// Files of versions that do not number launches: counted where all that began are known.
+// For files without launch numbers: counts if all started launches are known.
 void GroupBuilder::number_begun() {
   const bool is_numbered =
       std::any_of(begun_.begin(), begun_.end(), [](const auto& each) { return each.second.ordinal != 0; });
@@ -283,7 +283,7 @@ void GroupBuilder::number_begun() {
   }
 }
 
-// How many of each class have begun; a class that is not in it is not known, where the ring has forgotten records.
+// Returns the number of started launches of each class; a class is missing if overwritten records make it unknown.
 std::optional<std::map<Class, std::uint64_t>> GroupBuilder::counts_of(const std::vector<Launch>& begun) const {
   std::map<Class, std::uint64_t> counts;
   if (collectives_begun_) counts[kCollectives] = *collectives_begun_;
@@ -303,8 +303,8 @@ std::optional<std::map<Class, std::uint64_t>> GroupBuilder::counts_of(const std:
   return counts;
 }
 
-// The numbers that waiting launches will get: only where the group replays nothing that may come between, and as far
-// as all that wait are known.
+// Sets the future numbers of waiting launches: only if the group replays nothing that may come between, and as far as
+// all waiting ones are known.
 void GroupBuilder::number_waiting(std::vector<Launch>& waiting, const std::vector<Launch>& begun,
                                   std::uint32_t last_begun) const {
   auto counts = captured_.empty() ? counts_of(begun) : std::nullopt;

@@ -1,11 +1,11 @@
-// Puts the launches of one group together, from records and rows that come in any order and of which some may be lost.
+// Assembles the launches of one group from records and rows that come in any order, some of which may be lost.
 //
-//   asked    by task: what was asked for                       OperationRecord, CommAskedRow
-//   begun    by sequence: each time it began, replays too      BeginRecord, CommRunningRow
-//   ended    by sequence: how                                  EndRecord
+//   asked    by task: what was enqueued                       OperationRecord, CommAskedRow
+//   begun    by sequence: each start, including replays       BeginRecord, CommRunningRow
+//   ended    by sequence: the result                          EndRecord
 //
-// A task that did not begin waits, if it was asked for after the last that did: a group runs its launches in order. One
-// before that was captured, or its beginning is lost.
+// A task that did not start is waiting, if it was enqueued after the last started one: a group runs its launches in
+// order. An earlier task was captured, or the record of its start is lost.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ namespace tessera::record::detail {
 
 class GroupBuilder {
  public:
-  /// Of this group, whose launches are to be found. `has_lost`: whether the ring has forgotten records.
+  /// Builds this group. `has_lost` states whether the ring has overwritten records.
   GroupBuilder(Group group, bool has_lost) : group_(std::move(group)), has_lost_(has_lost) {}
 
-  /// Of the group.
+  /// Returns the name of the group.
   [[nodiscard]] const std::string& name() const { return group_.name; }
 
-  /// Take a record or a row. False: it makes no sense, and was left out.
+  /// Adds a record or a row. Returns false, and ignores it, if it is invalid.
   bool add_operation(const probe::Record& record);
   bool add_begin(const probe::Record& record);
   bool add_replay(const probe::Record& record);
@@ -40,14 +40,14 @@ class GroupBuilder {
   bool add_signal(const probe::Record& record);
   bool add_signal_row(const probe::RowInfo& row);
 
-  /// The group with its last launches.
+  /// Returns the group with its last launches.
   Group finish(std::size_t last_launches);
 
  private:
   struct Asked {
-    std::map<unsigned, Operation> operations = {};  // by place
-    std::size_t expected = 0;                       // operations; 0: not told
-    bool has_parts = false;                         // whether the digests of parts are known
+    std::map<unsigned, Operation> operations = {};  // by index
+    std::size_t expected = 0;                       // operations; 0: unknown
+    bool has_parts = false;                         // true if the digests of uneven sizes are known
     bool is_from_ring = false;
     std::int64_t when_ns = 0;
     std::string label = {};
@@ -82,7 +82,7 @@ class GroupBuilder {
   [[nodiscard]] Launch begun_launch(std::uint64_t sequence, const Begun& begun) const;
   [[nodiscard]] std::vector<Launch> waiting_launches(std::uint32_t last_begun) const;
   void number_begun();
-  // Launches are counted together that are collectives, or messages of one direction with one peer.
+  // Collectives, and point-to-point operations of one direction with one peer, are counted separately.
   using Counts = std::map<std::pair<int, int>, std::uint64_t>;
   [[nodiscard]] std::optional<Counts> counts_of(const std::vector<Launch>& begun) const;
   void number_waiting(std::vector<Launch>& waiting, const std::vector<Launch>& begun, std::uint32_t last_begun) const;
@@ -92,12 +92,12 @@ class GroupBuilder {
   std::map<std::uint32_t, Asked> asked_;
   std::map<std::uint64_t, Begun> begun_;
   std::map<std::uint64_t, Ended> ended_;                                      // by sequence
-  std::map<std::uint32_t, Ended> ended_unbegun_;                              // by task: called off before they began
+  std::map<std::uint32_t, Ended> ended_unbegun_;                              // by task: canceled before they started
   std::map<std::uint64_t, std::pair<std::uint64_t, std::uint32_t>> replays_;  // by sequence: replay and node
   std::set<std::uint32_t> captured_;                                          // tasks that were replayed
-  std::uint64_t last_ended_ = 0;                                              // sequences, as the row has them
+  std::uint64_t last_ended_ = 0;                                              // sequence in the row
   std::uint64_t last_failed_ = 0;
-  std::optional<std::uint64_t> collectives_begun_ = {};  // as the row has them, if it does
+  std::optional<std::uint64_t> collectives_begun_ = {};  // value in the row, if it has one
   std::optional<std::uint64_t> collectives_ended_ = {};
 };
 

@@ -38,7 +38,7 @@ JsonText& JsonText::close(char bracket) {
 
 JsonText& JsonText::key(std::string_view name) {
   value(name);
-  text_ += ": ";  // HTA looks for a rank by the text "rank": with a space
+  text_ += ": ";  // HTA searches for the text "rank": with a space
   is_after_value_ = false;
   return *this;
 }

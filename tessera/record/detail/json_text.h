@@ -1,5 +1,5 @@
-// JSON as it is written out: brackets, keys and values in order, commas between them, every string quoted. Text is kept
-// until it is taken or sent on, so that a writer holds one event at a time and never a whole file.
+// Writes JSON: brackets, keys and values in order, with commas and quotes. Text is buffered until it is taken or sent,
+// so that a writer holds one event at a time and never a complete file.
 #pragma once
 
 #include <concepts>
@@ -10,43 +10,43 @@
 
 namespace tessera::record::detail {
 
-/// Makes JSON text. The caller keeps brackets matched and gives each key one value.
+/// Builds JSON text. The caller matches brackets and gives each key one value.
 class JsonText {
  public:
   /// Opens '{' or '['.
   JsonText& open(char bracket);
   /// Closes with '}' or ']'.
   JsonText& close(char bracket);
-  /// The key of the value that follows.
+  /// Adds the key of the following value.
   JsonText& key(std::string_view name);
-  /// A string; bytes that are not UTF-8 become U+FFFD, and all but ASCII is escaped.
+  /// Adds a string. Invalid UTF-8 becomes U+FFFD, and all but ASCII is escaped.
   JsonText& value(std::string_view text);
-  /// Likewise.
+  /// Adds a string.
   JsonText& value(const char* text) { return value(std::string_view(text)); }
-  /// Likewise.
+  /// Adds a string.
   JsonText& value(const std::string& text) { return value(std::string_view(text)); }
-  /// True or false.
+  /// Adds a boolean.
   JsonText& value(bool is_true) { return raw(is_true ? "true" : "false"); }
-  /// A whole number.
+  /// Adds an integer.
   template <std::integral Number>
   requires(!std::same_as<Number, bool> && !std::same_as<Number, char>) JsonText& value(Number number) {
     return raw(std::to_string(number));
   }
-  /// Nanoseconds as microseconds with three decimals: 1234567 is 1234.567. Negative ones are 0.
+  /// Adds nanoseconds as microseconds with three decimals: 1234567 is 1234.567. Negative ones are 0.
   JsonText& microseconds(std::int64_t nanoseconds);
-  /// A key with its value.
+  /// Adds a key with its value.
   template <class Value>
   JsonText& field(std::string_view name, const Value& each) {
     return key(name).value(each);
   }
-  /// A line end where the next value, key or bracket begins, for people.
+  /// Starts a new line at the next value, key or bracket, for readability.
   JsonText& line();
 
-  /// What has been made.
+  /// Returns the text so far.
   [[nodiscard]] const std::string& text() const { return text_; }
-  /// What has been made, which is forgotten here; what follows goes on after it.
+  /// Returns the text so far and clears the buffer. Later text continues it.
   [[nodiscard]] std::string take();
-  /// Likewise, to a stream.
+  /// Writes the text so far to a stream and clears the buffer.
   void send(std::ostream& out);
 
  private:
@@ -54,7 +54,7 @@ class JsonText {
   void separate();
 
   std::string text_;
-  bool is_after_value_ = false;  // a comma comes before what follows
+  bool is_after_value_ = false;  // a comma precedes the next value
   bool is_line_wanted_ = false;
 };
 

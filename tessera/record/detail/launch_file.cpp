@@ -34,7 +34,7 @@ std::string text_at(const Json& in, const char* name) {
   const Json* found = find(in, name);
   return found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
 }
-// "2026-11-16T06:43:20Z" in nanoseconds since 1970; 0: it is no such time.
+// Parses "2026-11-16T06:43:20Z" to nanoseconds since 1970; 0 if it is invalid.
 std::int64_t time_at(const Json& in, const char* name) {
   const std::string text = text_at(in, name);
   std::tm parts = {};
@@ -43,8 +43,8 @@ std::int64_t time_at(const Json& in, const char* name) {
   return static_cast<std::int64_t>(::timegm(&parts)) * 1'000'000'000;
 }
 
-// The reason for which the launcher sent the signal that ended this rank. A rank that exits after a request to end was
-// ended by that request.
+// Returns the reason for which the launcher sent the signal that ended this rank. A rank that exits after a request to
+// end was ended by that request.
 std::string sent_for(const Json& rank, std::int64_t code, std::int64_t signal) {
   const Json* signals = find(rank, "signals");
   if (signals == nullptr || !signals->is_array()) return {};
@@ -69,7 +69,7 @@ std::optional<LaunchedEnd> end_of(const Json& rank) {
 
 bool is_gone(std::int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
 
-// A launcher that ends writes its exit code. One of another machine cannot be looked for.
+// A launcher that ends writes its exit code. One on another machine is not visible.
 bool has_died(const Json& json) {
   const std::int64_t pid = integer_at(json, "launcher_pid");
   char host[256] = {};

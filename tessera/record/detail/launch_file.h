@@ -1,5 +1,5 @@
-// launch.json of a run directory, as tessera run leaves it (comm/launch): which processes were started last, and how
-// those ended that have. Read without trust: what is not there, or makes no sense, is left out.
+// launch.json of a run directory, written by tessera run (comm/launch): the processes of the last start, and their
+// ends. The file is not trusted: missing and invalid values are ignored.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,33 @@
 
 namespace tessera::record::detail {
 
-/// How the launcher saw a rank end.
+/// End of a rank as the launcher saw it.
 struct LaunchedEnd {
-  int exit_code = 0;          ///< what it exited with; 0 when killed by a signal
-  int signal = 0;             ///< that killed it; 0: it exited
+  int exit_code = 0;          ///< Exit code; 0 if killed by a signal.
+  int signal = 0;             ///< Signal that killed it; 0 if it exited.
   std::string words = {};     ///< "was killed by signal 9 (Killed)"
-  std::int64_t time_ns = 0;   ///< since 1970, to a second; 0: not known
-  std::string sent_for = {};  ///< reason for which the launcher sent the signal that ended it; empty: it did not
-  bool is_assumed = false;    ///< the launcher died first, and the kernel then kills its ranks
+  std::int64_t time_ns = 0;   ///< Since 1970, with a resolution of 1 s; 0 if unknown.
+  std::string sent_for = {};  ///< Reason for which the launcher sent the signal that ended it; otherwise empty.
+  bool is_assumed = false;    ///< The launcher died first, and the kernel then kills its ranks.
 };
 /// A rank of the last start.
 struct LaunchedRank {
-  std::uint64_t pid = 0;                ///< its process
-  std::optional<LaunchedEnd> end = {};  ///< nothing: it has not ended, as far as the launcher wrote
+  std::uint64_t pid = 0;                ///< Process id.
+  std::optional<LaunchedEnd> end = {};  ///< Unset if the launcher has not recorded an end.
 };
 /// The run, from its last start on.
 struct LaunchFile {
-  int ranks = 0;                             ///< that were started
-  std::string host = {};                     ///< where
-  std::int64_t started_ns = 0;               ///< the last start, since 1970, to a second; 0: not known
-  std::int64_t ended_ns = 0;                 ///< of the run; 0: it goes on
-  std::map<int, LaunchedRank> by_rank = {};  ///< those that make sense
+  int ranks = 0;                ///< Number of started ranks.
+  std::string host = {};        ///< Host name.
+  std::int64_t started_ns = 0;  ///< Time of the last start, since 1970, with a resolution of 1 s; 0 if unknown.
+  std::int64_t ended_ns = 0;    ///< End of the run; 0 if it is active.
+  std::map<int, LaunchedRank> by_rank = {};  ///< Ranks with valid entries.
 };
 
-/// The most ranks a world is taken to have: more is a file that is spoilt.
+/// Maximum size of a world: a larger one indicates a corrupt file.
 inline constexpr int kMostRanks = 1 << 16;
 
-/// Reads it; nothing when there is no such file. What cannot be read is a line of `problems`, naming the file.
+/// Reads the file; nothing if it does not exist. Unreadable contents yield a line in `problems`, with the file.
 std::optional<LaunchFile> read_launch_file(const std::string& path, std::vector<std::string>& problems);
 
 }  // namespace tessera::record::detail

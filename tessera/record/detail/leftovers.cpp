@@ -1,5 +1,5 @@
-// What is said where nothing else was found: ranks that never joined a group, that were told to end, or that failed for
-// reasons that are not in the evidence.
+// Findings of last resort: ranks that never joined a group, that were requested to end, or that failed for reasons
+// outside of the evidence.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::vector<int> numbers_of(const std::vector<const Rank*>& ranks) {
   return numbers;
 }
 
-// Ranks that run and are not in a group in which the others are, when those have failed.
+// Finds running ranks that are not in a group whose other members have failed.
 void find_not_joined(const Material& material, std::vector<Finding>& findings) {
   for (const GroupView& group : material.overview.groups) {
     std::vector<int> outside;
@@ -69,7 +69,7 @@ void find_told(const Material& material, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
-// Ranks without a record of which the launcher says that they failed.
+// Finds ranks without a record that failed according to the launcher.
 void find_failed_unread(const Material& material, std::vector<Finding>& findings) {
   std::vector<const Rank*> failed = ranks_that(material, Standing::kMissing);
   std::erase_if(failed,
@@ -101,7 +101,7 @@ void find_missing(const Material& material, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
-// Where all died alike and all were in the same place, nobody can be told apart.
+// If all ranks died in the same way at the same operation, they cannot be distinguished.
 void find_all_died(const Material& material, std::vector<Finding>& findings) {
   const std::vector<const Rank*> gone = ranks_that(material, Standing::kGone);
   if (gone.empty()) return;
@@ -113,7 +113,7 @@ void find_all_died(const Material& material, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
-// The last thing that a rank did, where that failed by others; null: it went on, or did not fail.
+// Returns the last launch of a rank, if other ranks caused its failure; null if it continued or did not fail.
 const Launch* last_failure(const Rank& rank, const Group*& where) {
   const Launch* last = nullptr;
   for (const Group& group : rank.groups) {
@@ -127,7 +127,7 @@ const Launch* last_failure(const Rank& rank, const Group*& where) {
   return last != nullptr && failed_by_others(*last) ? last : nullptr;
 }
 
-// Groups of the same ranks share a transport, which fails where ranks come to them in different orders.
+// Groups of the same ranks share a transport, which fails if ranks use them in different orders.
 void tell_order_of_groups(std::map<std::string, std::vector<int>>& by_group, Verdict& verdict) {
   if (by_group.size() != 2) return;
   const auto& [first, low] = *by_group.begin();
@@ -177,8 +177,8 @@ void find_failed(const Material& material, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
-// Operations that failed, though all ranks run and the records show no reason: parts that do not fit, whose sizes are
-// not recorded, or a rank that is leaving at this moment.
+// Finds operations that failed, though all ranks run and the records show no reason: mismatched sizes, which are not
+// recorded, or a rank that is exiting at this moment.
 void find_failed_launches(const Material& material, std::vector<Finding>& findings) {
   std::vector<int> ranks;
   std::map<std::string, std::vector<int>> by_group;

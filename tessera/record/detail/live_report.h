@@ -1,4 +1,4 @@
-// explain.json of a run directory, as a rank or the launcher wrote it while the run hung.
+// explain.json of a run directory, written by a rank or the launcher during a hang.
 #pragma once
 
 #include <cstdint>

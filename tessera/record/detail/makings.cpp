@@ -1,5 +1,5 @@
-// Groups that were never made: who waits in the making of one, and who did not come to it. A rank that waits somewhere
-// itself, or of which too little is known, is not blamed.
+// Groups that were never created: the ranks that wait in a group creation, and the absent ones. A rank that waits
+// elsewhere, or about which too little is known, is not blamed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,25 +13,25 @@
 namespace tessera::record::detail {
 namespace {
 
-constexpr std::int64_t kOld = 1'000'000'000;  // a wait that is shorter is how ranks work
-constexpr std::size_t kMostKept = 8;          // what a rank keeps of them, at least
+constexpr std::int64_t kOld = 1'000'000'000;  // shorter waits are normal
+constexpr std::size_t kMostKept = 8;          // minimum number that a rank keeps
 constexpr std::size_t kMostFindings = 16;     // each names its group
 
-// Ranks in the making of one group.
+// Ranks in the creation of one group.
 struct MakingView {
-  const Making* first = nullptr;  // of the one that waits longest
-  std::vector<int> waiting = {};  // that came, and it was not done for them
-  std::vector<int> absent = {};   // that did not come, and wait for nobody
-  bool has_others = false;        // that did not come, and of which something else is told or nothing known
+  const Making* first = nullptr;  // of the longest waiting rank
+  std::vector<int> waiting = {};  // arrived, but not done
+  std::vector<int> absent = {};   // absent, and not waiting
+  bool has_others = false;        // absent, and explained otherwise or unknown
   bool has_timed_out = false;     // a deadline passed
-  std::int64_t waited_ns = 0;     // at most
+  std::int64_t waited_ns = 0;     // maximum wait
 };
 
 bool is_waiting(const Making& making) {
   return making.stage == Stage::kBegun || making.failure == "timeout" || making.failure == "aborted";
 }
 
-// Whether a rank came to it, as far as it is known: it was there, or is past it.
+// Returns true if a rank is known to have arrived: it was there, or is past it.
 bool has_come(const Rank& rank, const Making& making) {
   for (const Making& own : rank.makings) {
     if (own.what == making.what && own.ranks == making.ranks) return true;
@@ -40,7 +40,7 @@ bool has_come(const Rank& rank, const Making& making) {
   return std::any_of(rank.groups.begin(), rank.groups.end(),
                      [&](const Group& group) { return "group " + group.name == making.what; });
 }
-// Whether the rank may have forgotten that it came.
+// Returns true if the rank may no longer have the record of its arrival.
 bool may_have_forgotten(const Rank& rank, const Making& making) {
   return rank.makings.size() >= kMostKept &&
          std::all_of(rank.makings.begin(), rank.makings.end(),

@@ -9,21 +9,21 @@
 namespace tessera::record::detail {
 namespace {
 
-constexpr std::int64_t kClockTolerance = 1'000'000'000;  // below it, clocks are taken to be the same
-constexpr std::size_t kClockSamples = 64;                // collectives of a group that are looked at for it
+constexpr std::int64_t kClockTolerance = 1'000'000'000;  // clocks within it count as equal
+constexpr std::size_t kClockSamples = 64;                // collectives of a group that are compared
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
   return (hash ^ word) * 0x9e3779b97f4a7c15 ^ (hash >> 29);
 }
 
-// The same group on all ranks: its name, its members, and the how manieth of these it is on its rank.
+// Identifies a group on all ranks: its name, its members, and its number among those on its rank.
 std::uint64_t hash_of(const Group& group, std::size_t occurrence) {
   std::uint64_t hash = std::hash<std::string>{}(group.name);
   for (const int rank : group.ranks) hash = mixed(hash, static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank)));
   return mixed(hash, occurrence);
 }
 
-// Where in the group this rank is; the size of the group when it is not in it.
+// Returns the group rank of this rank; the size of the group if it is not a member.
 std::size_t place_of(const Rank& rank, const Group& group) {
   const auto place = static_cast<std::size_t>(group.rank);
   if (group.rank >= 0 && place < group.ranks.size() && group.ranks[place] == rank.rank) return place;
@@ -35,7 +35,7 @@ bool is_distinct(const std::vector<int>& ranks) {
   return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return seen.insert(rank).second; });
 }
 
-// Recorders that never see a beginning leave launches as asked for until they have ended.
+// Recorders that never record a start leave launches as enqueued until they end.
 bool sees_beginnings(const Group& group) {
   bool has_ended = false;
   for (const Launch& launch : group.launches) {
@@ -54,7 +54,7 @@ class Filling {
   void fill() {
     const Group& group = *member_.group;
     const bool sees = sees_beginnings(group);
-    std::uint32_t last_task = 0;  // one asked for before others that began was captured: its replays begin
+    std::uint32_t last_task = 0;  // a task enqueued before started ones was captured: its replays start
     for (const Launch& launch : group.launches) {
       if (launch.stage != Stage::kAsked && launch.replay == 0) last_task = std::max(last_task, launch.task);
     }
@@ -100,7 +100,7 @@ class Filling {
   void number_collectives() {
     auto& collectives = member_.collectives;
     if (collectives.empty() && member_.messages.empty() && member_.group->begun != 0) {
-      // A group without messages has begun as many collectives as launches: the last is told by the table.
+      // A group without point-to-point operations has started as many collectives as launches: the table has the last.
       std::uint64_t ordinal = member_.group->begun;
       member_.come = ordinal;
       member_.is_counted = true;
@@ -136,7 +136,7 @@ class Sorting {
 
   Overview sorted() {
     for (const Rank& rank : found_.evidence->ranks) {
-      if (!found_.ranks.emplace(rank.rank, &rank).second) continue;  // told twice: the first counts
+      if (!found_.ranks.emplace(rank.rank, &rank).second) continue;  // duplicate: the first counts
       found_.standings.emplace(rank.rank, standing_of(rank));
       std::unordered_map<std::uint64_t, std::size_t> occurrences;
       for (const Group& group : rank.groups) add(rank, group, occurrences[hash_of(group, 0)]++);
@@ -186,9 +186,9 @@ std::int64_t median(std::vector<std::int64_t>& values) {
   return *middle;
 }
 
-// All ranks end a collective at about the same moment: by how much their clocks tell another time, they are apart.
+// All ranks end a collective at about the same moment: the differences are those of their clocks.
 void compare_clocks(const GroupView& view, Overview& found) {
-  std::map<std::uint64_t, std::vector<std::pair<int, std::int64_t>>> ends;  // by ordinal: rank and time
+  std::map<std::uint64_t, std::vector<std::pair<int, std::int64_t>>> ends;  // by collective number: rank and time
   for (const Member& member : view.members) {
     std::size_t taken = 0;
     for (auto at = member.collectives.rbegin(); at != member.collectives.rend() && taken < kClockSamples; ++at) {

@@ -1,4 +1,4 @@
-// Ranks that ended by a fault of their own, or do not run: what the records and the launcher say of each alone.
+// Ranks that ended by their own fault, or do not run: findings from the record and the launcher of one rank.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostFindings = 64;
 constexpr int kSigKill = 9;
 
-// "and did not come to collective 17 ...", "in collective 17 ...", "after collective 16 ...".
+// Returns "and did not come to collective 17 ...", "in collective 17 ..." or "after collective 16 ...".
 std::string text_of_place(const Material& material, const Rank& rank, const Missed& missed) {
   if (missed.meeting != nullptr && missed.is_absent) {
     return " and did not come to " + text_with_group(material, *missed.meeting);
@@ -26,7 +26,7 @@ std::string text_of_place(const Material& material, const Rank& rank, const Miss
       if (launch.stage == Stage::kAsked || launch.operations.empty()) continue;
       const bool is_later =
           last == nullptr || std::max(launch.begun_ns, launch.ended_ns) >= std::max(last->begun_ns, last->ended_ns);
-      // One that has not ended is where it was, whatever ended since.
+      // An unfinished launch is the location, whatever ended since.
       if (last != nullptr && !last->has_ended() && launch.has_ended()) continue;
       if (!is_later && (last->has_ended() == launch.has_ended())) continue;
       last = &launch;
@@ -58,7 +58,7 @@ std::string text_of_memory(const Rank& rank) {
 // The error of the allocator names the limit that the kernel set on the process.
 bool has_address_limit(const Rank& rank) { return rank.reason.find("(ulimit -v)") != std::string::npos; }
 
-// What it did, without where.
+// Describes the end without its location.
 std::string text_of_end(const Rank& rank, Fault fault) {
   switch (fault) {
     case Fault::kOutOfMemory:
@@ -117,7 +117,7 @@ Fault fault_of(const Rank& rank) {
   return rank.state == RankState::kFailed ? Fault::kFailed : Fault::kDied;
 }
 
-// Where all died and nobody says how, those that waited for others did not begin it.
+// If all ranks died for unknown reasons, those that waited for others did not cause it.
 bool is_drawn_along(const Material& material, const Rank& rank, const std::unordered_map<int, Missed>& missed) {
   const auto says_nothing = [](const Rank& one) {
     return one.state == RankState::kDied && (one.signal == 0 || one.signal == kSigKill);
@@ -129,7 +129,7 @@ bool is_drawn_along(const Material& material, const Rank& rank, const std::unord
   return std::any_of(missed.begin(), missed.end(), [](const auto& one) { return one.second.is_absent; });
 }
 
-// The trainer stopped all ranks, and each exited with an error code for it.
+// The trainer stopped all ranks, and each exited with an error code.
 void find_stopped_training(const Material& material, std::vector<Finding>& findings) {
   const std::string& reason = material.overview.evidence->stopped;
   if (reason.empty()) return;
@@ -174,7 +174,7 @@ void find_own_faults(const Material& material, std::vector<Finding>& findings) {
     verdict.sentence += text_of_waiting(missed.waiting, 1);
     verdict.advice = advice_of(rank, fault);
     const bool is_bare = rank.state == RankState::kDied && rank.signal == 0;
-    // That memory ran out is a conclusion if the rank left an exit code and no error.
+    // Out of memory is inferred if the rank left an exit code and no error.
     const bool is_concluded = fault == Fault::kOutOfMemory && !names_its_error(rank);
     const bool is_unnamed = fault == Fault::kFailed && rank.reason.empty();
     verdict.confidence = is_bare || is_concluded || is_unnamed ? Confidence::kMedium : Confidence::kHigh;

@@ -11,7 +11,7 @@
 namespace tessera::record::detail {
 namespace {
 
-// A launch that was asked for, and how many kernels may yet be its own.
+// An enqueued launch, and the number of kernels that may still belong to it.
 struct Asked {
   const Launch* launch = nullptr;
   std::size_t left = 0;
@@ -19,12 +19,12 @@ struct Asked {
 using StreamName = std::pair<std::string, std::uint32_t>;
 using AskedByStream = std::map<StreamName, std::vector<Asked>>;
 
-// On the host a launch is one function. Elsewhere each operation is a kernel or two, and a barrier may come between.
+// On the host a launch is one function. Otherwise each operation is one or two kernels, and a barrier may come between.
 std::size_t most_kernels(const Launch& launch) {
   return launch.device == "host" ? 1 : 2 * launch.operations.size() + 1;
 }
 
-// Of a run that goes on the evidence was read before the kernels, by a clock that has been corrected since.
+// For an active run, the evidence was read before the kernels, with a clock that has been corrected since.
 constexpr std::int64_t kCorrected = 20'000;  // ns
 
 bool is_name_of(const Launch& launch, const std::string& label) {
@@ -50,8 +50,8 @@ AskedByStream asked_launches(const Rank& rank) {
   return asked;
 }
 
-// Whether a kernel that was put on the stream at this moment is of one of its launches, which then has one less to
-// come: the last that was asked for before it, or else one that was just after it.
+// Returns true if a kernel enqueued at this time belongs to a launch of the stream, and counts it: the last launch
+// enqueued before it, or else one just after it.
 bool take_kernel(std::vector<Asked>& launches, std::int64_t asked_ns, const std::string& label) {
   const auto take = [&](Asked& one) {
     const bool is_own = one.left > 0 && is_name_of(*one.launch, label);

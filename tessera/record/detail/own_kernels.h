@@ -1,5 +1,5 @@
-// Which of a rank's kernels are those of its groups' launches: a launch is told twice, by its group and by the stream
-// that it was put on, and is drawn once.
+// Finds the kernels of a rank that belong to group launches: a launch is recorded twice, by its group and by its
+// stream, and is drawn once.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace tessera::record::detail {
 
-/// For each kernel of the file whether a launch of one of the rank's groups put it on its stream: it has the name of
-/// the launch's operation, and comes behind it there as the next that was put there.
+/// Returns, for each kernel of the file, whether a group launch of the rank enqueued it: it has the name of the
+/// operation of the launch and is the next one enqueued after it on the stream.
 std::vector<bool> own_kernels(const Rank& rank, const probe::RecordFile& file, const std::vector<TimedKernel>& kernels);
 
 }  // namespace tessera::record::detail

@@ -10,7 +10,7 @@
 namespace tessera::record::detail {
 namespace {
 
-// Opcodes that make objects, by the names that Python gives them; none for those that are read here.
+// Returns the Python name of an opcode that creates objects; null for supported opcodes.
 const char* refused_name(unsigned char opcode) {
   switch (opcode) {
     case 'c': return "GLOBAL";
@@ -109,7 +109,7 @@ class PickleParser {
     at_ += nbytes;
     return taken;
   }
-  // Numbers are stored with their low byte first.
+  // Numbers are little-endian.
   template <class Number>
   Number number() {
     Number value{};
@@ -142,7 +142,7 @@ class PickleParser {
     check(stack_.size() > floor(), "a value is missing");
     return stack_.back();
   }
-  // What lies before the last mark is not to be touched.
+  // Values below the last mark must not be touched.
   [[nodiscard]] std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   std::vector<Value> pop_to_mark() {
     check(!marks_.empty(), "a mark is missing");
@@ -206,7 +206,7 @@ class PickleParser {
     check(error == std::errc() && end == text.data() + text.size(), "no float");
     push(Value(value));
   }
-  // Two's complement, low byte first; beyond 64 bits its value is near enough.
+  // Two's complement, little-endian; beyond 64 bits the value is approximate.
   void push_long(std::uint64_t nbytes) {
     const std::string_view digits = take(nbytes);
     if (nbytes > 8) {
@@ -265,7 +265,7 @@ class PickleParser {
   bool step_simple(unsigned char opcode) {
     switch (opcode) {
       case 0x80: check(static_cast<unsigned char>(take(1)[0]) <= 5, "a protocol after 5"); return true;
-      case 0x95: (void)number<std::uint64_t>(); return true;  // a frame: how much to read ahead
+      case 0x95: (void)number<std::uint64_t>(); return true;  // a frame: the length to read ahead
       case '.': is_over_ = true; return true;
       case 'N': push(Value()); return true;
       case 0x88: push(Value(true)); return true;

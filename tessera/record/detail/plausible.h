@@ -1,4 +1,4 @@
-// Which moments of a record can be: one that is spoilt must not stretch what is drawn over centuries.
+// Checks times in records: a corrupt one must not extend a drawing over centuries.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tessera::record::detail {
 
-/// Whether something of a run that was read at `taken_ns` can have happened at this moment: not 400 days before, nor,
-/// since clocks differ, an hour after. Where it is not known when the run was read every moment after 1970 can be.
+/// Returns true if an event of a run that was read at `taken_ns` can have this time: not 400 days earlier and, because
+/// clocks differ, not an hour later. If the time of reading is unknown, every time after 1970 is plausible.
 inline bool is_plausible(std::int64_t moment_ns, std::int64_t taken_ns) {
   constexpr std::int64_t kHour = 3'600'000'000'000;
   if (moment_ns <= 0) return false;

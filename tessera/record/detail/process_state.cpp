@@ -14,7 +14,7 @@ struct Stat {
   std::uint64_t start = 0;
 };
 
-// The state is field 3 of /proc/PID/stat, the start field 22; the name before them may hold anything.
+// The state is field 3 of /proc/PID/stat, the start field 22; the name before them may contain any bytes.
 Stat read_stat(std::uint64_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

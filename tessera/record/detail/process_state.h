@@ -1,5 +1,5 @@
-// Whether the process that wrote a record file still runs, as far as that can be seen from here: /proc shows the
-// processes of this machine and of this pid namespace, and a pid means a process only together with its start.
+// State of the process that wrote a record file, if visible: /proc shows the processes of this machine and pid
+// namespace, and a pid identifies a process only together with its start time.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 
 namespace tessera::record::detail {
 
-/// Which process.
+/// Identity of a process.
 struct ProcessName {
-  std::string boot_id = {};         ///< of its machine; empty: this one
-  std::uint64_t pid_namespace = 0;  ///< that its pid is of; 0: not known
-  std::uint64_t pid = 0;            ///< its pid
-  std::uint64_t start = 0;          ///< clock ticks since boot
+  std::string boot_id = {};         ///< Boot id of its machine; empty: this machine.
+  std::uint64_t pid_namespace = 0;  ///< Namespace of the pid; 0 if unknown.
+  std::uint64_t pid = 0;            ///< Process id.
+  std::uint64_t start = 0;          ///< Start time in clock ticks since boot.
 };
 
-/// How it stands.
+/// State of a process.
 enum class ProcessState : std::uint8_t {
-  kRunning,  ///< it runs, or sleeps
-  kStopped,  ///< a signal or a debugger has stopped it
-  kGone,     ///< there is no such process any more, or only its corpse
-  kUnseen,   ///< on another machine, in another container, or of another boot
+  kRunning,  ///< Running or sleeping.
+  kStopped,  ///< Stopped by a signal or a debugger.
+  kGone,     ///< Gone, or a zombie.
+  kUnseen,   ///< On another machine, in another container, or of another boot.
 };
 
-/// Looks it up.
+/// Returns the current state of a process.
 ProcessState state_of(const ProcessName& process);
 
 }  // namespace tessera::record::detail

@@ -61,7 +61,7 @@ class GroupsReader {
       problem(concat(table->refused, " groups found no row in table ", kind, ", and are not known"));
   }
 
-  // A group that is gone has no row any more, but perhaps a record of how it was made. The last of a name counts.
+  // A destroyed group has no row, but possibly a record of its creation. The last one of a name counts.
   void add_gone_groups() {
     std::map<std::string, probe::Record> made;
     for (const probe::RecordRef& ref : file_.records()) {
@@ -87,14 +87,14 @@ class GroupsReader {
 
   [[nodiscard]] bool is_comm(const probe::RecordRef& ref) const { return file_.rings()[ref.ring].name == "comm"; }
 
-  // By its number in the file: to read a record takes longer.
+  // By its number in the file: reading a record takes longer.
   const std::string& kind_of(const probe::RecordRef& ref) {
     const auto [found, is_new] = kinds_.try_emplace(ref.kind);
     if (is_new) found->second = file_.read(ref).kind;
     return found->second;
   }
 
-  // A ring holds many more records than are asked for, and to read one takes its time. A launch has three at least.
+  // A ring holds many more records than needed, and reading one takes time. A launch has at least three.
   [[nodiscard]] std::size_t skipped_records(std::size_t last_launches) const {
     const auto records = static_cast<std::size_t>(
         std::count_if(file_.records().begin(), file_.records().end(), [&](const auto& ref) { return is_comm(ref); }));

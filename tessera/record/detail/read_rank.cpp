@@ -47,7 +47,7 @@ std::map<std::string, std::string> thread_names(const RecordFile& file) {
   return names;
 }
 
-// The last request that failed. Returns nullptr if as much was allocated later, or anything for the same stream: the
+// Returns the last failed request, or nullptr if as much was allocated later, or anything for the same stream: then the
 // program handled the error.
 const memory::TraceEntry* last_refusal(const memory::Snapshot& snapshot) {
   const memory::TraceEntry* refused = nullptr;
@@ -110,7 +110,7 @@ std::vector<Mark> read_marks(const RecordFile& file, std::vector<std::string>& p
   return marks;
 }
 
-// The latest of each stream; those of streams that others have long outrun may be gone from the ring.
+// Returns the latest of each stream; those of less active streams may be overwritten.
 std::vector<LastLaunch> read_last_launches(const RecordFile& file) {
   std::vector<LastLaunch> launches;
   std::set<std::pair<std::uint32_t, std::uint32_t>> seen;  // device and stream

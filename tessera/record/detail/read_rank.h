@@ -1,5 +1,5 @@
-// What a record file tells of its rank beside its groups: open marks, the last launch of each stream, its memory, and
-// when it was last seen to do something.
+// Reads the state of a rank besides its groups: open annotations, the last launch of each stream, its memory, and its
+// last activity.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace tessera::record::detail {
 
-/// The making of groups, the last of them, the oldest first.
+/// Returns the last group creations, the oldest first.
 std::vector<Making> read_makings(const probe::RecordFile& file, std::vector<std::string>& problems);
-/// The marks that are open, by thread and from the outermost to the innermost.
+/// Returns the open annotations, by thread, from the outermost to the innermost.
 std::vector<Mark> read_marks(const probe::RecordFile& file, std::vector<std::string>& problems);
-/// The last launch of each stream that the ring still has, the latest first.
+/// Returns the last launch of each stream that is still in the ring, the latest first.
 std::vector<LastLaunch> read_last_launches(const probe::RecordFile& file);
-/// The memory of each device.
+/// Returns the memory of each device.
 std::vector<Memory> read_memory(const probe::RecordFile& file, std::vector<std::string>& problems);
-/// The time of the first record of launches and marks that is left; 0: there is none.
+/// Returns the time of the oldest remaining record of launches and annotations; 0 if none exists.
 std::int64_t first_launch_ns(const probe::RecordFile& file);
-/// The time of its last record; 0: it has none.
+/// Returns the time of its last record; 0 if it has none.
 std::int64_t last_record_ns(const probe::RecordFile& file);
 
 }  // namespace tessera::record::detail

@@ -32,7 +32,7 @@ bool read_number(std::string_view text, Number& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// rank-N.HOST.PID.SERIAL.record; what stands between the first and the last dot may be missing.
+// rank-N.HOST.PID.SERIAL.record; the text between the first and the last dot may be missing.
 std::optional<RunFile> parse_name(const std::string& name) {
   constexpr std::string_view kHead = "rank-";
   constexpr std::string_view kTail = ".record";
@@ -53,7 +53,7 @@ std::optional<RunFile> parse_name(const std::string& name) {
   return file;
 }
 
-// The target of a link tells which process wrote, should the file itself be gone or spoilt.
+// The target of a link identifies the writing process, even if the file itself is gone or corrupt.
 void read_link(RunFile& file) {
   std::error_code error;
   const std::string target = fs::read_symlink(file.path, error).filename().string();
@@ -70,8 +70,8 @@ std::int64_t changed_ns(const std::string& path) {
   return static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
-// Only what tells files apart: what the file holds is read later, of the one that is chosen. The rank that it says; -1:
-// there is no header.
+// Reads only the values that distinguish files; the contents of the chosen one are read later. Returns the rank in the
+// header; -1 without a header.
 int read_header(RunFile& file) {
   file.began_ns = changed_ns(file.path);
   const int descriptor = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -91,7 +91,7 @@ int read_header(RunFile& file) {
   if (got != static_cast<ssize_t>(sizeof header) ||
       std::memcmp(header.magic, probe::detail::kMagic, sizeof header.magic) != 0 ||
       header.byte_order != probe::detail::kByteOrder || header.version > probe::detail::kFormatVersion) {
-    return -1;  // whoever reads all of it says what is wrong
+    return -1;  // the complete reader reports the fault
   }
   file.world_size = header.world_size > 0 && header.world_size <= kMostRanks ? header.world_size : 0;
   if (probe::detail::sample_check(header.first) == header.first.check) file.began_ns = header.first.wall_ns;
@@ -102,11 +102,11 @@ int read_header(RunFile& file) {
   return header.rank;
 }
 
-// A world of one may be a tool that ran with the same TESSERA_RUN_DIR, unless the trainer says that it was one.
+// A world of one rank may be a tool that ran with the same TESSERA_RUN_DIR, unless the trainer had one rank.
 bool is_of_run(int world_size, int trained_size) { return world_size > 1 || (world_size == 1 && trained_size == 1); }
 
-// How many ranks the last start had. Files of other starts, of other programs and spoilt ones may say otherwise: what
-// a good part of its ranks say, and of those the latest.
+// Returns the number of ranks of the last start. Files of other starts and programs and corrupt ones may differ: takes
+// a size that a sufficient part of its ranks states, and of those the latest.
 int chosen_size(const std::vector<RunFile>& files, int trained_size) {
   struct Said {
     std::set<int> ranks = {};
@@ -131,13 +131,13 @@ int chosen_size(const std::vector<RunFile>& files, int trained_size) {
   return chosen;
 }
 
-// Ranks that were left when one died go on in the same processes: the size of the last world that processes of the
-// one that was started made; 0: they made none.
+// Survivors of a lost rank continue in the same processes: returns the size of the last world that processes of the
+// original one formed; 0 if none.
 int smaller_size(const std::vector<RunFile>& files, const LaunchFile& launch) {
   const auto id_of = [](const RunFile& file) {
     return std::tuple(file.process.boot_id, file.process.pid_namespace, file.process.pid, file.process.start);
   };
-  std::map<decltype(id_of(files.front())), std::int64_t> started;  // when
+  std::map<decltype(id_of(files.front())), std::int64_t> started;  // start times
   for (const RunFile& file : files) {
     if (file.world_size == launch.ranks) started[id_of(file)] = file.began_ns;
   }
@@ -151,17 +151,17 @@ int smaller_size(const std::vector<RunFile>& files, const LaunchFile& launch) {
   return last == nullptr ? 0 : last->world_size;
 }
 
-// Whether ranks were started after all that the launcher tells of was over.
+// Returns true if ranks were started after everything in `launch` was over.
 bool is_after(const std::vector<RunFile>& files, const LaunchFile& launch, int trained_size) {
   if (launch.ended_ns == 0) return false;
-  const std::int64_t over_ns = launch.ended_ns + 1'000'000'000;  // it is told to a second
+  const std::int64_t over_ns = launch.ended_ns + 1'000'000'000;  // resolution of 1 s
   return std::any_of(files.begin(), files.end(), [&](const RunFile& file) {
     return file.began_ns >= over_ns && is_of_run(file.world_size, trained_size);
   });
 }
 
-// Removes the files of processes that this launch did not start, as those of a launcher that lost a race for the
-// directory. A launch whose ranks run under other process ids, as behind a script, keeps all files.
+// Removes the files of processes that this launch did not start, such as those of a launcher that lost a race for the
+// directory. If the ranks of a launch run under other process ids, as with a wrapper script, all files are kept.
 void leave_out_strangers(std::vector<RunFile>& files, const LaunchFile& launch) {
   const auto is_launched = [&](const RunFile& file) {
     return std::ranges::any_of(launch.by_rank, [&](const auto& each) { return each.second.pid == file.process.pid; });

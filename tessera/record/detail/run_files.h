@@ -1,6 +1,6 @@
-// The record files of a run directory: links to tmpfs or copies, named rank-N.HOST.PID.SERIAL.record. A run that was
-// started again has several for a rank, and other programs may have left theirs; the last start's count. Ranks that
-// went on without one that died write anew, as ranks of a smaller world; the last world's count.
+// The record files of a run directory: links to tmpfs or copies, named rank-N.HOST.PID.SERIAL.record. A restarted run
+// has several per rank, and other programs may have left files; those of the last start count. Survivors of a lost rank
+// write new files, as ranks of a shrunk world; those of the last world count.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace tessera::record::detail {
 
-/// A record file, as its name and header tell of it.
+/// A record file, described by its name and header.
 struct RunFile {
-  std::string path = {};      ///< in the run directory
-  int rank = 0;               ///< as its name says
-  std::string host = {};      ///< likewise
-  ProcessName process = {};   ///< that wrote it, as the header or the link's target says; pid 0: not known
-  int world_size = 0;         ///< of the header; 0: there is none to be read
-  std::int64_t began_ns = 0;  ///< the record, since 1970; of a file without a header when it was last changed
-  std::string problem = {};   ///< why nothing of it can be read; empty: its header can
+  std::string path = {};      ///< Path in the run directory.
+  int rank = 0;               ///< Rank in the name.
+  std::string host = {};      ///< Host in the name.
+  ProcessName process = {};   ///< Writer, from the header or the link target; pid 0 if unknown.
+  int world_size = 0;         ///< World size in the header; 0 if unreadable.
+  std::int64_t began_ns = 0;  ///< Start of the record, since 1970; without a header, the modification time.
+  std::string problem = {};   ///< Reason if nothing is readable; empty if the header is.
 };
 
-/// The files of the last start: at most one a rank, by rank. What `launch` says of it, if there is one, counts.
+/// Files of the last start: at most one per rank. The contents of `launch`, if it exists, take precedence.
 struct RunFiles {
-  std::vector<RunFile> files = {};  ///< by rank
-  int world_size = 0;               ///< as most of them say; 0: none does
-  int larger_size = 0;           ///< ranks that were started, of which these are left; 0: this is the world they made
-  bool is_after_launch = false;  ///< whether they began when what `launch` tells of was over
-  bool has_any = false;          ///< whether there was any, of any start
+  std::vector<RunFile> files = {};  ///< Files by rank.
+  int world_size = 0;               ///< Size that most of them state; 0 if none does.
+  int larger_size = 0;              ///< Size of the original world of these survivors; 0 if this is the original world.
+  bool is_after_launch = false;     ///< True if they began after the runs in `launch` were over.
+  bool has_any = false;             ///< True if there was any file, of any start.
 };
-/// Looks through a directory. Files that cannot be read at all are told in `problems`.
+/// Scans a directory. Unreadable files are added to `problems`.
 RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, std::vector<std::string>& problems);
-/// The file at this path, whatever its name; its rank is the header's. World size 0: there is no header to be read.
+/// Returns the file at this path, with any name and the rank of the header. World size 0: the header is unreadable.
 RunFile run_file_at(const std::string& path);
 
 }  // namespace tessera::record::detail

@@ -13,7 +13,7 @@ constexpr int kSigInt = 2;
 constexpr int kSigAbrt = 6;
 constexpr int kSigTerm = 15;
 
-// Which kind of error the words of a failure name first: "timeout: group world: ..."; empty: none.
+// Returns the kind of error that a message begins with: "timeout: group world: ..."; empty if none.
 std::string_view kind_named(std::string_view reason) {
   constexpr std::array<std::string_view, 8> kKinds = {"invalid argument", "out of memory", "device error",
                                                       "timeout",          "aborted",       "mismatch",
@@ -31,7 +31,7 @@ std::string_view kind_named(std::string_view reason) {
   return named;
 }
 
-// What a launcher says of how a process ended, which says nothing of why.
+// Returns true for the message of a launcher about the end of a process, which does not state the cause.
 bool is_of_launcher(std::string_view reason) {
   return reason.starts_with("exited with") || reason.starts_with("was killed by");
 }
@@ -56,7 +56,7 @@ bool went_on_since(const Rank& rank, std::int64_t time_ns) {
                              [&](const Group& group) { return std::ranges::any_of(group.launches, is_later); });
 }
 
-// Whether its own words lay it on others; nothing: they do not say.
+// Returns whether its own message blames others; nothing if it does not state it.
 std::optional<bool> blames_others(const Rank& rank) {
   if (!names_its_error(rank)) return std::nullopt;
   const std::string_view kind = kind_named(rank.reason);
@@ -77,8 +77,8 @@ bool left_no_record(const Rank& rank) {
 }
 
 Standing standing_of(const Rank& rank) {
-  // Of one without a record its launcher knows that it ended, and not whether others made it.
-  // The launcher may kill a rank that has recorded its failure and is about to exit.
+  // The launcher knows the end of a rank without a record, but not whether others caused it. The launcher may kill a
+  // rank that has recorded its failure and is about to exit.
   const bool had_failed = rank.state == RankState::kFailed && rank.signal != 0 && !rank.ended_by.empty();
   const bool is_by_itself = had_failed || (rank.ended_by.empty() && (rank.signal == 0 || rank.signal == kSigAbrt));
   if (left_no_record(rank) && is_of_launcher(rank.reason) && is_by_itself) return Standing::kMissing;
@@ -96,7 +96,7 @@ Standing standing_of(const Rank& rank) {
   }
   if (rank.signal == kSigTerm || rank.signal == kSigInt || rank.signal == kSigHup) return Standing::kTold;
   if (const std::optional<bool> others = blames_others(rank)) return *others ? Standing::kVictim : Standing::kGone;
-  // An error that nobody caught ends a process by SIGABRT or an exit code: what failed before it says why.
+  // An uncaught error ends a process by SIGABRT or an exit code: earlier failures explain it.
   return is_by_itself && has_failed_by_others(rank) ? Standing::kVictim : Standing::kGone;
 }
 

@@ -1,4 +1,4 @@
-// How a rank stands, for who is to blame: whether it is at work, ended by what others did, or by a fault of its own.
+// State of a rank for assigning blame: active, ended because of others, or ended by its own fault.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,28 @@
 
 namespace tessera::record::detail {
 
-/// How it stands.
+/// State of a rank.
 enum class Standing : std::uint8_t {
-  kAtWork,   ///< it runs, or is not known to have ended
-  kEnded,    ///< it ended in order
-  kVictim,   ///< it ended because of others: a deadline, an abort or a difference in a group
-  kTold,     ///< it was told to end by SIGTERM, or the launcher killed it
-  kStopped,  ///< its process was stopped
-  kGone,     ///< it died, or failed by an error of its own
-  kMissing,  ///< nothing is known of it
+  kAtWork,   ///< It runs, or is not known to have ended.
+  kEnded,    ///< It ended without an error.
+  kVictim,   ///< It ended because of others: a deadline, an abort or a mismatch in a group.
+  kTold,     ///< SIGTERM requested its end, or the launcher killed it.
+  kStopped,  ///< Its process was stopped.
+  kGone,     ///< It died, or failed by its own error.
+  kMissing,  ///< Nothing is known about it.
 };
-/// By its state, its words and what its launches came to.
+/// Returns the state from the recorded state, the error message and the results of launches.
 Standing standing_of(const Rank& rank);
 
-/// Whether all that is known of it is what its launcher saw, or nothing.
+/// Returns true if only the launcher, or nothing, provides evidence of it.
 bool left_no_record(const Rank& rank);
-/// Whether a launch failed by what others did or did not do.
+/// Returns true if other ranks caused the failure of a launch.
 bool failed_by_others(const Launch& launch);
-/// Whether its memory ran out, and that ended it.
+/// Returns true if it ended because it ran out of memory.
 bool ran_out_of_memory(const Rank& rank);
 /// Returns the device whose memory ran out, or nullptr. An error after which the rank continued does not count.
 const Memory* refusing_memory(const Rank& rank);
-/// Returns true if the rank left the words of an error, more than the code or signal it ended with.
+/// Returns true if the rank recorded an error message, not only an exit code or signal.
 bool names_its_error(const Rank& rank);
 
 }  // namespace tessera::record::detail

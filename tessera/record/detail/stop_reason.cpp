@@ -21,7 +21,7 @@ std::string text_at(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// The bytes of a file that is not older than `since_ns`; empty if there is none, or if it is too large.
+// Returns the bytes of a file that is not older than `since_ns`; empty if none exists, or if it is too large.
 std::string text_since(const std::string& path, std::int64_t since_ns) {
   try {
     const RegularFile file(path);

@@ -1,4 +1,4 @@
-// summary.json of a run directory, as far as it says why the trainer stopped a run whose ranks all worked.
+// Reads from summary.json why the trainer stopped a run whose ranks all worked.
 #pragma once
 
 #include <cstdint>

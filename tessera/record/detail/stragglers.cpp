@@ -11,10 +11,10 @@
 namespace tessera::record::detail {
 namespace {
 
-constexpr std::size_t kLeastCollectives = 5;  // for blame
-constexpr double kLeastLate = 10;             // milliseconds, likewise
-constexpr double kLeastShare = 0.25;          // of the time, likewise
-constexpr double kShownLate = 0.1;            // milliseconds: less is not worth a line
+constexpr std::size_t kLeastCollectives = 5;  // minimum for blame
+constexpr double kLeastLate = 10;             // milliseconds, minimum for blame
+constexpr double kLeastShare = 0.25;          // fraction of the time, minimum for blame
+constexpr double kShownLate = 0.1;            // milliseconds: minimum for a line
 
 template <class T>
 T median(std::vector<T>& values) {
@@ -23,7 +23,7 @@ T median(std::vector<T>& values) {
   return *middle;
 }
 
-// Nobody leaves these before all have come, whether or not the transport says when that was.
+// No rank leaves these before all have arrived, whether or not the transport records that time.
 bool leaves_together(const Launch& launch) {
   if (launch.operations.empty()) return false;
   const std::string& kind = launch.operations.front().kind;
@@ -31,7 +31,7 @@ bool leaves_together(const Launch& launch) {
          kind == "barrier";
 }
 
-// How long each waited in one collective, in milliseconds; nothing: it cannot be told of all.
+// Returns the wait of each rank in one collective, in milliseconds; nothing unless known for all.
 std::vector<double> waits_in(std::span<const Came> came) {
   const auto has_met = [](const Came& one) { return one.launch->met_ns > 0; };
   const bool is_met = std::all_of(came.begin(), came.end(), has_met);
@@ -45,7 +45,7 @@ std::vector<double> waits_in(std::span<const Came> came) {
   return waits;
 }
 
-// From one collective to the next on this rank, in milliseconds.
+// Returns the time from one collective to the next on this rank, in milliseconds.
 double usual_interval(const Member& member) {
   std::vector<std::int64_t> intervals;
   for (std::size_t i = 1; i < member.collectives.size(); ++i) {

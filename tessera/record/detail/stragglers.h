@@ -1,5 +1,5 @@
-// Ranks that come later than the others. All ranks leave a collective together, so the one that waits least in it came
-// last: each rank's wait is read on its own clock, and clocks need not agree.
+// Ranks that arrive later than the others. All ranks leave a collective together, so the one with the shortest wait
+// arrived last. Each wait is read on the clock of its rank, so clocks need not agree.
 #pragma once
 
 #include <vector>
@@ -10,12 +10,12 @@
 
 namespace tessera::record::detail {
 
-/// A straggler, and what it costs.
+/// A straggler and its cost.
 struct Lateness {
-  Straggler straggler = {};  ///< who
-  double share = 0;          ///< of the time between two collectives that the others lose to it
+  Straggler straggler = {};  ///< The straggler.
+  double share = 0;          ///< Fraction of the time between two collectives that the others lose.
 };
-/// Those of a group that were last in half of its collectives or more.
+/// Adds the ranks of a group that arrived last in at least half of its collectives.
 void add_late_ranks(const GroupView& group, const std::vector<Came>& all, std::vector<Lateness>& late);
 
 }  // namespace tessera::record::detail

@@ -16,7 +16,7 @@ using device::LaunchRecord;
 using probe::RecordFile;
 using probe::RecordRef;
 
-constexpr std::int64_t kMostOff = 3'600'000'000'000;  // ns: what clocks of devices may be off by
+constexpr std::int64_t kMostOff = 3'600'000'000'000;  // ns: maximum error of device clocks
 
 std::int64_t sum(std::int64_t a, std::int64_t b) {
   std::int64_t both = 0;
@@ -52,7 +52,7 @@ class Reader {
 
   [[nodiscard]] std::int64_t wall_ns(const RecordRef& ref) const { return file_.info().clock.wall_ns(ref.ticks); }
 
-  // Kinds have numbers of their own in each file: a name is looked at once a kind, not once a record.
+  // Kinds have separate numbers in each file: a name is compared once per kind, not once per record.
   Kind kind_of(const RecordRef& ref) {
     if (kinds_.size() <= ref.kind) kinds_.resize(static_cast<std::size_t>(ref.kind) + 1, Kind::kNew);
     Kind& kind = kinds_[ref.kind];
@@ -76,7 +76,7 @@ class Reader {
     }
   }
 
-  // Once a thread: reading a whole record takes its time. Of the thread that had the number before nothing is known.
+  // Once per thread: reading a complete record takes time. An earlier thread of that number is unknown.
   std::uint32_t tid_of(const RecordRef& ref) {
     std::uint32_t& tid = tids_[ref.thread];
     if (tid != 0) return tid;
@@ -85,7 +85,7 @@ class Reader {
     return tid = thread.tid;
   }
 
-  // What is as deep as what begins, or deeper, has ended; when is lost.
+  // Annotations of equal or greater depth have ended; the times of their ends are lost.
   void begin_mark(const RecordRef& ref) {
     const auto record = file_.as<MarkBeginRecord>(ref);
     if (!record) return;
@@ -112,7 +112,7 @@ class Reader {
     if (is_same && mark.end_ns >= mark.begin_ns) found_.marks.push_back(mark);
   }
 
-  // The last is asked for again more often than not.
+  // Usually the same as the last one.
   StreamState& stream_of(probe::StringId device, std::uint32_t stream) {
     const StreamKey key{device.value(), stream};
     if (last_stream_ == nullptr || key != last_key_) {
@@ -164,7 +164,7 @@ class Reader {
   const RecordFile& file_;
   TimedRecords found_;
   std::vector<Kind> kinds_;
-  std::map<std::uint16_t, std::vector<TimedMark>> threads_;  // open marks, the innermost last
+  std::map<std::uint16_t, std::vector<TimedMark>> threads_;  // open annotations, the innermost last
   std::unordered_map<std::uint16_t, std::uint32_t> tids_;
   std::map<StreamKey, StreamState> streams_;
   StreamState* last_stream_ = nullptr;

@@ -1,10 +1,10 @@
-// What a record file tells of its rank that took time: kernels that ran inside a profile window, and marks.
+// Reads timed records of a rank: kernels inside a profile window, and annotations.
 //
 //   launch, launch_end                     a kernel, by device, stream and number
-//   record_mark_begin, record_mark_end     a mark, by thread and depth; marks of a thread nest
+//   record_mark_begin, record_mark_end     an annotation, by thread and depth; those of a thread nest
 //
-// Records are not believed: an end without its beginning, or before it, is nothing, and so are moments an hour off what
-// the records around them say. Times are nanoseconds since 1970.
+// Records are not trusted: an end without its beginning, or before it, is ignored, and so are times that differ by an
+// hour from the neighboring records. Times are nanoseconds since 1970.
 #pragma once
 
 #include <cstdint>
@@ -19,38 +19,38 @@ namespace tessera::record::detail {
 
 /// A kernel, host function, copy, fill or graph that ran on a stream.
 struct TimedKernel {
-  probe::StringId label;     ///< what
-  probe::StringId device;    ///< where
-  std::uint32_t stream = 0;  ///< on which stream of it
-  /// When it was put on its stream.
+  probe::StringId label;     ///< Name of the work.
+  probe::StringId device;    ///< Name of the device.
+  std::uint32_t stream = 0;  ///< Stream of the device.
+  /// Time of the enqueue.
   std::int64_t asked_ns = 0;
-  /// Devices tell when it began. Of the host's it is when it was put on its stream, or when what was before it there
-  /// had ended: a kernel, or a wait for another stream.
+  /// Start time as devices report it. On the host, the time of the enqueue, or the end of the previous work on the
+  /// stream: a kernel, or a wait for another stream.
   std::int64_t begin_ns = 0;
-  std::int64_t end_ns = 0;  ///< not before it began
-  bool is_graph = false;    ///< the replay of a graph: its nodes, which are not told apart
+  std::int64_t end_ns = 0;  ///< Not before the start.
+  bool is_graph = false;    ///< The replay of a graph with all its nodes.
 };
 
-/// A mark.
+/// An annotation.
 struct TimedMark {
-  probe::StringId name;       ///< as it was given
-  std::int64_t value = 0;     ///< likewise
-  std::uint32_t tid = 0;      ///< thread, of the operating system; 0: not known any more
-  std::uint16_t thread = 0;   ///< its number in the file
-  std::uint32_t depth = 0;    ///< marks of the thread that it is inside of
-  std::int64_t begin_ns = 0;  ///< when
-  std::int64_t end_ns = 0;    ///< not before it began; 0: it has not ended
+  probe::StringId name;       ///< Name passed to Scope.
+  std::int64_t value = 0;     ///< Value passed to Scope.
+  std::uint32_t tid = 0;      ///< Thread, as the operating system numbers it; 0 if no longer known.
+  std::uint16_t thread = 0;   ///< Number of the thread in the file.
+  std::uint32_t depth = 0;    ///< Number of enclosing annotations of the thread.
+  std::int64_t begin_ns = 0;  ///< Start time.
+  std::int64_t end_ns = 0;    ///< Not before the start; 0 if it has not ended.
 };
 
-/// All of it.
+/// Timed records of a file.
 struct TimedRecords {
-  std::vector<TimedKernel> kernels = {};              ///< by when it was told that they had ended
-  std::vector<TimedMark> marks = {};                  ///< that have ended, by when they did
-  std::vector<TimedMark> open_marks = {};             ///< the others, as far as the ring has their beginning
-  std::map<std::uint32_t, std::string> threads = {};  ///< names of threads that had marks, by tid, where they have one
+  std::vector<TimedKernel> kernels = {};              ///< Kernels by the time their end was recorded.
+  std::vector<TimedMark> marks = {};                  ///< Ended annotations, by end.
+  std::vector<TimedMark> open_marks = {};             ///< Open annotations whose start is still in the ring.
+  std::map<std::uint32_t, std::string> threads = {};  ///< Names of threads with annotations, by tid, if they have one.
 };
 
-/// Reads it, from records up to a moment.
+/// Reads the records up to a moment.
 TimedRecords read_timed_records(const probe::RecordFile& file,
                                 std::int64_t until_ns = std::numeric_limits<std::int64_t>::max());
 

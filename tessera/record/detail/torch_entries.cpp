@@ -25,7 +25,7 @@ std::string text_at(const PickleValue& in, std::string_view key) {
   return text != nullptr ? *text : std::string();
 }
 
-// Elements of all tensors of a list of their sizes; nothing: it is no such list.
+// Returns the elements of all tensors of a list of sizes; nothing if it is not such a list.
 std::optional<std::int64_t> elements_at(const PickleValue& entry, std::string_view key) {
   const PickleValue* found = entry.find(key);
   const PickleList* tensors = found != nullptr ? found->list() : nullptr;
@@ -43,8 +43,8 @@ std::optional<std::int64_t> elements_at(const PickleValue& entry, std::string_vi
   return all;
 }
 
-// The number that all ranks give alike: of the whole, or of a rank's part. What ranks of an all_to_all give may differ
-// and be right, and the dump does not say.
+// Returns a count that must be equal on all ranks: of the complete tensor, or of one shard. Counts of an all_to_all may
+// differ between ranks, and the dump does not state which is the case.
 std::int64_t count_of(const std::string& kind, const PickleValue& entry) {
   const bool is_of_output = kind == "reduce_scatter" || kind == "scatter" || kind == "recv";
   if (kind == "all_to_all" || kind == "barrier") return 0;
@@ -139,12 +139,12 @@ class DumpReader {
  private:
   struct Building {
     Group group = {};
-    std::map<std::pair<int, std::string>, std::uint64_t> messages = {};  // by peer and direction: how many so far
-    std::pair<bool, std::int64_t> last = {false, -1};  // of the last entry: whether a message; its number
+    std::map<std::pair<int, std::string>, std::uint64_t> messages = {};  // by peer and direction: the number so far
+    std::pair<bool, std::int64_t> last = {false, -1};  // last entry: point-to-point or not, and its number
   };
 
-  // A file of a few bytes an entry can name one large value as often as it likes. What is read of all entries together
-  // is therefore bounded by the size of the file.
+  // A small file can refer to one large value many times. The work over all entries is therefore bounded by the size of
+  // the file.
   static std::uint64_t most_work(std::uint64_t nbytes) {
     constexpr std::uint64_t kMost = std::uint64_t{1} << 32;
     return std::min(kMost, (std::uint64_t{1} << 20) + 256 * std::min(nbytes, kMost));
@@ -154,7 +154,7 @@ class DumpReader {
                      ": must not name large values again and again; no flight recorder wrote it");
     work_left_ -= work;
   }
-  // The work of reading a value: its text is copied, its keys are looked through.
+  // Charges the work of reading a value: its text is copied, its keys are searched.
   void charge(const PickleValue& value, int depth) {
     constexpr std::uint64_t kCopies = 16;
     constexpr std::uint64_t kLooks = 32;
@@ -170,7 +170,7 @@ class DumpReader {
       for (const auto& [key, each] : *dict) charge(each, depth - 1);
     }
   }
-  // Of frames only the first is read.
+  // Only the first frame is read.
   void charge_entry(const PickleValue& entry) {
     const PickleDict* dict = entry.dict();
     if (dict == nullptr) return;
@@ -194,7 +194,7 @@ class DumpReader {
                      ", and this reader knows 2.x");
   }
 
-  // A group is called as PyTorch does, with its description where that says more.
+  // A group has the name that PyTorch uses, with its description if that adds information.
   void read_groups() {
     const PickleDict* groups = dump_.find("pg_config")->dict();
     if (groups == nullptr) return;
@@ -236,7 +236,7 @@ class DumpReader {
                                                  integer_at(entry, is_message ? "p2p_seq_id" : "collective_seq_id")};
     const bool is_part = place == building->last && !group.launches.empty();
     building->last = place;
-    if (is_part && name.operation == "coalesced") return;  // the end of what was coalesced
+    if (is_part && name.operation == "coalesced") return;  // the end of coalesced operations
     const Operation operation = operation_of(entry, name);
     Launch launch = launch_of(entry, operation);
     if (is_part) {
@@ -252,7 +252,7 @@ class DumpReader {
     group.launches.push_back(std::move(launch));
   }
 
-  // The number of a message among those of its direction with its peer.
+  // Returns the number of a point-to-point operation among those of its direction with its peer.
   static std::uint64_t count_message(Building& building, const Operation& operation) {
     return operation.peer < 0 ? 0 : ++building.messages[{operation.peer, operation.kind}];
   }
@@ -262,7 +262,7 @@ class DumpReader {
     const bool is_ours = dump_.find(kOwnKey) != nullptr;
     bool has_begun = false;
     for (Launch& launch : group.launches) {
-      // Older entries may be lost, and those of messages are not numbered by peer.
+      // Older entries may be lost, and PyTorch does not number point-to-point operations by peer.
       if (!is_ours && launch.is_message() && first_record_ > 0) launch.ordinal = 0;
       if (!is_ours && !has_timing_ && !has_begun && launch.stage == Stage::kAsked) launch.stage = Stage::kBegun;
       has_begun |= launch.stage == Stage::kBegun;
@@ -272,7 +272,7 @@ class DumpReader {
     }
   }
 
-  // What only we write: how the rank stood.
+  // Reads the state of the rank, which only Tessera writes.
   void take_own(Rank& rank) const {
     const PickleValue* own = dump_.find(kOwnKey);
     if (own == nullptr) return;

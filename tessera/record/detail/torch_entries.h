@@ -1,8 +1,8 @@
-// One pickle of PyTorch's flight recorder, version 2.x, turned into what is known of its rank.
+// Converts one pickle of the PyTorch flight recorder, version 2.x, to the evidence of its rank.
 //
-// An entry is an operation; entries of one sequence number in one group were coalesced, and become one launch. PyTorch
-// cannot tell a collective that waits in its stream from one that runs unless timing was on: the first of a group that
-// has not ended is then taken to have begun.
+// An entry is an operation. Entries of one sequence number in one group were coalesced, and become one launch. Unless
+// timing was on, PyTorch does not distinguish a collective that waits in its stream from a running one: the first
+// unfinished one of a group then counts as started.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@
 
 namespace tessera::record::detail {
 
-/// Key of what we add to dumps and entries that we write, which PyTorch's readers do not look at.
+/// Key of Tessera data in written dumps and entries, which readers of PyTorch ignore.
 inline constexpr const char* kOwnKey = "tessera";
 
-/// The rank of a dump. IoError when it is none, or of another version; entries that make no sense are left out, counted
-/// in `problems`. The work is bounded by `nbytes`, the size of the file: IoError if entries share values that take
-/// more.
+/// Returns the rank of a dump. Throws IoError if it is invalid or of another version. Invalid entries are ignored and
+/// counted in `problems`. The work is bounded by `nbytes`, the size of the file: throws IoError if entries share values
+/// that need more.
 Rank read_torch_rank(const PickleValue& dump, std::uint64_t nbytes, int rank, const std::string& path,
                      std::vector<std::string>& problems);
-/// Gives a group its ranks, if its dump did not, and this rank its place in it. False: the rank is not in it.
+/// Sets the ranks of a group, if its dump did not, and the group rank of this rank. Returns false if it is no member.
 bool settle_group(Group& group, int rank, int world_size);
 
 }  // namespace tessera::record::detail

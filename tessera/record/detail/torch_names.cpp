@@ -10,7 +10,7 @@
 namespace tessera::record::detail {
 namespace {
 
-using Pair = std::pair<std::string_view, std::string_view>;  // ours, PyTorch's
+using Pair = std::pair<std::string_view, std::string_view>;  // Tessera name, PyTorch name
 
 constexpr std::array kDTypes = {Pair{"f64", "Double"},
                                 Pair{"f32", "Float"},
@@ -30,7 +30,7 @@ constexpr std::array kDTypes = {Pair{"f64", "Double"},
                                 Pair{"c64", "ComplexFloat"},
                                 Pair{"c128", "ComplexDouble"}};
 
-// Ours comes first where it is what we write; those after it are only read.
+// The first pair of a Tessera name is written; later ones are only read.
 constexpr std::array kOperations = {Pair{"all_reduce", "all_reduce"},
                                     Pair{"all_gather", "_all_gather_base"},
                                     Pair{"reduce_scatter", "_reduce_scatter_base"},
@@ -64,7 +64,7 @@ std::string ours(const Table& table, std::string_view name) {
   return std::string(name);
 }
 
-// A number at the front of the text, which is taken off it; -1: there is none.
+// Removes a number from the front of the text and returns it; -1 if there is none.
 int take_number(std::string_view& text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -87,7 +87,7 @@ std::string torch_operation(std::string_view kind) {
   for (const auto& [own, torch] : kOperations) {
     if (own == kind) return std::string(torch);
   }
-  return "all_reduce_barrier";  // of no elements: compared with nothing
+  return "all_reduce_barrier";  // has no elements: not compared
 }
 std::string operation_of_torch(std::string_view name) { return ours(kOperations, name); }
 

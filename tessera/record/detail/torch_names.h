@@ -1,4 +1,4 @@
-// Names of operations and element types, in PyTorch's flight recorder and here.
+// Names of operations and element types in the PyTorch flight recorder and in Tessera.
 #pragma once
 
 #include <string>
@@ -7,30 +7,30 @@
 
 namespace tessera::record::detail {
 
-/// "Float" for "f32"; a name that PyTorch has none for stays as it is.
+/// Returns "Float" for "f32"; a name without a PyTorch equivalent unchanged.
 std::string torch_dtype(std::string_view dtype);
-/// "f32" for "Float"; a name that is not known here stays as it is.
+/// Returns "f32" for "Float"; an unknown name unchanged.
 std::string dtype_of_torch(std::string_view name);
 
-/// What PyTorch's analyzer takes an operation for: it stops at names that it does not know. Without the backend.
+/// Returns a name that the analyzer of PyTorch accepts, without the backend: it stops at unknown names.
 std::string torch_operation(std::string_view kind);
-/// "all_gather" for "_all_gather_base"; a name that is not known here stays as it is.
+/// Returns "all_gather" for "_all_gather_base"; an unknown name unchanged.
 std::string operation_of_torch(std::string_view name);
 
-/// "nccl:send 0->1" taken apart.
+/// Parsed "nccl:send 0->1".
 struct ProfilingName {
   std::string backend = {};    ///< "nccl"
   std::string operation = {};  ///< "send"
-  int peer = -1;               ///< of a message, in the group; -1: it is none, or its name does not say
+  int peer = -1;               ///< Group rank of the peer; -1 if it is not a point-to-point operation or unknown.
 };
-/// Takes it apart, as rank `rank` of its group wrote it.
+/// Parses a name as group rank `rank` wrote it.
 ProfilingName parse_profiling_name(std::string_view name);
-/// "nccl:send 0->1", "nccl:recv 1<-0", "nccl:all_reduce".
+/// Returns "nccl:send 0->1", "nccl:recv 1<-0" or "nccl:all_reduce".
 std::string profiling_name(std::string_view kind, int rank, int peer);
 
-/// "[0, 1]".
+/// Returns "[0, 1]".
 std::string torch_ranks(const std::vector<int>& ranks);
-/// The ranks in such a text; empty: there are none, or it is no such text.
+/// Parses such a text; empty if it is invalid or has no ranks.
 std::vector<int> ranks_of_torch(std::string_view text);
 
 }  // namespace tessera::record::detail

@@ -1,6 +1,5 @@
-// The mesh that a trainer wrote into its run directory when it started: dp, fsdp and tp of [mesh] in config.toml. Three
-// integers, so that a page and a choice of records need no reader of TOML; a file that says more or less is not
-// believed.
+// The mesh in the config.toml that a trainer writes to its run directory: dp, fsdp and tp of [mesh]. Reading three
+// integers needs no TOML library. A file with missing or duplicate values is rejected.
 #pragma once
 
 #include <string>
@@ -10,18 +9,18 @@ namespace tessera::record::detail {
 
 /// Ranks along each axis.
 struct MeshSizes {
-  int dp = 0;    ///< copies of the model
-  int fsdp = 0;  ///< ranks that state is cut over
-  int tp = 0;    ///< ranks that layers are cut over
-  /// Ranks in all; 0: it is not known.
+  int dp = 0;    ///< Replicas of the model.
+  int fsdp = 0;  ///< Ranks that state is sharded over.
+  int tp = 0;    ///< Ranks that layers are sharded over.
+  /// Returns the number of ranks; 0 if unknown.
   [[nodiscard]] int size() const { return dp * fsdp * tp; }
 };
-/// One that is sound: each axis has a rank, and all of them are no more than a world can have. Else all are 0.
+/// Returns a valid mesh: each axis has a rank, and the product is at most the maximum world size. Otherwise all are 0.
 MeshSizes sound_mesh(double dp, double fsdp, double tp);
 
-/// From the text of a config.toml; all 0 where it does not say each of them.
+/// Parses the text of a config.toml; all 0 unless each value is present.
 MeshSizes mesh_of_toml(std::string_view text);
-/// From DIRECTORY/config.toml; all 0 where there is none.
+/// Reads DIRECTORY/config.toml; all 0 if it does not exist.
 MeshSizes trained_mesh(const std::string& directory);
 
 }  // namespace tessera::record::detail

@@ -14,23 +14,23 @@
 namespace tessera::record::detail {
 namespace {
 
-constexpr std::int64_t kOld = 1'000'000'000;  // a wait that is shorter is how ranks work
+constexpr std::int64_t kOld = 1'000'000'000;  // shorter waits are normal
 
-// Whether ranks that run in turns were told that all of them wait: what they were in then failed by that.
+// Returns true if ranks that run in turns failed with a detected deadlock: then their current operations failed by it.
 bool was_told_of_a_deadlock(const Evidence& evidence) {
   return std::any_of(evidence.ranks.begin(), evidence.ranks.end(), [](const Rank& rank) {
     return rank.reason.find("deadlock: every participant waits") != std::string::npos;
   });
 }
 
-// Whether the rank waits in it, or did until it failed.
+// Returns true if the rank waits in it, or did until it failed.
 bool is_waiting(const Launch& launch, bool is_deadlock) {
   if (is_deadlock && launch.stage == Stage::kFailed && launch.failure == "device error") return true;
   return launch.stage == Stage::kBegun || launch.stage == Stage::kMet ||
          (launch.stage == Stage::kFailed && failed_by_others(launch) && launch.failure != "mismatch");
 }
 
-// A rank that is gone by its own fault, or ended, waits for nobody any more.
+// A rank that ended, or is gone by its own fault, no longer waits.
 bool can_wait(const Member& member) {
   return member.standing == Standing::kAtWork || member.standing == Standing::kVictim ||
          member.standing == Standing::kTold;
@@ -79,7 +79,7 @@ class Gathering {
         meeting.group = index;
         meeting.ordinal = one.ordinal;
         meeting.waiters.push_back({i, one.launch, nullptr, waited(member.rank, *one.launch)});
-        break;  // those after it wait for it
+        break;  // later ones wait for it
       }
     }
     for (auto& [ordinal, meeting] : by_ordinal) {
@@ -88,7 +88,7 @@ class Gathering {
     }
   }
 
-  // Where beginnings are not seen, the first that was asked for and has not ended is what it waits in.
+  // If starts are not recorded, it waits in the first enqueued launch that has not ended.
   static const Launch* asked_unseen(const Member& member) {
     for (const Numbered& one : member.collectives) {
       if (one.launch->stage == Stage::kAsked) return one.launch;
@@ -96,7 +96,7 @@ class Gathering {
     return nullptr;
   }
 
-  // When the first of those that failed in it did so, on the clock that ranks share; 0: none did, or it is not known.
+  // Returns the time of the first failure in it, on the shared clock of the ranks; 0 if none failed or unknown.
   [[nodiscard]] std::int64_t failed_at(const GroupView& group, const Meeting& meeting) const {
     std::int64_t first = std::numeric_limits<std::int64_t>::max();
     for (const Waiter& waiter : meeting.waiters) {
@@ -106,7 +106,7 @@ class Gathering {
     return first == std::numeric_limits<std::int64_t>::max() ? 0 : first;
   }
 
-  // One that begins when the others have failed finds the meeting over, and fails with their words.
+  // A member that starts after the others have failed finds the meeting over, and fails with their message.
   [[nodiscard]] bool came_too_late(const Member& member, const Launch& launch, std::int64_t failed_ns) const {
     if (launch.stage != Stage::kFailed || failed_ns == 0) return false;
     if (launch.begun_ns <= 0)
@@ -148,7 +148,7 @@ class Gathering {
 
   void add_messages(std::size_t index) {
     const GroupView& group = overview_.groups[index];
-    // How many messages a member came to, by peer and direction.
+    // Number of point-to-point operations that a member reached, by peer and direction.
     std::vector<std::map<std::pair<std::size_t, bool>, std::uint64_t>> come(group.members.size());
     for (std::size_t i = 0; i < group.members.size(); ++i) {
       for (const Message& one : group.members[i].messages) {
@@ -157,7 +157,7 @@ class Gathering {
       }
     }
     for (std::size_t i = 0; i < group.members.size(); ++i) {
-      std::set<std::pair<std::size_t, bool>> seen;  // those after the first wait for it
+      std::set<std::pair<std::size_t, bool>> seen;  // later ones wait for the first
       for (const Message& one : group.members[i].messages) {
         if (!is_waiting(*one.launch, is_deadlock_) || !seen.emplace(one.peer, one.is_send).second) continue;
         Meeting meeting{.group = index, .ordinal = one.number, .is_message = true};
@@ -176,7 +176,7 @@ class Gathering {
       }
     }
   }
-  // A rank that waits for a signal waits for the peer alone, which has not put it.
+  // A rank that waits for a signal waits only for the peer that has not set it.
   void add_signals(std::size_t index) {
     const GroupView& group = overview_.groups[index];
     for (std::size_t i = 0; i < group.members.size(); ++i) {
@@ -199,8 +199,8 @@ class Gathering {
            member.standing == Standing::kEnded;
   }
 
-  // Files that were written once do not say when they were read; their time is that of the last record. Somebody wrote
-  // them when something had gone wrong: what waits there has waited for long, however little happened after it.
+  // Dump files do not state when they were read; their time is that of the last record. They were written because of a
+  // failure, so their waits have lasted long, however little happened after them.
   static bool is_final(const Evidence& evidence) {
     std::int64_t last = 0;
     bool is_over = true;
@@ -228,8 +228,8 @@ class Gathering {
   WaitGraph graph_;
 };
 
-// Strongly connected parts of ranks and meetings, by Tarjan's walk without recursion. Ranks are numbered after
-// meetings.
+// Strongly connected components of ranks and meetings, by Tarjan's algorithm without recursion. Ranks are numbered
+// after meetings.
 class Circles {
  public:
   Circles(const Overview& overview, const WaitGraph& graph) : graph_(graph) {
@@ -254,7 +254,7 @@ class Circles {
     }
   }
 
-  // Those out of which no edge leads: who stands outside would explain them.
+  // Returns components without outgoing edges: a rank outside would explain the others.
   std::vector<std::vector<std::size_t>> found() {
     order_.assign(edges_.size(), 0);
     low_.assign(edges_.size(), 0);
@@ -319,15 +319,15 @@ class Circles {
   std::vector<std::vector<std::size_t>> edges_ = {};
   std::vector<std::size_t> order_ = {};
   std::vector<std::size_t> low_ = {};
-  std::vector<std::size_t> part_ = {};  // number of the part a node is in, from 1
+  std::vector<std::size_t> part_ = {};  // component of a node, from 1
   std::vector<std::vector<std::size_t>> parts_ = {};
   std::vector<std::size_t> stack_ = {};
   std::vector<std::pair<std::size_t, std::size_t>> way_ = {};  // node and its next edge
   std::size_t entered_ = 0;
 };
 
-// Whether the host of this rank went on after it had asked for the launch: it opened a mark before that ended, and is
-// in it.
+// Returns true if the host of this rank continued after it had enqueued the launch: it opened an annotation before the
+// launch ended, and is still in it.
 bool went_on(const Rank& rank, const Launch& launch) {
   const std::int64_t until = launch.has_ended() ? launch.ended_ns : std::numeric_limits<std::int64_t>::max();
   if (TESSERA_MUTANT("record.loose_circle_kept")) return false;
@@ -336,8 +336,8 @@ bool went_on(const Rank& rank, const Launch& launch) {
          });
 }
 
-// A rank of a circle that its own operations there do not hold: its host went on after it had asked for them, and has
-// not asked for any that the others wait for it in. -1: there is none, or several, of which nobody knows.
+// Returns the rank of a cycle that is not held by its own operations there: its host continued after it had enqueued
+// them, and has not enqueued any that the others wait for. -1 if there is none, or several candidates.
 int loose_rank(const Overview& overview, const WaitGraph& graph, const std::vector<std::size_t>& circle) {
   std::map<int, bool> loose;
   const auto judge = [&](const Member& member, bool is_loose) {
@@ -364,7 +364,7 @@ int loose_rank(const Overview& overview, const WaitGraph& graph, const std::vect
   return found;
 }
 
-// Where one rank of a circle only left something running there, it does not wait: it is where the waiting ends.
+// If one rank of a cycle only left an operation running, it does not wait: it is the end of the chain.
 void open_loose_circles(const Overview& overview, WaitGraph& graph) {
   std::erase_if(graph.circles, [&](const std::vector<std::size_t>& circle) {
     const int loose = loose_rank(overview, graph, circle);
@@ -424,7 +424,7 @@ std::vector<Wait> pairs_of(const Overview& overview, const WaitGraph& graph, std
 std::vector<std::vector<Wait>> ways_around(const Overview& overview, const WaitGraph& graph) {
   std::vector<std::vector<Wait>> ways;
   for (const std::vector<std::size_t>& circle : graph.circles) {
-    // From rank to rank by the first wait of each that stays in the circle, until one comes again.
+    // From rank to rank by the first wait of each that stays in the cycle, until one repeats.
     std::unordered_map<int, Wait> next;
     std::vector<int> ranks;
     std::unordered_map<int, char> is_in;

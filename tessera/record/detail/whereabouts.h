@@ -1,4 +1,4 @@
-// Where a rank is, in words: its marks, the last operation it came to, its last kernel.
+// Describes the location of a rank: its annotations, the last operation it reached, its last kernel.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,14 @@
 
 namespace tessera::record::detail {
 
-/// "its host is in mark step=117, data, since 31 s"; else its last operation, else its last kernel. Never empty.
+/// Returns "its host is in mark step=117, data, since 31 s"; otherwise its last operation or its last kernel. Never
+/// empty.
 std::string whereabouts(const Overview& overview, const Rank& rank);
-/// "step=117, data"; empty: it has no marks.
+/// Returns "step=117, data"; empty if it has no annotations.
 std::string text_of_marks(const Rank& rank);
-/// When it was last seen to do something, by its launches, marks and kernels; 0: not known.
+/// Returns the time of its last activity, from its launches, annotations and kernels; 0 if unknown.
 std::int64_t last_activity_ns(const Rank& rank);
-/// Label of the last launch that it asked for; empty: none.
+/// Returns the label of the last enqueued launch; empty if none.
 std::string last_label(const Rank& rank);
 
 }  // namespace tessera::record::detail

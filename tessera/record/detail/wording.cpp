@@ -10,9 +10,9 @@
 namespace tessera::record::detail {
 namespace {
 
-constexpr std::size_t kMostRanges = 12;  // of ranks in one sentence
+constexpr std::size_t kMostRanges = 12;  // ranges of ranks per sentence
 
-// How many bytes of `text` from `at` on are one character that is text; 0: they are none.
+// Returns the length of the printable character of `text` at `at`; 0 if it is not one.
 std::size_t character_length(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(at);
@@ -26,10 +26,10 @@ std::size_t character_length(std::string_view text, std::size_t at) {
     if ((byte(at + i) & 0xc0) != 0x80) return 0;
   }
   const unsigned char second = byte(at + 1);
-  if (first == 0xc2 && second < 0xa0) return 0;                                        // control characters too
-  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)) return 0;  // too long a form; surrogates
+  if (first == 0xc2 && second < 0xa0) return 0;                                        // also control characters
+  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)) return 0;  // overlong forms; surrogates
   if ((first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) return 0;
-  if (first == 0xe2 && second == 0x80) {  // marks that turn the direction of text, and line ends
+  if (first == 0xe2 && second == 0x80) {  // direction marks, and line ends
     const unsigned char third = byte(at + 2);
     if (third >= 0xa8 && third <= 0xae) return 0;
   }

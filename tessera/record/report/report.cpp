@@ -44,7 +44,7 @@ PageJson explanation_json(const Evidence& evidence) {
   return json;
 }
 
-// The records of the ranks; nothing, and why, where there are none.
+// Reads the records of the ranks; nothing, with a reason, if none exist.
 std::optional<Evidence> read_evidence(const std::string& directory, std::vector<MissingPart>& missing) {
   try {
     return read_run(directory, {.last_launches = std::numeric_limits<std::size_t>::max()});
@@ -58,11 +58,11 @@ std::optional<Evidence> read_evidence(const std::string& directory, std::vector<
   }
 }
 
-// The page may be made by a rank that has trained and not yet ended: where the summary says how the run ended, its
-// ranks run no more.
+// A rank that has trained and not yet ended may create the page: if the summary states the end of the run, its ranks no
+// longer run.
 void end_ranks(const detail::RunTables& tables, Evidence& evidence) {
   const PageJson& end = detail::part_at(tables.summary, "end");
-  if (!end.is_string() || end == "failed") return;  // then others may still be at work
+  if (!end.is_string() || end == "failed") return;  // then others may still be active
   for (Rank& rank : evidence.ranks) {
     if (rank.state == RankState::kRunning) rank.state = RankState::kEnded;
   }
@@ -156,7 +156,7 @@ std::string leave_report_page(const std::string& directory) noexcept {
     } catch (const std::exception& failed) {
       return std::string("no report: ") + failed.what();
     }
-  } catch (...) {  // there is no memory for the words
+  } catch (...) {  // out of memory
     return {};
   }
 }

@@ -1,5 +1,5 @@
-// What the page of a large run costs: a million events of four ranks, from the files of the run directory to the page,
-// and from the page to a browser's first paint.
+// Cost of the page of a large run: a million events of four ranks, from the files of the run directory to the page, and
+// from the page to the first paint of a browser.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +15,7 @@
 namespace tessera::record {
 namespace {
 
-// A run in a directory that goes when this does.
+// A run in a temporary directory.
 class LargeRun {
  public:
   LargeRun() {
@@ -33,7 +33,7 @@ class LargeRun {
   std::string directory;
 };
 
-// Milliseconds to the first paint of a page, by a browser; nothing where there is none.
+// Returns the milliseconds to the first paint of a page in a browser; nothing without a browser.
 std::optional<double> first_paint_ms(const std::string& page) {
   const std::string command =
       std::string(TESSERA_PYTHON) + " '" + TESSERA_BROWSER_TOOL + "' '" + page + "' 2>/dev/null";

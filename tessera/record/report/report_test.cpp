@@ -1,5 +1,5 @@
-// The page as a whole: what it is made of, that text of a run cannot become markup, how large it grows, and what is
-// said where things are missing.
+// The complete page: its structure, that text of a run cannot become markup, its size, and its messages about missing
+// files.
 #include "tessera/record/report/report.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ class Report : public ::testing::Test {
     text << std::ifstream(path, std::ios::binary).rdbuf();
     return text.str();
   }
-  // What stands in the element with this id.
+  // Returns the contents of the element with this id.
   static std::string element(const std::string& html, const std::string& id) {
     const std::size_t open = html.find("id=\"" + id + "\">");
     const std::size_t begin = html.find('>', open) + 1;
@@ -81,7 +81,7 @@ TEST_F(Report, TextOfARunCannotEndItsElement) {
   EXPECT_EQ(count_of(page.html, "<!--"), 0U);
   EXPECT_EQ(count_of(page.html, "<img"), 0U);
   EXPECT_EQ(element(page.html, "data").find('<'), std::string::npos);
-  // It is there all the same, as it was written.
+  // It is present as it was written.
   const json data = json::parse(element(page.html, "data"));
   EXPECT_NE(data.at("run").at("reason").get<std::string>().find("</script><script>alert(1)"), std::string::npos);
   EXPECT_NE(data.at("memory").at("owners").dump().find("onerror"), std::string::npos);
@@ -136,7 +136,7 @@ TEST_F(Report, OfARunThatGoesOnItShowsWhatThereIsAndSaysSo) {
   EXPECT_EQ(page.missing[1], "the end: 1 of 1 ranks still run: this is what they have done so far.");
 }
 
-// As where a rank that has trained makes the page before it ends.
+// As if a rank that has trained creates the page before it ends.
 TEST_F(Report, ARunWhoseSummarySaysThatItIsDoneRunsNoMore) {
   testing::make_run(directory, {.ranks = 1, .steps = 7, .has_records = false});
   const probe::Recorder rank(RankPlace{.rank = tessera::Rank{0}, .world_size = 1, .run_dir = directory},

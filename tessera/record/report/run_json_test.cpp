@@ -1,4 +1,4 @@
-// The numbers of a page against the files that they come from: whole, cut, spoilt, missing and of long runs.
+// The values of a page compared with their files: complete, truncated, corrupt, missing and of long runs.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>

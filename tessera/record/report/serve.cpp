@@ -24,7 +24,7 @@ using asio::ip::tcp;
 
 constexpr std::size_t kMostRequest = 8 << 10;
 constexpr std::size_t kMostConnections = 128;
-constexpr std::size_t kMostStrangers = 64;  // connections without a request; the oldest makes room
+constexpr std::size_t kMostStrangers = 64;  // connections without a request; the oldest is closed for a new one
 constexpr std::chrono::seconds kRequestTime(10);
 constexpr std::chrono::seconds kAnswerTime(60);
 
@@ -44,7 +44,7 @@ void close(const ConnectionRef& connection) {
   connection->socket.close(ignored);
 }
 
-// Whoever is slower than this is let go.
+// Closes connections that are slower than this.
 void limit(const ConnectionRef& connection, std::chrono::seconds time) {
   connection->timer.expires_after(time);
   connection->timer.async_wait([connection](const asio::error_code& stopped) {
@@ -52,7 +52,7 @@ void limit(const ConnectionRef& connection, std::chrono::seconds time) {
   });
 }
 
-// Whether the process was started to outlive its terminal (nohup).
+// Returns true if the process was started to outlive its terminal (nohup).
 bool ignores_hangup() {
   struct sigaction now = {};
   return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
@@ -60,7 +60,7 @@ bool ignores_hangup() {
 
 }  // namespace
 
-// All members belong to the thread that runs once it does.
+// All members belong to the thread of run(), once it runs.
 struct PageServer::State {
   State(std::function<std::string()> made, std::string at)
       : page(std::move(made)), bind(std::move(at)), acceptor(context), accept_timer(context) {}
@@ -104,7 +104,7 @@ void PageServer::State::listen(std::uint16_t wanted) {
 void PageServer::State::accept() {
   acceptor.async_accept([this](const asio::error_code& error, tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (error) {  // out of descriptors, most likely: some will be given back
+    if (error) {  // usually out of descriptors: some will be released
       accept_timer.expires_after(std::chrono::milliseconds(20));
       accept_timer.async_wait([this](const asio::error_code& stopped) {
         if (!stopped) accept();

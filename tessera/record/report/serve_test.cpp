@@ -1,4 +1,4 @@
-// Requests and what they get: first as text, then over sockets.
+// Requests and their answers: first as text, then over sockets.
 #include "tessera/record/report/serve.h"
 
 #include <arpa/inet.h>
@@ -187,7 +187,7 @@ TEST_F(Server, SilentStrangersKeepNobodyOut) {
   for (const int fd : silent) ::close(fd);
 }
 
-// The terminal of `tessera view` closes: run() returns, and what was made for the browser is removed.
+// The terminal of `tessera view` closes: run() returns, and temporary files for the browser are removed.
 TEST(PageServer, AHangupEndsIt) {
   PageServer server({.ends_on_signals = true}, page);
   ASSERT_EQ(::kill(::getpid(), SIGHUP), 0);

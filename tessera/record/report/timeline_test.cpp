@@ -1,4 +1,4 @@
-// Spans of ranks, the pyramid over them, and the table of collectives, against what was recorded.
+// Spans of ranks, their pyramid, and the table of collectives, compared with the records.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -99,7 +99,7 @@ TEST_F(Timeline, HasEveryMarkKernelAndCollectiveOfTheRecords) {
     EXPECT_EQ(spans.names.names()[kernels->spans[0].name], "layer");
     EXPECT_EQ(moves->spans.size(), 15U);
     EXPECT_EQ(spans.names.names()[moves->spans[0].name], "all_reduce(f32[1024], sum) in world");
-    // 50 ms a step, of which 47.5 are in the mark.
+    // 50 ms per step, of which 47.5 are in the annotation.
     EXPECT_NEAR(static_cast<double>(marks->spans[2].end_ns - marks->spans[2].begin_ns), 47.5e6, 1e6);
   }
 }
@@ -121,7 +121,7 @@ TEST_F(Timeline, WithoutKernelsComputeIsTheRestOfTheStepAndSaysSo) {
 }
 
 TEST_F(Timeline, WaitsAreExposedWhereNoKernelRuns) {
-  // Kernels cover three quarters of the step in four pieces; the waits of rank 0 lie inside and outside of them.
+  // Kernels cover three quarters of the step in four parts; the waits of rank 0 are inside and outside of them.
   const Evidence evidence = read({.ranks = 2, .steps = 1, .collectives = 16, .kernels = 2});
   const Spans spans = detail::spans_of(evidence);
   const Lane* waits = lane_of(spans, 0, LaneKind::kWait);
@@ -138,7 +138,7 @@ TEST_F(Timeline, WaitsAreExposedWhereNoKernelRuns) {
 TEST_F(Timeline, WaitsThatOverlapStandInOrderWhereKernelsCutThem) {
   Evidence evidence = read({.ranks = 2, .steps = 1, .collectives = 4, .kernels = 8});
   std::vector<Launch>& launches = evidence.ranks[0].groups[0].launches;
-  for (std::size_t i = 0; i < launches.size(); ++i) {  // all wait until the last has met
+  for (std::size_t i = 0; i < launches.size(); ++i) {  // all wait until the last has arrived
     launches[i].begun_ns = launches[0].begun_ns + static_cast<std::int64_t>(i) * 1'000'000;
     launches[i].met_ns = launches.back().met_ns;
     launches[i].ended_ns = launches.back().ended_ns;
@@ -151,7 +151,7 @@ TEST_F(Timeline, WaitsThatOverlapStandInOrderWhereKernelsCutThem) {
   EXPECT_GT(waits, 4U) << "kernels cut them";
 }
 
-// What one rank recorded at chosen moments, as "name 10-20" in microseconds.
+// Records of one rank at chosen times, as "name 10-20" in microseconds.
 class TimelineOfRecord : public ::testing::Test {
  protected:
   [[nodiscard]] std::vector<std::string> compute_of(const Spans& spans) const {
@@ -262,7 +262,7 @@ TEST(TimelineOfEvidence, LaunchesThatOverlapStandBesideEachOther) {
   run.everyone(all_reduce(8), 5);
   const std::int64_t first = run.group(0).launches[0].begun_ns;
   std::int64_t at = first;
-  for (Launch& launch : run.group(0).launches) {  // each ends when the second after it has begun
+  for (Launch& launch : run.group(0).launches) {  // each ends when the second after it has started
     launch.begun_ns = launch.met_ns = at;
     launch.ended_ns = at + 2500;
     at += 1000;
@@ -402,7 +402,7 @@ TEST(CollectiveTable, CountsACollectiveOnceAndItsBytesAsARankSeesThem) {
   EXPECT_EQ(reduce["members"], "ranks 0-3");
   EXPECT_EQ(reduce["count"], 16);
   EXPECT_EQ(reduce["nbytes"], 16 * 4096.0);
-  // Over the last millisecond of each, when all had met: 2 x 3/4 of its bytes.
+  // Over the last millisecond of each, when all had arrived: 2 x 3/4 of its bytes.
   EXPECT_DOUBLE_EQ(reduce["bus_bandwidth"].get<double>(), 4096 * 1.5 / 1e-3);
   // Two milliseconds of each launch, on four ranks.
   EXPECT_DOUBLE_EQ(reduce["exposed_seconds"].get<double>(), 16 * 4 * 2e-3);

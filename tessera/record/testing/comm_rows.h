@@ -1,5 +1,5 @@
-// Records and rows of groups, field by field: as comm writes them (comm/records.h), and as it did before launches were
-// numbered. Files of both are read, so these stay as they are when comm's change.
+// Records and rows of groups, field by field: as comm writes them (comm/records.h), and in the version before launches
+// were numbered. Files of both are read, so these definitions must not follow later changes of comm.
 #pragma once
 
 #include <cstdint>
@@ -104,7 +104,7 @@ struct RunningRow {
                  operations, root, ordinal, met, collectives_begun, collectives_ended)
 };
 
-// As they were before launches were numbered.
+// The version before launches were numbered.
 struct OldBeginRecord {
   std::uint64_t sequence;
   std::int64_t count;

@@ -1,5 +1,5 @@
-// Evidence made by hand, for tests: ranks that do collectives and messages one after the other on a clock that only
-// moves when it is told to.
+// Builds evidence for tests: ranks run collectives and point-to-point operations on a clock that advances only on
+// request.
 //
 //   EvidenceBuilder run(4);                         // four ranks that run, in group world
 //   run.everyone(all_reduce(1024), 16);             // sixteen of them, all ended
@@ -19,39 +19,39 @@
 
 namespace tessera::record::testing {
 
-/// Operations as ranks ask for them.
+/// Operations with the arguments of a rank.
 inline Operation all_reduce(std::int64_t count, std::string reduction = "sum", std::string dtype = "f32") {
   return {.kind = "all_reduce", .dtype = std::move(dtype), .count = count, .reduction = std::move(reduction)};
 }
-/// From a root.
+/// Returns a broadcast from a root.
 inline Operation broadcast(std::int64_t count, int root = 0) {
   return {.kind = "broadcast", .dtype = "f32", .count = count, .root = root};
 }
-/// With uneven parts when `parts` is not 0.
+/// Returns an all_gather, with uneven sizes if `parts` is not 0.
 inline Operation all_gather(std::int64_t count, std::uint32_t parts = 0) {
   return {.kind = "all_gather", .dtype = "f32", .count = count, .parts = parts};
 }
-/// Likewise.
+/// Returns an all_to_all, with uneven sizes if `parts` is not 0.
 inline Operation all_to_all(std::int64_t count, std::uint32_t parts = 0) {
   return {.kind = "all_to_all", .dtype = "f32", .count = count, .parts = parts};
 }
-/// Nothing moves.
+/// Returns a barrier, which transfers nothing.
 inline Operation barrier() { return {.kind = "barrier", .dtype = "u8"}; }
-/// To a place in the group.
+/// Returns a send to a group rank.
 inline Operation send(std::int64_t count, int peer) {
   return {.kind = "send", .dtype = "f32", .count = count, .peer = peer};
 }
-/// From a place in the group.
+/// Returns a receive from a group rank.
 inline Operation recv(std::int64_t count, int peer) {
   return {.kind = "recv", .dtype = "f32", .count = count, .peer = peer};
 }
 
-/// Builds it.
+/// Builder of evidence.
 class EvidenceBuilder {
  public:
   static constexpr std::int64_t kSecond = 1'000'000'000;
 
-  /// Ranks that run, all in group world.
+  /// Creates running ranks, all in group world.
   explicit EvidenceBuilder(int ranks) {
     evidence_.source = "run";
     evidence_.world_size = ranks;
@@ -67,16 +67,16 @@ class EvidenceBuilder {
     add_group("world", all);
   }
 
-  /// Makes a group of these.
+  /// Adds a group of these ranks.
   void add_group(const std::string& name, const std::vector<int>& ranks) {
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       rank(ranks[i]).groups.push_back({.name = name, .backend = "shm", .ranks = ranks, .rank = static_cast<int>(i)});
     }
   }
 
-  /// The rank.
+  /// Returns the evidence of a rank.
   Rank& rank(int number) { return evidence_.ranks[static_cast<std::size_t>(number)]; }
-  /// Its group.
+  /// Returns a group of a rank.
   Group& group(int number, const std::string& name = "world") {
     for (Group& one : rank(number).groups) {
       if (one.name == name) return one;
@@ -84,11 +84,11 @@ class EvidenceBuilder {
     return rank(number).groups.front();
   }
 
-  /// One rank asks for it, and it comes as far as that.
+  /// Adds a launch of one rank that reached this stage.
   Launch& launch(int number, Operation operation, Stage stage = Stage::kDone, const std::string& name = "world") {
     return launch_all(number, {std::move(operation)}, stage, name);
   }
-  /// Several in one launch.
+  /// Adds a launch of several operations.
   Launch& launch_all(int number, std::vector<Operation> operations, Stage stage = Stage::kDone,
                      const std::string& name = "world") {
     Group& where = group(number, name);
@@ -110,7 +110,7 @@ class EvidenceBuilder {
     where.launches.push_back(std::move(launch));
     return where.launches.back();
   }
-  /// All ranks of the group do it, so many times, one every 10 ms.
+  /// All ranks of the group complete the operation so many times, one every 10 ms.
   void everyone(const Operation& operation, int times = 1, const std::string& name = "world") {
     for (int i = 0; i < times; ++i) {
       for (const Rank& one : evidence_.ranks) {
@@ -124,7 +124,7 @@ class EvidenceBuilder {
       now_ += 10'000'000;
     }
   }
-  /// It failed after it had waited for so many seconds.
+  /// Adds a launch that failed after so many seconds of waiting.
   Launch& fail(int number, Operation operation, const std::string& failure, double seconds = 5,
                const std::string& name = "world") {
     Launch& failed = launch(number, std::move(operation), Stage::kFailed, name);
@@ -132,21 +132,21 @@ class EvidenceBuilder {
     failed.ended_ns = failed.begun_ns + static_cast<std::int64_t>(seconds * kSecond);
     return failed;
   }
-  /// Opens a mark.
+  /// Opens an annotation.
   void mark(int number, const std::string& name, std::int64_t value = 0) {
     rank(number).marks.push_back({.name = name, .value = value, .thread = "main", .since_ns = now_});
   }
 
-  /// Time passes.
+  /// Advances the clock.
   void pass(double seconds) { now_ += static_cast<std::int64_t>(seconds * kSecond); }
-  /// What time it is.
+  /// Returns the current time.
   [[nodiscard]] std::int64_t now() const { return now_; }
 
-  /// All ranks ended in order.
+  /// Ends all ranks without an error.
   void end_all() {
     for (Rank& one : evidence_.ranks) one.state = RankState::kEnded;
   }
-  /// All of it, taken now.
+  /// Returns the evidence, taken now.
   Evidence evidence() {
     evidence_.taken_ns = now_;
     return evidence_;

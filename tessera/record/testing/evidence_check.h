@@ -1,4 +1,4 @@
-// What must hold for any Evidence, whatever it was read from: those who explain it rely on it.
+// Invariants of any Evidence, which its consumers rely on.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tessera::record::testing {
 
-/// What does not hold together, in a line; empty: nothing.
+/// Returns the first violation in one line; empty if none.
 std::string inconsistency(const Evidence& evidence);
 
 }  // namespace tessera::record::testing

@@ -1,5 +1,5 @@
-// A record of this process's own whose launches, marks and collectives happen when a test says so: moments are
-// microseconds since it was made, which may be to come.
+// A record of this process whose launches, annotations and collectives have times that a test chooses: microseconds
+// since its creation, also in the future.
 #pragma once
 
 #include <cstdint>
@@ -11,41 +11,41 @@
 
 namespace tessera::record::testing {
 
-/// See the head of this file.
+/// Recorder with chosen times.
 class TimedRecord {
  public:
-  /// With a group "world" of this rank alone.
+  /// Creates a group "world" of this rank alone.
   TimedRecord();
 
-  /// A launch on a stream; the number of it.
+  /// Records a launch on a stream. Returns its number.
   std::uint64_t launch(std::int64_t us, const std::string& label, std::uint32_t stream = 1,
                        const std::string& device = "host");
-  /// Its end, as the host tells it: when it began is not known.
+  /// Records its end as the host does: without a start time.
   void launch_end(std::int64_t us, std::uint64_t number, std::uint32_t stream = 1, const std::string& device = "host");
-  /// Its end, as devices tell it, some time after.
+  /// Records its end as devices do, some time later.
   void device_end(std::int64_t told_us, std::uint64_t number, std::int64_t begin_us, std::int64_t end_us,
                   std::uint32_t stream = 1, const std::string& device = "cuda:0");
-  /// Both, on the host: put on its stream, ended.
+  /// Records launch and end on the host.
   void kernel(std::int64_t asked_us, std::int64_t end_us, const std::string& label, std::uint32_t stream = 1);
 
-  /// The replay of a graph on the host, from when it was put on its stream.
+  /// Records the replay of a graph on the host, from its enqueue.
   void replay(std::int64_t asked_us, std::int64_t end_us, std::uint32_t stream = 1);
 
-  /// A mark of this thread.
+  /// Records the start of an annotation of this thread.
   void mark_begin(std::int64_t us, const std::string& name, std::int64_t value, std::uint32_t depth);
-  /// Its end.
+  /// Records its end.
   void mark_end(std::int64_t us, const std::string& name, std::int64_t value, std::uint32_t depth);
 
-  /// A collective of the world on stream 1 of the host, from asking to its end.
+  /// Records a collective of the world on stream 1 of the host, from enqueue to end.
   void collective(comm::OpKind kind, std::int64_t asked_us, std::int64_t begin_us, std::int64_t end_us);
 
-  /// A moment as records hold it.
+  /// Returns a time as records hold it.
   [[nodiscard]] probe::Moment at(std::int64_t us) const;
-  /// The same in nanoseconds since 1970, as the file tells it.
+  /// Returns the same time in nanoseconds since 1970, as the file states it.
   [[nodiscard]] std::int64_t wall_ns(std::int64_t us) const;
-  /// The file.
+  /// Returns the path of the file.
   [[nodiscard]] std::string path() const { return recorder_.path(); }
-  /// A snapshot of it.
+  /// Returns a snapshot of the file.
   [[nodiscard]] probe::RecordFile file() const { return probe::RecordFile::open(path()); }
 
  private:

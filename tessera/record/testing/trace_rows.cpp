@@ -19,7 +19,7 @@ std::vector<json> events(const json& trace, const std::string& key, const std::s
 }
 
 std::string overlap(const json& trace) {
-  // Begin and end, this the other way round, so that the longer of two that begin at once comes first.
+  // Start and negated end, so that the longer of two with equal starts comes first.
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::pair<std::int64_t, std::int64_t>>> rows;
   const auto ns = [](const json& number) { return std::llround(number.get<double>() * 1000); };
   for (const json& event : events(trace, "ph", "X")) {
@@ -28,9 +28,9 @@ std::string overlap(const json& trace) {
   }
   for (auto& [row, slices] : rows) {
     std::sort(slices.begin(), slices.end());
-    std::vector<std::int64_t> around;  // ends of those that one stands in
+    std::vector<std::int64_t> around;  // ends of the enclosing slices
     for (const auto& [begin, minus_end] : slices) {
-      const std::int64_t rounded = begin >> 50;  // what a number of JSON is off by, in traces of more than 11 days
+      const std::int64_t rounded = begin >> 50;  // rounding error of a JSON number, in traces of more than 11 days
       while (!around.empty() && around.back() <= begin + rounded) around.pop_back();
       if (!around.empty() && around.back() < -minus_end - rounded) {
         return "row " + std::to_string(row.second) + " at " + std::to_string(begin) + " ns";

@@ -1,4 +1,4 @@
-// What tests ask of a Chrome trace as JSON.
+// Queries on a Chrome trace in JSON, for tests.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace tessera::record::testing {
 
-/// The events of a trace that have this value at a key.
+/// Returns the events of a trace with this value at a key.
 std::vector<nlohmann::json> events(const nlohmann::json& trace, const std::string& key, const std::string& value);
 
-/// Slices of a row nest or do not overlap: viewers drop others. The first that does not; empty: all do.
+/// Returns the first slice that overlaps another of its row without nesting, which viewers drop; empty if none.
 std::string overlap(const nlohmann::json& trace);
 
 }  // namespace tessera::record::testing

@@ -20,7 +20,7 @@ double itemsize_of(const std::string& dtype) {
   return 0;
 }
 
-// Bytes of one operation, and how many times them the slowest link carries.
+// Bytes of one operation, and the factor for the slowest link.
 struct Traffic {
   double nbytes = 0;
   double bus_nbytes = 0;
@@ -40,7 +40,7 @@ Traffic traffic_of(const Operation& operation, std::size_t ranks) {
   return {nbytes, nbytes * factor};
 }
 
-// One collective over the ranks that came to it.
+// One collective over the ranks that reached it.
 struct Meeting {
   std::size_t members = 0;
   std::size_t ended = 0;
@@ -120,7 +120,7 @@ PageJson row_json(const RowKey& key, const Row& row) {
     ++moved;
   }
   std::sort(skews.begin(), skews.end());
-  // Of those that ran, one collective counts once however many ranks told of it.
+  // A collective counts once, for any number of ranks that recorded it.
   const std::size_t count = row.meetings.size() + row.unnumbered;
   const double share = row.launches == 0 ? 0 : 1 / static_cast<double>(row.launches);
   const double each_nbytes = row.nbytes * share;

@@ -1,11 +1,11 @@
-// The collectives of a run as a table, a row for each group, operation and dtype:
+// The collectives of a run as a table, one row per group, operation and dtype:
 //
-//   nbytes         what one rank puts in or gets, the larger; summed over launches, not over ranks
-//   bus bandwidth  the bytes that the slowest link must carry over the time from when all had come until the last had
-//                  ended: of an all_reduce 2 (n-1)/n of its bytes, of gathers, scatters and exchanges (n-1)/n
-//   skew           from the first rank that came to the last; where all ranks of the group are known
-//   exposed        over ranks, from coming to ending, less what kernels of the rank ran meanwhile where those were
-//                  recorded; the launch of a collective is no kernel (spans.h)
+//   nbytes         input or output of one rank, whichever is larger; summed over launches, not over ranks
+//   bus bandwidth  bytes of the slowest link divided by the time from the arrival of all to the last end: 2 (n-1)/n of
+//                  the bytes for an all_reduce, (n-1)/n for gathers, scatters and exchanges
+//   skew           from the first arrival to the last; if all ranks of the group are known
+//   exposed        over ranks, from arrival to end, minus recorded kernels of the rank in that time; the launch of a
+//                  collective is not a kernel (spans.h)
 #pragma once
 
 #include "tessera/record/evidence.h"
@@ -14,7 +14,7 @@
 
 namespace tessera::record::detail {
 
-/// The rows, those with the most exposed time first.
+/// Returns the rows, by descending exposed time.
 PageJson collectives_json(const Evidence& evidence, const Spans& spans);
 
 }  // namespace tessera::record::detail

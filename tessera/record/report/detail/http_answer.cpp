@@ -46,7 +46,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// An address or "localhost", with a port or without. An address cannot be made to point elsewhere.
+// Returns true for an address or "localhost", with or without a port. DNS cannot redirect an address.
 bool is_address(std::string_view host) {
   if (host.starts_with('[')) {
     const std::size_t end = host.find(']');
@@ -59,11 +59,11 @@ bool is_address(std::string_view host) {
          host.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
-// The lines of the head after the first; nothing where one is no header.
+// Parsed header lines; unset if one is invalid.
 struct Headers {
   std::optional<std::string_view> host;
   bool is_host_given_twice = false;
-  std::vector<std::string_view> cookies;  // lines of them
+  std::vector<std::string_view> cookies;  // cookie lines
 };
 std::optional<Headers> headers_of(std::string_view lines) {
   Headers headers;
@@ -84,7 +84,7 @@ std::optional<Headers> headers_of(std::string_view lines) {
   return headers;
 }
 
-// Returns true if one of the items NAME=VALUE of a list has this name and, as its value, the secret.
+// Returns true if one of the items NAME=VALUE of a list has this name and the secret as its value.
 bool has_secret(std::string_view list, char separator, std::string_view name, std::string_view secret) {
   bool is_found = false;
   while (!list.empty()) {

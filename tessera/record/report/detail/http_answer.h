@@ -1,4 +1,4 @@
-// What a request gets, without sockets (serve.h says which answers there are).
+// Answers to HTTP requests, without sockets (serve.h lists the answers).
 #pragma once
 
 #include <functional>
@@ -7,20 +7,21 @@
 
 namespace tessera::record::detail {
 
-/// What a request must show to be answered.
+/// Credentials that a request must present.
 struct PageAccess {
-  std::string token;   ///< value of the parameter `token` of the address, or of the cookie
-  std::string cookie;  ///< name of the cookie
+  std::string token;   ///< Value of the address parameter `token`, or of the cookie.
+  std::string cookie;  ///< Name of the cookie.
 };
 
 /// Returns a token of 64 hexadecimal digits from 32 bytes of getrandom(2). Throws IoError.
 std::string random_token();
 
-/// Returns true if both are equal. The time depends on the length alone.
+/// Returns true if both are equal. The time depends only on the length.
 bool are_equal_secrets(std::string_view a, std::string_view b);
 
-/// The answer to the head of a request, up to its empty line: status line, headers and body. `page` is called where the
-/// request is for the page; what it throws becomes an answer. An answer to an address with the token sets the cookie.
+/// Returns the answer to the head of a request, up to its empty line: status line, headers and body. Calls `page` if
+/// the request is for the page; its exception becomes an answer. The answer to an address with the token sets the
+/// cookie.
 std::string http_answer(std::string_view request, const PageAccess& access, const std::function<std::string()>& page);
 
 }  // namespace tessera::record::detail

@@ -21,7 +21,7 @@ namespace {
 
 std::string_view between(const char* begin, const char* end) { return {begin, static_cast<std::size_t>(end - begin)}; }
 
-// FNV-1a, twice with different beginnings.
+// FNV-1a, twice with different seeds.
 std::string digest_of(std::string_view text) {
   std::uint64_t a = 0xcbf29ce484222325U;
   std::uint64_t b = 0x84222325cbf29ce4U;
@@ -32,7 +32,7 @@ std::string digest_of(std::string_view text) {
   return fmt::format("{:016x}{:016x}", a, b);
 }
 
-// Nothing in it can end the element that it stands in.
+// Escapes JSON, so that nothing in it can end the enclosing element.
 std::string escaped(std::string_view json) {
   std::string text;
   text.reserve(json.size());
@@ -53,7 +53,7 @@ std::string page_of(std::string_view data, std::string_view base64) {
   const std::string nonce = digest_of(data);
   std::string page;
   page.reserve(frame.size() + data.size() + base64.size() + (128 << 10));
-  // A part of the frame is named as {{name}}. What is put in is never looked at again.
+  // Replaces {{name}} in the frame. Inserted text is not scanned again.
   for (std::size_t at = 0;;) {
     const std::size_t open = frame.find("{{", at);
     page += frame.substr(at, open == std::string_view::npos ? open : open - at);

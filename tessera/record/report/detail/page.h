@@ -1,11 +1,10 @@
-// The page put together: the sources under page/, which the build embeds, with the data of a run inside.
+// Assembles the page from the sources under page/, which the build embeds, and the data of a run.
 //
-//   <script type="application/json" id="data">     numbers and text; every '<' in it is written as \u003c
+//   <script type="application/json" id="data">     values and text; every '<' in it is written as \u003c
 //   <script type="text/plain" id="events">         base64
-//   <style>, <script>                              ours, with a nonce that the content security policy demands
+//   <style>, <script>                              embedded, with a nonce that the content security policy demands
 //
-// The policy allows no request of any kind. The nonce is a digest of the data: text of a run cannot contain a digest of
-// itself.
+// The policy allows no requests. The nonce is a digest of the data: text of a run cannot contain a digest of itself.
 #pragma once
 
 #include <string>
@@ -13,7 +12,7 @@
 
 namespace tessera::record::detail {
 
-/// The page that shows `data`, which is JSON in ASCII, and `base64`.
+/// Returns the page that shows `data`, which is JSON in ASCII, and `base64`.
 std::string page_of(std::string_view data, std::string_view base64);
 
 }  // namespace tessera::record::detail

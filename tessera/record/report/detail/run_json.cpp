@@ -20,7 +20,7 @@ std::size_t stride_for(std::size_t count, std::size_t most) {
   return std::max<std::size_t>((count + most - 1) / most, 1);
 }
 
-// The mean of what is finite; null where nothing is.
+// Mean of finite values; null if there are none.
 class Mean {
  public:
   void add(double value) {
@@ -61,7 +61,7 @@ PageJson loss_json(const std::vector<LossLine>& lines) {
   return {{"stride", stride}, {"step", step}, {"loss", loss}, {"grad_norm", norm}, {"learning_rate", rate}};
 }
 
-// A training run without loss.csv: the line of the first rank says the same.
+// Without loss.csv, the lines of the first rank have the same values.
 std::vector<LossLine> losses_of(const RunTables& tables) {
   if (!tables.losses.empty() || tables.ranks.empty()) return tables.losses;
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -72,7 +72,7 @@ std::vector<LossLine> losses_of(const RunTables& tables) {
   return lines;
 }
 
-// One step over all ranks: as slow as the slowest of them.
+// One step over all ranks: as slow as the slowest rank.
 struct StepSpeed {
   double tokens = 0;
   double seconds = 0;
@@ -113,7 +113,7 @@ PageJson speed_json(const RunTables& tables) {
   return {{"stride", stride}, {"step", step}, {"tokens_per_second", rate}, {"exposed_share", exposed}};
 }
 
-// Numbers of an object by owner, as they stand in the file; the rest of it is not for the page.
+// Returns the numbers of an object by owner, and nothing else of it.
 PageJson owners_json(const PageJson& object) {
   PageJson owners = PageJson::object();
   if (!object.is_object()) return owners;
@@ -124,7 +124,7 @@ PageJson owners_json(const PageJson& object) {
   return owners;
 }
 
-// The rank's part of the summary; null: there is none.
+// Returns the entry of the rank in the summary; null if none exists.
 const PageJson& summary_of_rank(const RunTables& tables, int rank) {
   static const PageJson none;
   const PageJson& ranks = part_at(tables.summary, "ranks");
@@ -147,7 +147,7 @@ PageJson state_of(const Evidence* evidence, int rank) {
   return nullptr;
 }
 
-// What the rank's own record says of its memory at the end.
+// Returns the final memory of the rank from its record.
 PageJson devices_of(const Evidence* evidence, int rank) {
   PageJson devices = PageJson::array();
   if (evidence == nullptr) return devices;
@@ -160,7 +160,7 @@ PageJson devices_of(const Evidence* evidence, int rank) {
   return devices;
 }
 
-// What a rank holds: as the summary says of its peak, else after its last step.
+// Returns the memory of a rank: its peak in the summary, otherwise after its last step.
 PageJson owned_json(const RunTables& tables, int rank) {
   PageJson owners = owners_json(part_at(summary_of_rank(tables, rank), "peak_memory"));
   if (!owners.empty()) return owners;
@@ -222,7 +222,7 @@ PageJson memory_json(const RunTables& tables) {
     PageJson step = PageJson::array();
     std::vector<PageJson> nbytes(tables.owners.size(), PageJson::array());
     for (std::size_t from = 0; from < lines.size(); from += stride) {
-      // Of the steps that a point stands for the one that held most.
+      // Of the steps of a point, the one with the most memory.
       const auto part = std::span(lines).subspan(from, std::min(stride, lines.size() - from));
       const StepLine& most = *std::max_element(part.begin(), part.end(),
                                                [](const StepLine& a, const StepLine& b) { return a.total < b.total; });

@@ -1,6 +1,6 @@
-// What the tables of a run (run_tables.h) give the page: curves, memory by owner, the mesh and who owns what in it, and
-// the numbers at its head. Long runs are merged to as many points as a screen can show, and the page says how many
-// steps a point stands for.
+// JSON for the page from the tables of a run (run_tables.h): curves, memory by owner, the mesh with its owners, and the
+// values in the header. Long runs are merged to as many points as a screen can show, and the page states the steps per
+// point.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace tessera::record::detail {
 
-/// Loss, gradient norm, learning rate, speed and exposed time over steps; held-out losses as points.
+/// Returns loss, gradient norm, learning rate, speed and exposed time over steps; held-out losses as points.
 PageJson curves_json(const RunTables& tables);
-/// Bytes by owner over steps, by rank; peaks as measured and as planned.
+/// Returns bytes by owner over steps, by rank; measured and planned peaks.
 PageJson memory_json(const RunTables& tables);
-/// Axes, and of each rank its place, state and what it owns. `evidence` is null where there are no records.
+/// Returns the axes, and for each rank its position, state and memory. `evidence` is null without records.
 PageJson mesh_json(const RunTables& tables, const Evidence* evidence);
-/// Name, state, and the numbers of the summary.
+/// Returns name, state, and the values of the summary.
 PageJson head_json(const std::string& directory, const RunTables& tables, const Evidence* evidence);
 
 }  // namespace tessera::record::detail

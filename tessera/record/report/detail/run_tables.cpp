@@ -15,16 +15,16 @@ namespace {
 
 using tessera::detail::concat;
 
-constexpr std::uint64_t kMostMetrics = 64 << 20;  // bytes: some 190,000 lines; of more the end is read
+constexpr std::uint64_t kMostMetrics = 64 << 20;  // bytes: about 190,000 lines; of a larger file, only the end is read
 constexpr std::uint64_t kMostLosses = 64 << 20;
 constexpr std::uint64_t kMostSummary = 16 << 20;
 constexpr std::size_t kMostOwners = 24;
-constexpr std::size_t kMostName = 200;  // bytes of an owner's name
+constexpr std::size_t kMostName = 200;  // bytes of the name of an owner
 constexpr std::int64_t kMostRanks = 16384;
-constexpr std::size_t kMostDepth = 64;  // of JSON
+constexpr std::size_t kMostDepth = 64;  // maximum nesting of JSON
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// A file, or its end where it is longer than allowed.
+// A file, or its end if it is longer than allowed.
 struct Text {
   std::string bytes;
   bool is_cut = false;
@@ -44,7 +44,7 @@ std::optional<Text> read_end(const std::string& path, std::uint64_t most) {
   }
 }
 
-// The whole lines of a text; what comes after the last line end is still being written.
+// Calls `take` for the complete lines of a text; the rest after the last line end is still being written.
 template <class Take>
 void for_each_line(std::string_view text, const Take& take) {
   while (true) {
@@ -55,7 +55,7 @@ void for_each_line(std::string_view text, const Take& take) {
   }
 }
 
-// NaN where the cell holds no number.
+// Returns NaN if the cell is not a number.
 double number_in_cell(std::string_view cell) {
   double value = kNone;
   const char* end = cell.data() + cell.size();
@@ -82,7 +82,7 @@ std::optional<LossLine> loss_line(std::string_view line) {
   return found;
 }
 
-// By step; of those told twice, as after a restart, the last.
+// Sorts by step; of duplicates, as after a restart, keeps the last.
 template <class Line>
 void settle(std::vector<Line>& lines) {
   std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.step < b.step; });

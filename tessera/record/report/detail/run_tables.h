@@ -1,6 +1,6 @@
-// The tables that a trainer leaves in a run directory: loss.csv, metrics.jsonl and summary.json, and the mesh of its
-// config.toml. Files are read with
-// bounds and not believed: lines that are cut, spoilt or of something else are passed over and counted.
+// The tables that a trainer writes to a run directory: loss.csv, metrics.jsonl and summary.json, and the mesh in its
+// config.toml. Files are read with bounds and not trusted: lines that are truncated, corrupt or of another kind are
+// skipped and counted.
 #pragma once
 
 #include <cstdint>
@@ -15,58 +15,59 @@
 
 namespace tessera::record::detail {
 
-/// JSON whose fields stay in the order they were given.
+/// JSON whose fields keep their order.
 using PageJson = nlohmann::ordered_json;
 
-/// Something that the page cannot show.
+/// Content that the page cannot show.
 struct MissingPart {
   std::string what = {};  ///< "metrics.jsonl"
-  std::string why = {};   ///< a sentence: what is missing, and how it comes to be there
+  std::string why = {};   ///< One sentence: the missing file, and how to produce it.
 };
 
 /// One line of loss.csv.
 struct LossLine {
-  std::int64_t step = 0;                ///< from 1
-  double loss = 0;                      ///< NaN: not finite, or not told
-  double grad_norm = 0;                 ///< likewise
-  double learning_rate = 0;             ///< likewise
-  std::optional<double> held_out = {};  ///< where it was taken
+  std::int64_t step = 0;                ///< Step, from 1.
+  double loss = 0;                      ///< NaN if not finite or not reported.
+  double grad_norm = 0;                 ///< NaN if not finite or not reported.
+  double learning_rate = 0;             ///< NaN if not finite or not reported.
+  std::optional<double> held_out = {};  ///< Held-out loss, if evaluated.
 };
 
 /// One line of metrics.jsonl.
 struct StepLine {
-  std::int64_t step = 0;                   ///< from 1
-  double loss = 0;                         ///< NaN: not finite, or not told
-  double tokens = 0;                       ///< of the step, over all ranks
-  double seconds = 0;                      ///< of this rank
-  double exposed_seconds = 0;              ///< of them waiting for other ranks
-  std::vector<std::uint64_t> owners = {};  ///< bytes after the step, in the order of RunTables::owners
-  std::uint64_t total = 0;                 ///< bytes of all owners
+  std::int64_t step = 0;                   ///< Step, from 1.
+  double loss = 0;                         ///< NaN if not finite or not reported.
+  double tokens = 0;                       ///< Tokens of the step, over all ranks.
+  double seconds = 0;                      ///< Duration on this rank.
+  double exposed_seconds = 0;              ///< Part of `seconds` spent waiting for other ranks.
+  std::vector<std::uint64_t> owners = {};  ///< Bytes after the step, in the order of RunTables::owners.
+  std::uint64_t total = 0;                 ///< Bytes of all owners.
 };
 
-/// What the files say.
+/// Contents of the files.
 struct RunTables {
-  std::vector<LossLine> losses = {};                ///< by step; of a step that was told twice the last
-  std::vector<std::string> owners = {};             ///< of memory, in the order they were met; "total" is none
-  std::map<int, std::vector<StepLine>> ranks = {};  ///< lines of metrics.jsonl by rank, by step, as above
-  PageJson summary = {};                            ///< null: there is none
-  MeshSizes mesh = {};                              ///< as the summary says, else config.toml
-  int world_size = 0;                               ///< ranks of the last start, likewise; 0: neither says it
-  std::vector<MissingPart> missing = {};            ///< what is not there, or not all of it
-  std::vector<std::string> problems = {};           ///< what was passed over, a line each
-  /// Whether there is anything at all.
+  std::vector<LossLine> losses = {};     ///< By step; if a step occurs twice, the last line.
+  std::vector<std::string> owners = {};  ///< Owners of memory, in the order of occurrence, without "total".
+  /// Lines of metrics.jsonl by rank, then by step; if a step occurs twice, the last line.
+  std::map<int, std::vector<StepLine>> ranks = {};
+  PageJson summary = {};  ///< Null if none exists.
+  MeshSizes mesh = {};    ///< Mesh of the summary, otherwise of config.toml.
+  int world_size = 0;     ///< Ranks of the last start, from the summary or config.toml; 0 if neither states it.
+  std::vector<MissingPart> missing = {};   ///< Missing or incomplete files.
+  std::vector<std::string> problems = {};  ///< Skipped lines, one text each.
+  /// Returns true if any table exists.
   [[nodiscard]] bool has_any() const { return !losses.empty() || !ranks.empty() || summary.is_object(); }
 };
 
-/// Leaves out lines of ranks that a larger world had before: the last world has so many ranks. 0: it is not known.
+/// Removes the lines of ranks outside the last world, which has `world_size` ranks. 0: unknown, removes nothing.
 void keep_ranks_of(int world_size, RunTables& tables);
 
-/// Reads them. Throws nothing for what it finds.
+/// Reads the tables. Does not throw for missing or corrupt files.
 RunTables read_run_tables(const std::string& directory);
 
-/// The number under a key; nothing where there is none, or it is not finite.
+/// Returns the number at a key; nothing if it is missing or not finite.
 std::optional<double> number_at(const PageJson& object, std::string_view key);
-/// What stands under a key; null where there is nothing or this is no object.
+/// Returns the value at a key; null if it is missing or `object` is not an object.
 const PageJson& part_at(const PageJson& object, std::string_view key);
 
 }  // namespace tessera::record::detail

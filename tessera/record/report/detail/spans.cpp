@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMostNames = 20'000;
 constexpr std::size_t kLongestName = 160;
-constexpr std::uint32_t kDepths = 3;  // of marks that are shown
+constexpr std::uint32_t kDepths = 3;  // shown depths of annotations
 constexpr std::size_t kBeside = 3;    // lanes of one kind and rank
 
 void sort_spans(std::vector<Span>& spans) {
@@ -28,7 +28,7 @@ void sort_spans(std::vector<Span>& spans) {
   if (!std::is_sorted(spans.begin(), spans.end(), before)) std::stable_sort(spans.begin(), spans.end(), before);
 }
 
-// The union of spans that are sorted.
+// Returns the union of sorted spans.
 BusyTimes union_of(const std::vector<Span>& spans) {
   BusyTimes busy;
   for (const Span& each : spans) {
@@ -41,7 +41,7 @@ BusyTimes union_of(const std::vector<Span>& spans) {
   return busy;
 }
 
-// Calls take(begin, end) for the pieces of a span that `busy` leaves free. `from` is where to look first; it moves on.
+// Calls take(begin, end) for the parts of a span outside of `busy`. `from` is the search position; it advances.
 template <class Take>
 void for_free_pieces(const BusyTimes& busy, const Span& span, std::size_t from, const Take& take) {
   std::int64_t at = span.begin_ns;
@@ -59,7 +59,7 @@ std::size_t first_after(const BusyTimes& busy, std::int64_t moment) {
       busy.begin());
 }
 
-// In order, though pieces of spans that overlap come out of it.
+// Sorted, although overlapping spans are split.
 std::vector<Span> without(const std::vector<Span>& spans, const BusyTimes& busy) {
   std::vector<Span> left;
   left.reserve(spans.size());
@@ -72,13 +72,13 @@ std::vector<Span> without(const std::vector<Span>& spans, const BusyTimes& busy)
   return left;
 }
 
-// A launch of a group is told twice: by the group, and as a kernel of the stream that it was put on. A stream runs one
-// thing at a time, so that the kernel is known by its time: one of the two has the middle of the other inside.
+// A group launch is recorded twice: by the group, and as a kernel of its stream. A stream runs one operation at a time,
+// so the kernel is identified by its time: one of the two contains the middle of the other.
 class OwnLaunches {
  public:
   struct Stream {
     std::vector<std::int64_t> middles;  // of launches, in order
-    BusyTimes busy;                     // with them
+    BusyTimes busy;                     // union of the launches
     [[nodiscard]] bool has(std::int64_t begin_ns, std::int64_t end_ns) const {
       const auto next = std::lower_bound(middles.begin(), middles.end(), begin_ns);
       if (next != middles.end() && *next <= end_ns) return true;
@@ -104,7 +104,7 @@ class OwnLaunches {
       stream.busy = union_of(spans);
     }
   }
-  // Null: the rank's groups put nothing there.
+  // Returns null if the groups of the rank enqueued nothing there.
   [[nodiscard]] const Stream* find(const std::string& device, std::uint32_t stream) const {
     const auto found = streams_.find({device, stream});
     return found == streams_.end() ? nullptr : &found->second;
@@ -115,12 +115,12 @@ class OwnLaunches {
   std::map<Name, Stream> streams_;
 };
 
-// What the record file of a rank tells that its evidence does not.
+// Spans from the record file of a rank that are not in its evidence.
 struct FileSpans {
-  std::int64_t since_ns = 0;  // as in Lane, of marks and kernels
+  std::int64_t since_ns = 0;  // as in Lane, for annotations and kernels
   std::int64_t start_ns = 0;  // of the file
   std::array<std::vector<Span>, kDepths> marks = {};
-  std::vector<Span> kernels = {};  // but for those of groups
+  std::vector<Span> kernels = {};  // without group launches
   std::vector<Span> graphs = {};   // replays
 };
 
@@ -148,7 +148,7 @@ FileSpans file_spans(const Rank& rank, NameTable& names, std::int64_t until_ns) 
     if (ring.name == "launch" && ring.overwritten > 0) found.since_ns = first_launch_ns(file);
   }
   take_kernels(file, timed.kernels, OwnLaunches(rank), names, found);
-  // After kernels, since each mark may have a name of its own, and there is room for so many.
+  // After kernels, because each annotation may have a separate name, and the number of names is limited.
   const auto add = [&](const TimedMark& mark, std::int64_t end_ns) {
     if (mark.depth >= kDepths || end_ns < mark.begin_ns) return;
     const std::string name = file.string(mark.name) + " " + std::to_string(mark.value);
@@ -159,11 +159,11 @@ FileSpans file_spans(const Rank& rank, NameTable& names, std::int64_t until_ns) 
   return found;
 }
 
-// What the launches of a rank's groups tell.
+// Spans from the group launches of a rank.
 struct CommSpans {
   std::vector<Span> moves;
   std::vector<Span> waits;
-  std::vector<Span> whole;  // from coming to ending
+  std::vector<Span> whole;  // from arrival to end
 };
 
 CommSpans comm_spans(const Rank& rank, NameTable& names, std::int64_t until_ns) {
@@ -203,7 +203,7 @@ class SpanBuilder {
     if (!rank.file.empty()) {
       try {
         found = file_spans(rank, spans_.names, until);
-      } catch (const Error&) {  // read_run() has told why
+      } catch (const Error&) {  // read_run() has reported the reason
       }
     }
     CommSpans comm = comm_spans(rank, spans_.names, until);
@@ -228,8 +228,8 @@ class SpanBuilder {
     add_beside({rank.rank, LaneKind::kWait, 0, is_derived, {}, comm_since}, comm.waits);
   }
 
-  // Time of the first launch of a group that is known, if earlier ones were overwritten. Before it, the rest of a step
-  // may have been communication.
+  // Returns the time of the first known launch of a group, if earlier ones were overwritten. Before it, the rest of a
+  // step may have been communication.
   static std::int64_t known_since(const Rank& rank) {
     std::int64_t since = 0;
     if (rank.lost == 0) return since;
@@ -242,8 +242,8 @@ class SpanBuilder {
     return since;
   }
 
-  // Kernels; of replays, and of outermost marks in which none was recorded, what is left outside of collectives. The
-  // latter is not known before `comm_since_ns`; `since_ns` becomes later if that leaves something out.
+  // Returns kernels; for replays, and for outermost annotations without recorded kernels, the time outside of
+  // collectives. The latter is unknown before `comm_since_ns`; `since_ns` becomes later if that omits anything.
   std::vector<Span> compute_spans(const FileSpans& found, const CommSpans& comm, std::int64_t comm_since_ns,
                                   std::int64_t& since_ns) {
     const BusyTimes talks = union_of(comm.whole);
@@ -272,8 +272,8 @@ class SpanBuilder {
     return compute;
   }
 
-  // Spans that overlap, as those of several streams do, go to lanes beside each other; where there is none left they
-  // lie over each other in the last.
+  // Adds overlapping spans, such as those of several streams, to adjacent lanes; without a free lane they overlap in
+  // the last.
   void add_beside(Lane lane_of_all, const std::vector<Span>& spans) {
     std::array<std::vector<Span>, kBeside> lanes;
     std::array<std::int64_t, kBeside> ends = {};

@@ -1,14 +1,14 @@
-// What ranks did over time, as spans in lanes:
+// Activities of ranks over time, as spans in lanes:
 //
-//   mark        what a rank said it was at (record::Scope): steps, data, evaluations; a lane for each depth
-//   compute     kernels, where they were recorded (device::ProfileWindow), but for those that are launches of groups;
-//               of the replay of a graph, whose nodes are not told apart, and of outermost marks in which no kernel was
-//               recorded, what is left outside of collectives. Where there is no kernel at all the lane is derived
-//   collective  from when all had come to the end: bytes move
-//   wait        from when the rank came until all had: less what kernels ran meanwhile, so that what is left is exposed
+//   mark        annotations of a rank (record::Scope): steps, data, evaluations; one lane per depth
+//   compute     recorded kernels (device::ProfileWindow), except for group launches; for graph replays, whose nodes are
+//               not separated, and for outermost annotations without recorded kernels, the time outside of collectives.
+//               Without any kernel the lane is derived
+//   collective  from the arrival of all ranks to the end: bytes are transferred
+//   wait        from the arrival of the rank to that of all, minus kernels in that time: the rest is exposed
 //
-// Spans that overlap stand in up to three lanes beside each other. Spans of a lane stand in order of their beginning.
-// Times are nanoseconds since 1970. Records are not believed: an end before its beginning, or one without, is no span.
+// Overlapping spans are in up to three adjacent lanes. Spans of a lane are sorted by their start. Times are nanoseconds
+// since 1970. Records are not trusted: an end before its start, or without one, is not a span.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,13 @@
 
 namespace tessera::record::detail {
 
-/// Names as numbers, each kept once.
+/// Numbers names; stores each once.
 class NameTable {
  public:
-  /// The number of a name; long ones are cut, and where there are too many the last number stands for all others.
+  /// Returns the number of a name. Long names are truncated; if there are too many, the last number stands for the
+  /// rest.
   std::uint16_t number_of(std::string_view name);
-  /// By number.
+  /// Returns the names by number.
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
 
  private:
@@ -34,49 +35,49 @@ class NameTable {
   std::vector<std::string> names_;
 };
 
-/// Something that took time.
+/// A period of time with a name.
 struct Span {
-  std::int64_t begin_ns = 0;  ///< when
-  std::int64_t end_ns = 0;    ///< not before it
-  std::uint16_t name = 0;     ///< in the NameTable
+  std::int64_t begin_ns = 0;  ///< Start.
+  std::int64_t end_ns = 0;    ///< End, not before the start.
+  std::uint16_t name = 0;     ///< Number in the NameTable.
 };
 
-/// Of what kind the spans of a lane are.
+/// Kind of the spans of a lane.
 enum class LaneKind : std::uint8_t { kMark, kCompute, kCollective, kWait };
-/// "mark", "compute", "collective", "wait".
+/// Returns "mark", "compute", "collective" or "wait".
 std::string_view to_string(LaneKind kind);
 
 /// Spans of one kind and rank.
 struct Lane {
-  int rank = 0;                     ///< whose
-  LaneKind kind = LaneKind::kMark;  ///< what
-  std::uint32_t depth = 0;  ///< of marks: inside of how many others; of the rest: which of the lanes beside each other
-  bool is_derived = false;  ///< see the head of this file
-  std::vector<Span> spans = {};  ///< by beginning
-  /// Time of the first record that remains, if later records overwrote those before it: nothing is known of the lane
-  /// before. 0: nothing was overwritten.
+  int rank = 0;                     ///< World rank.
+  LaneKind kind = LaneKind::kMark;  ///< Kind of the spans.
+  std::uint32_t depth = 0;          ///< Annotations: number of enclosing ones; others: index among adjacent lanes.
+  bool is_derived = false;          ///< See the file comment.
+  std::vector<Span> spans = {};     ///< Spans by start.
+  /// Time of the oldest remaining record, if later records overwrote older ones: the lane is unknown before it. 0:
+  /// nothing was overwritten.
   std::int64_t since_ns = 0;
 };
 
-/// Moments in which a rank computes, as intervals that do not touch, in order.
+/// Times in which a rank computes, as disjoint intervals in order.
 using BusyTimes = std::vector<Span>;
 
-/// All of it.
+/// Spans of a run.
 struct Spans {
-  NameTable names = {};                             ///< of all lanes
-  std::vector<Lane> lanes = {};                     ///< by rank, then as in LaneKind; none is empty
-  std::unordered_map<int, BusyTimes> kernels = {};  ///< of the ranks whose kernels were recorded
-  bool has_kernels = false;                         ///< whether any rank's were
-  bool has_graphs = false;                          ///< whether replays of graphs were
-  bool has_rest = false;                            ///< whether any compute is the rest of a mark
-  std::int64_t start_ns = 0;                        ///< of the first rank whose records were overwritten; 0: of none
+  NameTable names = {};                             ///< Names of all lanes.
+  std::vector<Lane> lanes = {};                     ///< By rank, then by LaneKind; none is empty.
+  std::unordered_map<int, BusyTimes> kernels = {};  ///< For ranks with recorded kernels.
+  bool has_kernels = false;                         ///< True if any rank has recorded kernels.
+  bool has_graphs = false;                          ///< True if graph replays were recorded.
+  bool has_rest = false;                            ///< True if any compute span is derived from an annotation.
+  std::int64_t start_ns = 0;                        ///< Start of the first rank with overwritten records; 0 if none.
 };
 
-/// Reads the record files that the evidence names once more, for what evidence leaves out; files that cannot be read
-/// are passed over, since read_run() has told of them.
+/// Reads the record files of the evidence again, for records that evidence omits. Unreadable files are ignored, because
+/// read_run() has reported them.
 Spans spans_of(const Evidence& evidence);
 
-/// Nanoseconds of [begin, end] that `busy` leaves free.
+/// Returns the nanoseconds of [begin, end] outside of `busy`.
 std::int64_t free_ns(const BusyTimes& busy, std::int64_t begin_ns, std::int64_t end_ns);
 
 }  // namespace tessera::record::detail

@@ -28,7 +28,7 @@ Extent extent_of(const Spans& spans) {
       extent.end_ns = std::max(extent.end_ns, each.end_ns);
     }
   }
-  // A stretch before all data shows that there was more: from the start of the run, if that is near.
+  // A gap before all data shows that there was more: from the start of the run, if that is near.
   if (spans.start_ns > 0 && extent.begin_ns < extent.end_ns) {
     const std::int64_t earliest = extent.begin_ns - (extent.end_ns - extent.begin_ns) / 16;
     extent.begin_ns = std::min(extent.begin_ns, std::max(spans.start_ns, earliest));
@@ -36,7 +36,7 @@ Extent extent_of(const Spans& spans) {
   return extent;
 }
 
-// Which part of each bin the spans cover, overlaps counted once.
+// Returns the fraction of each bin that the spans cover; overlaps count once.
 std::vector<std::uint8_t> busy_bins(const std::vector<Span>& spans, std::int64_t begin_ns, double bin_ns,
                                     std::size_t bins) {
   std::vector<float> busy(bins, 0);
@@ -57,7 +57,7 @@ std::vector<std::uint8_t> busy_bins(const std::vector<Span>& spans, std::int64_t
   }
   std::vector<std::uint8_t> bytes(bins);
   for (std::size_t bin = 0; bin < bins; ++bin) {
-    // What is there at all must be seen.
+    // Any activity must be visible.
     const float share = std::min(busy[bin], 1.0F) * 255;
     bytes[bin] = static_cast<std::uint8_t>(busy[bin] > 0 ? std::max(share, 1.0F) : 0.0F);
   }
@@ -96,7 +96,7 @@ class Packer {
   }
 
  private:
-  // The latest spans of a lane that have room.
+  // Returns the latest spans of a lane that fit.
   std::span<const Span> kept_of(const Lane& lane) {
     std::size_t count = lane.spans.size();
     if (all_ > most_events_) {
@@ -127,7 +127,7 @@ class Packer {
 
   [[nodiscard]] std::uint32_t units(std::int64_t ns) const { return static_cast<std::uint32_t>(ns / unit_ns_); }
 
-  // Appends an array; gives where it begins.
+  // Appends an array; returns its offset.
   template <class Number, class Value>
   std::size_t put(std::span<const Span> spans, const Value& value) {
     align(sizeof(Number));

@@ -1,13 +1,13 @@
-// The spans of a run packed for a page that must draw a million of them at once: each lane is three arrays (begin and
-// length in units, name), and a pyramid of what it does from afar. All arrays of all lanes lie one after another in one
-// little-endian buffer, which goes into the page as base64.
+// Packs the spans of a run for a page that must draw a million of them: each lane has three arrays (start and length in
+// units, name), and a pyramid for distant views. The arrays of all lanes are concatenated in one little-endian buffer,
+// which the page holds as base64.
 //
-//   level 0   2^k bins over the whole run: which part of the bin the lane was busy, 0 to 255
+//   level 0   2^k bins over the complete run: busy fraction of the lane in the bin, 0 to 255
 //   level 1   2^(k-1) bins ...                 up to 256 bins
 //
-// `no_data` of a lane is the time before which nothing is known of it, since later records overwrote the older ones.
-// A page draws bins while a bin is as wide as a pixel or wider, and spans when fewer are in sight. The unit is one
-// nanosecond in runs of up to four seconds, and grows with the run, so that a time fits 32 bits.
+// `no_data` of a lane is the time before which it is unknown, because later records overwrote older ones. A page draws
+// bins while a bin is at least one pixel wide, and spans if fewer are visible. The unit is one nanosecond in runs of up
+// to four seconds, and grows with the run, so that a time fits 32 bits.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +18,18 @@
 
 namespace tessera::record::detail {
 
-/// What goes into the page.
+/// Timeline data of the page.
 struct PackedTimeline {
-  PageJson json = {};        ///< the lanes, and where their arrays begin in the buffer
-  std::string base64 = {};   ///< the buffer
-  std::size_t events = 0;    ///< spans that are in it
-  std::size_t left_out = 0;  ///< of the oldest, which only the pyramid has
+  PageJson json = {};        ///< Lanes, and the offsets of their arrays in the buffer.
+  std::string base64 = {};   ///< The buffer.
+  std::size_t events = 0;    ///< Number of spans in the buffer.
+  std::size_t left_out = 0;  ///< Number of oldest spans that only the pyramid contains.
 };
 
-/// Packs them. Where there are more than `most_events`, each lane keeps its share of the latest.
+/// Packs the spans. If there are more than `most_events`, each lane keeps its share of the latest.
 PackedTimeline pack_timeline(const Spans& spans, std::size_t most_events);
 
-/// As RFC 4648 has it, with padding.
+/// Encodes bytes by RFC 4648, with padding.
 std::string to_base64(const std::string& bytes);
 
 }  // namespace tessera::record::detail

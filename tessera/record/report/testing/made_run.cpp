@@ -88,7 +88,7 @@ void write_summary(const std::string& directory, const MadeRun& run) {
   std::ofstream(directory + "/summary.json") << summary.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
-// One rank's record, with moments as nanoseconds since the run began.
+// Record of one rank, with times in nanoseconds since the start of the run.
 class RankRecord {
  public:
   RankRecord(const std::string& directory, const MadeRun& run, int rank, std::uint64_t& first)
@@ -114,7 +114,7 @@ class RankRecord {
          .ranks = recorder_.intern(run_.ranks == 1 ? "0" : fmt::format("0-{}", run_.ranks - 1)),
          .backend = recorder_.intern("shm")});
     for (int step = 0; step < run_.steps; ++step) write_step(step);
-    recorder_.close();  // while the row of the group stands
+    recorder_.close();  // while the row of the group exists
   }
 
  private:
@@ -128,7 +128,7 @@ class RankRecord {
     return Moment{first_ + static_cast<std::uint64_t>(static_cast<double>(ns) * ticks_per_ns_)};
   }
 
-  // A step: collectives one after another, each waited for by this rank for a while, and kernels between them.
+  // A step: collectives in sequence, each with a wait of this rank, and kernels between them.
   void write_step(int step) {
     const std::int64_t begin = run_.step_ns * step;
     const std::int64_t end = begin + run_.step_ns * 19 / 20;
@@ -152,7 +152,7 @@ class RankRecord {
     recorder_.write_at(at(end), Ring::kLaunch, device::LaunchEndRecord{kernel_, 2, device_, at(end), 0, 0});
   }
 
-  // The last rank comes last: it waits for nobody.
+  // The last rank arrives last and does not wait.
   void write_collective(std::int64_t begin, std::int64_t length) {
     ++task_;
     const std::int64_t come = begin + length * rank_ / (4 * run_.ranks);
@@ -204,7 +204,7 @@ MadeRun overwritten_records() {
 MadeRun million_events() {
   MadeRun run;
   run.steps = 200;
-  run.collectives = 125;  // two events each, of three ranks of four
+  run.collectives = 125;  // two events each, on three ranks of four
   run.kernels = 1080;
   run.step_ns = 25'000'000;
   return run;

@@ -1,5 +1,5 @@
-// A run directory made up for tests and benches of the page: the tables that a trainer leaves and record files whose
-// moments are chosen, so that a million events take no time to have happened.
+// A generated run directory for tests and benches of the page: the tables of a trainer and record files with chosen
+// times, so that a million events need no real time.
 #pragma once
 
 #include <cstdint>
@@ -7,35 +7,35 @@
 
 namespace tessera::record::testing {
 
-/// What to make.
+/// Properties of a generated run.
 struct MadeRun {
-  int ranks = 4;                      ///< each with a record, over dp x fsdp x tp
-  int steps = 40;                     ///< of training
-  int collectives = 6;                ///< of each step and rank
-  int kernels = 0;                    ///< of each step and rank; 0: none is recorded
-  bool has_tables = true;             ///< loss.csv and metrics.jsonl
-  bool has_summary = true;            ///< summary.json
-  bool has_records = true;            ///< record files
-  bool is_skipped = false;            ///< whether no step had a loss that is finite
-  std::string end = "done";           ///< of the summary
-  std::string reason = {};            ///< likewise; empty: none
-  std::string odd = {};               ///< text that stands in every name that a run chooses
-  std::int64_t step_ns = 50'000'000;  ///< length of a step
-  std::uint64_t record_nbytes = 0;    ///< of a record file; 0: room for all records
+  int ranks = 4;                      ///< Ranks over dp x fsdp x tp, each with a record.
+  int steps = 40;                     ///< Training steps.
+  int collectives = 6;                ///< Collectives per step and rank.
+  int kernels = 0;                    ///< Kernels per step and rank; 0: none is recorded.
+  bool has_tables = true;             ///< Writes loss.csv and metrics.jsonl.
+  bool has_summary = true;            ///< Writes summary.json.
+  bool has_records = true;            ///< Writes record files.
+  bool is_skipped = false;            ///< No step has a finite loss.
+  std::string end = "done";           ///< End in the summary.
+  std::string reason = {};            ///< Reason in the summary; may be empty.
+  std::string odd = {};               ///< Text inside every name that a run chooses.
+  std::int64_t step_ns = 50'000'000;  ///< Duration of a step.
+  std::uint64_t record_nbytes = 0;    ///< Size of a record file; 0: space for all records.
 };
 
-/// Makes it in a directory, which is there.
+/// Creates the run in an existing directory.
 void make_run(const std::string& directory, const MadeRun& run);
 
-/// The loss of a step, as it stands in the files.
+/// Returns the loss of a step in the files.
 double made_loss(int step);
-/// Bytes of activations at the peak of a rank, as they stand in summary.json.
+/// Returns the peak bytes of activations of a rank in summary.json.
 std::uint64_t made_activations(int rank);
 
-/// A run whose records overwrote older ones: those of marks and kernels more than those of collectives.
+/// Returns a run whose records overwrote older ones: more annotations and kernels than collectives.
 MadeRun overwritten_records();
 
-/// A run of a million events and a little: 4 ranks, kernels and collectives.
+/// Returns a run of slightly over a million events: 4 ranks, kernels and collectives.
 MadeRun million_events();
 
 }  // namespace tessera::record::testing

@@ -1,14 +1,14 @@
-// record_report_pages DIRECTORY [NAME...]: writes the pages that the test in a browser opens, and what each was made
-// from (NAME.html, NAME.json; without names all but the large one), and the run that the page is of (NAME/).
+// record_report_pages DIRECTORY [NAME...]: writes the pages that the browser test opens, and their data (NAME.html,
+// NAME.json; without names all but the large one), and the run of the page (NAME/).
 //
-//   usual     a run that has ended, of 4 ranks
-//   kernels   the same with kernels recorded, of 16 ranks
+//   usual     an ended run of 4 ranks
+//   kernels   the same with recorded kernels, of 16 ranks
 //   hostile   text that would be markup, wherever a run chooses text
-//   bare      a run that left nothing but losses
+//   bare      a run with only losses
 //   one       a run of one step and one rank
-//   skipped   a run that skipped every step, since no loss was finite
+//   skipped   a run that skipped every step, because no loss was finite
 //   stopped   a run that its policy for such steps stopped
-//   asked     a run that was asked to end
+//   asked     a run that was requested to end
 //   lost      a run whose records overwrote older ones
 //   large     a million events
 #include <cstdio>
