@@ -1,4 +1,4 @@
-// The drill of the black box, as a measurement: every fault of the table in every form it has, once.
+// The drill of the flight recorder as a measurement: every fault of the table in every form, once.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tessera::watch {
 namespace {
 
-constexpr std::size_t kBrief = 9;  // every so many of the table where it is only to be seen that it works
+constexpr std::size_t kBrief = 9;  // step through the table in brief runs
 
 void show(const Drilled& drilled) {
   const std::string sentence = drilled.verdicts.empty() ? "no verdict" : drilled.verdicts[0].sentence;
@@ -23,7 +23,7 @@ void show(const Drilled& drilled) {
 }
 
 std::vector<DrillFault> faults_to_run(bool is_brief) {
-  const char* only = std::getenv("TESSERA_DRILL_ONLY");  // part of a name, for who looks into one
+  const char* only = std::getenv("TESSERA_DRILL_ONLY");  // part of a name, to run one
   const std::vector<DrillFault> all = all_drill_faults();
   std::vector<DrillFault> faults;
   for (std::size_t i = 0; i < all.size(); i += is_brief ? kBrief : 1) {

@@ -1,5 +1,5 @@
-// Some faults of the drill, of each kind one: the black box says what went wrong and blames nobody else. The whole
-// table takes minutes: it is a campaign, and the measurement bench_drill.
+// Some faults of the drill, one of each kind: the flight recorder names the fault and blames no other rank. The
+// complete table takes minutes: it is a campaign, and the measurement bench_drill.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -57,7 +57,7 @@ TEST(Drill, HasFortyFaultsOnFourToEightRanks) {
   }
 }
 
-// For tools/check_torch_analyzer.py: two runs as dumps of PyTorch's flight recorder, into folders of this directory.
+// For tools/check_torch_analyzer.py: writes two runs as dumps of the PyTorch flight recorder into this directory.
 TEST(Drill, DISABLED_LeavesDumpsForAnalyzers) {
   const char* directory = std::getenv("TESSERA_TEST_DUMPS");
   if (directory == nullptr) GTEST_SKIP() << "TESSERA_TEST_DUMPS names no directory";

@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kText = "/explain.txt";
 constexpr const char* kJson = "/explain.json";
-constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 28;  // of a report that is read
+constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 28;  // maximum size of a report that is read
 constexpr const char* kClaim = "/explain.claim";
 
 FileMark mark_file(const std::string& path) {
@@ -94,7 +94,7 @@ detail::ToldReport detail::make_report(const record::Evidence& evidence, const s
       json["told"] = words;
       data = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
     }
-    // Who waits for the report waits for the second file.
+    // Readers that wait for the report wait for the second file.
     write_file(run_dir + kText, told.text, FileKind::kRun);
     write_file(run_dir + kJson, data, FileKind::kRun);
     told.report.path = run_dir + kText;
@@ -115,9 +115,9 @@ void detail::write_heard_report(const std::string& run_dir, const ToldReport& to
 }
 
 bool claim_report(const std::string& run_dir, const ReportMark& before) {
-  if (is_lost_run_directory(run_dir)) return true;  // the report is told, and not written
+  if (is_lost_run_directory(run_dir)) return true;  // the report is printed, and not written
   const std::string path = run_dir + kClaim;
-  // A claim that was there before belongs to a rank that died.
+  // An earlier claim belongs to a rank that died.
   if (before.claim.inode != 0 && mark_file(path) == before.claim) ::unlink(path.c_str());
   const int claim = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (claim >= 0) ::close(claim);

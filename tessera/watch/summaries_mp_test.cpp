@@ -1,5 +1,5 @@
-// Ranks that do not see each other's run directories, or have none, come to one verdict through the store; as forked
-// processes and under mpirun. A store that is gone or whose host stands still holds up nobody.
+// Ranks that do not see the run directories of others, or have none, agree on one verdict through the store; as forked
+// processes and under mpirun. A store that is gone, or whose host is stopped, delays no rank.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -37,10 +37,10 @@ constexpr int kCulprit = 1;
 ProcessGroup start_world() {
   ProcessGroup world = comm::world();
   for (int i = 0; i < 3; ++i) barrier(world);
-  world.set_deadline(1200ms);  // longer than what counts as being at work
+  world.set_deadline(1200ms);  // longer than the threshold of recent activity
   return world;
 }
-// The culprit stays in a mark, the others wait for it.
+// The culprit stays in an annotation, the others wait for it.
 void stuck(int rank) {
   const ProcessGroup world = start_world();
   const record::Scope scope("checkpoint", 7);
@@ -79,7 +79,7 @@ class SummariesOfRanks : public ::testing::Test {
     }
     std::exit(code);
   }
-  // Runs the ranks until those that are waited for have ended; the others are killed then.
+  // Runs the ranks until those in `waited_for` have ended, then kills the others.
   void run(const std::function<void(int)>& body, const std::vector<int>& waited_for) {
     std::fflush(nullptr);
     std::map<int, pid_t> processes;
@@ -98,12 +98,12 @@ class SummariesOfRanks : public ::testing::Test {
       ::waitpid(process, nullptr, 0);
     }
   }
-  // It comes, unless something hangs.
+  // Waits for the line of a rank.
   void wait_for_line(int rank) const {
     const auto until = std::chrono::steady_clock::now() + 30s;
     while (line_of(rank).empty() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
   }
-  // What the watchdog of a rank said; empty: nothing.
+  // Returns the line of the watchdog of a rank; empty if none.
   [[nodiscard]] std::string line_of(int rank) const {
     const std::string head = "tessera: rank " + std::to_string(rank) + ": ";
     std::istringstream text(content(said_path(rank)));
@@ -185,7 +185,7 @@ TEST_F(SummariesOfRanks, AStoreWhoseHostIsStoppedHoldsUpNobody) {
   }
 }
 
-// Under mpirun, where each rank is told another directory.
+// Under mpirun, with a separate directory for each rank.
 TEST_F(SummariesOfRanks, TravelUnderMpirun) {
   constexpr const char* kIsRank = "WATCH_SUMMARIES_RANK";
   if (const char* directory = std::getenv(kIsRank)) {
@@ -196,11 +196,11 @@ TEST_F(SummariesOfRanks, TravelUnderMpirun) {
     const ProcessGroup world = start_world();
     const record::Scope scope("checkpoint", 7);
     if (current_place().rank.value() == kCulprit) {
-      // Until its own watchdog has spoken of it.
+      // Until its own watchdog has reported it.
       while (!find_report(std::getenv("TESSERA_RUN_DIR"))) std::this_thread::yield();
     } else {
       EXPECT_THROW(barrier(world), TimeoutError);
-      // Rank 0 hosts the store: nobody goes before all have heard.
+      // Rank 0 hosts the store: no rank may end before all have the verdict.
       while (!find_report(std::string(directory) + "/run-1")) std::this_thread::yield();
     }
     return;

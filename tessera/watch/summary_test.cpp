@@ -1,4 +1,4 @@
-// What ranks tell each other of themselves: it fits, it comes back as it was, and what is none is refused.
+// Summaries of ranks: they fit, are read back unchanged, and invalid ones are rejected.
 #include "tessera/watch/detail/summary.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::string text_of(const Evidence& evidence) {
   record::write_evidence_json(text, evidence);
   return text.str();
 }
-// A summary of `rank` that speaks of itself and of others.
+// Returns a summary of `rank` about itself and others.
 std::string summary(int rank, RankState state, const std::vector<record::Rank>& others = {}) {
   Evidence evidence{.world_size = 3, .ranks = {{.rank = rank, .state = state, .host = "node"}}};
   evidence.ranks.insert(evidence.ranks.end(), others.begin(), others.end());

@@ -1,5 +1,5 @@
-// The watchdog over ranks that are processes, under the launcher: a rank that never comes, that is stopped, killed or
-// stuck, and how each is told, by the ranks that can and by the launcher for those that cannot.
+// The watchdog over rank processes under the launcher: a rank that is absent, stopped, killed or stuck, and the report
+// of each, by the ranks that can report and by the launcher for the others.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -40,13 +40,13 @@ using comm::ProcessGroup;
 constexpr int kRanks = 3;
 constexpr int kCulprit = 1;
 
-// Where the launcher writes, for a rank that waits for its words.
+// Output of the launcher, for a rank that waits for its message.
 constexpr const char* kErrors = "WATCH_ERRORS";
 
-// What is said of a rank that is late.
+// Text of the line about a late rank.
 constexpr const char* kLate = "s for rank 1 in collective 2 of group world (barrier";
 
-// What ranks say that did not make the report; a string, so that it can be put together with others.
+// Text of ranks that did not create the report; a string, for concatenation.
 const std::string kReported = "another rank reported a failure";
 
 int rank() { return current_place().rank.value(); }
@@ -57,13 +57,13 @@ ProcessGroup start(std::chrono::nanoseconds deadline) {
   world.set_deadline(deadline);
   return world;
 }
-// Returns when the report is there; it is, within the time that hung tests have.
+// Returns when the report exists.
 void wait_for_report() {
   const std::string path = std::string(std::getenv("TESSERA_RUN_DIR")) + "/explain.json";
   while (::access(path.c_str(), F_OK) != 0) std::this_thread::yield();
 }
 
-// In the world of all, and again in that of those that are left.
+// In the original world, and again in the shrunk world.
 void be_killed_twice() {
   const ProcessGroup world = start(60s);
   if (rank() == kCulprit) ::raise(SIGKILL);
@@ -74,7 +74,7 @@ void be_killed_twice() {
   barrier(comm::world());
 }
 
-// It comes once the others have said that they wait for it.
+// It arrives after the others have reported that they wait for it.
 void be_late() {
   detail::Watchdog::of_process()->set_notice_delays({.first = 200ms, .next = 200ms});
   const ProcessGroup world = start(60s);
@@ -83,7 +83,7 @@ void be_late() {
   barrier(world);
 }
 
-// What a rank does, by the name of the case.
+// Programs of the ranks, by the name of the case.
 const std::map<std::string, std::function<void()>>& programs() {
   static const std::map<std::string, std::function<void()>> all = {
       {"well",
@@ -111,7 +111,7 @@ const std::map<std::string, std::function<void()>>& programs() {
            comm::store()->set("pid", std::to_string(::getpid()));
            ::raise(SIGSTOP);
          } else if (rank() == 0) {
-           // It is let go on once the launcher has spoken of it.
+           // It is continued after the launcher has reported it.
            const int pid = std::stoi(comm::store()->get("pid", 60s));
            while (content(std::getenv(kErrors)).find("does not run") == std::string::npos) std::this_thread::yield();
            ::kill(pid, SIGCONT);
@@ -178,7 +178,7 @@ const std::map<std::string, std::function<void()>>& programs() {
   return all;
 }
 
-// What the launcher starts: this program, for this case alone.
+// The command of the launcher: this program, for this case alone.
 constexpr const char* kProgram = "WATCH_PROGRAM";
 TEST(WatchedRank, DISABLED_OfALauncher) {
   const char* name = std::getenv(kProgram);
@@ -225,14 +225,14 @@ class Watched : public ::testing::Test {
     said = content(base + "/err");
     return report;
   }
-  // Lines that hold these words.
+  // Returns the number of lines that contain these words.
   [[nodiscard]] std::size_t count(const std::string& words) const {
     std::size_t found = 0;
     std::istringstream text(said);
     for (std::string line; std::getline(text, line);) found += line.find(words) != std::string::npos ? 1 : 0;
     return found;
   }
-  // One line of each rank that runs, of which one has the verdict of the report; and one of the launcher at the end.
+  // Expects one line of each running rank, one of them with the verdict of the report, and one of the launcher.
   void expect_told_by(const std::vector<int>& ranks, const std::string& words) const {
     const std::optional<Report> report = find_report(run_dir);
     ASSERT_TRUE(report.has_value()) << said;

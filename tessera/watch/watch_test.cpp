@@ -1,4 +1,4 @@
-// The watchdog over ranks that are threads: what it tells apart, what it says and how often, and what happens then.
+// The watchdog over ranks that are threads: its states, its lines and their number, and the reactions.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ void barrier(const ProcessGroup& group) { group.launch({.kind = OpKind::kBarrier
 // Long after anything that works has happened.
 constexpr auto kNever = 60s;
 
-// Waits until a thing is so; false: it never was.
+// Waits until a condition holds. Returns false if it never does.
 template <class Is>
 bool comes(Is&& is) {
   const auto until = std::chrono::steady_clock::now() + kNever;
@@ -68,7 +68,7 @@ class Watch : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(run_dir); }
 
-  // Runs it and gives what went to stderr of lines that the watchdog writes.
+  // Runs the ranks and returns the lines of the watchdog on stderr.
   std::vector<std::string> told(int ranks, const std::function<void()>& body, bool has_run_dir = true,
                                 std::optional<std::uint64_t> seed = {}) {
     said_before = detail::Watchdog::of_process()->said();
@@ -85,7 +85,7 @@ class Watch : public ::testing::Test {
     }
     return lines;
   }
-  // It is there, and was told of.
+  // Waits until the report exists and was printed.
   void wait_for_report() const {
     EXPECT_TRUE(comes([&] { return std::filesystem::exists(run_dir + "/explain.json"); }));
     EXPECT_TRUE(comes([&] { return detail::Watchdog::of_process()->said() > said_before; }));
@@ -184,7 +184,7 @@ TEST_F(Watch, RanksThatDifferAndRanksThatLeaveAreTold) {
       3, [] { comm::world().launch({.kind = rank() == 1 ? OpKind::kRendezvous : OpKind::kBarrier}, stream()).wait(); });
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("rank 1"), std::string::npos) << lines[0];
-  // In a directory of its own: within a tick of the file system's clock the first report would pass for the second.
+  // In a separate directory: within a tick of the file system clock, the first report would pass as the second.
   TearDown();
   SetUp();
   lines = told(3, [] {
@@ -287,7 +287,7 @@ TEST_F(Watch, AnExtensionOfTheDeadlineCoversAnOperationThatHasNotBegun) {
       << lines[0] << report("explain.txt");
 }
 
-// Rank 2 waits for rank 0 in a group of their own, for minutes, while rank 0 is told that rank 1 does not come.
+// Rank 2 waits for rank 0 in a separate group, for minutes, while rank 0 learns that rank 1 is absent.
 TEST_F(Watch, AbortEndsTheOtherGroupsOfTheRank) {
   std::atomic<int> ended{0};
   (void)told(3, [&] {

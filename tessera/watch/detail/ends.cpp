@@ -19,11 +19,11 @@ struct Reason {
   std::string text;
 };
 Reason& reason() {
-  static auto* only = new Reason;  // never destroyed: exit handlers ask for it
+  static auto* only = new Reason;  // never destroyed: exit handlers use it
   return *only;
 }
 
-// The process whose rank is watched: exit handlers run in its forked children too.
+// The process whose rank is watched: exit handlers also run in its forked children.
 OwnerProcess& watched_process() {
   static OwnerProcess process;
   return process;
@@ -52,7 +52,7 @@ std::string text_of_current() {
     if (is_own) save_failure(text_of_current());
     if (is_own) Watchdog::of_process()->leave(/*has_failed=*/true);
   } catch (...) {
-    // No memory for the words.
+    // Out of memory.
   }
   if (handler_before() != nullptr) handler_before()();
   std::abort();

@@ -1,16 +1,16 @@
-// How a process that is a rank ends, noted in its record: an exception that nobody caught, and an exit code that is not
-// 0. What a signal ends leaves a file that was never closed, which says enough.
+// Records the end of a rank process: an uncaught exception, and an exit code other than 0. A process killed by a signal
+// leaves a file that was never closed, which is sufficient.
 #pragma once
 
 #include <string>
 
 namespace tessera::watch::detail {
 
-/// Notes both from now on. Once; the rank of this process has its recorder.
+/// Starts to record both. Call once; the rank of this process must have its recorder.
 void watch_ends();
-/// Why the rank of this process will have failed if it exits with a code that is not 0; the first counts.
+/// Sets the reason of failure if the rank of this process exits with a code other than 0. The first one counts.
 void note_reason(const std::string& reason);
-/// Notes in the record of the current rank that it failed. Never throws.
+/// Records that the current rank failed. Never throws.
 void save_failure(const std::string& reason) noexcept;
 
 }  // namespace tessera::watch::detail

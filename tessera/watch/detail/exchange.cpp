@@ -18,12 +18,12 @@ using namespace std::chrono_literals;
 using tessera::detail::concat;
 using Json = nlohmann::json;
 
-constexpr auto kPark = 60s;               // how long one wait for an alarm lasts
+constexpr auto kPark = 60s;               // duration of one wait for an alarm
 constexpr auto kCollect = 800ms;          // for the summaries of all
-constexpr auto kEach = 20ms;              // lower ranks put them together first
-constexpr auto kMostDelay = 300ms;        // but not for long
-constexpr auto kTakeOver = 1100ms;        // when who began it seems to have died
-constexpr std::size_t kMostWords = 1024;  // of an alarm
+constexpr auto kEach = 20ms;              // delay per rank: lower ranks join first
+constexpr auto kMostDelay = 300ms;        // maximum of that delay
+constexpr auto kTakeOver = 1100ms;        // if the joiner seems to have died
+constexpr std::size_t kMostWords = 1024;  // of an alarm message
 constexpr std::size_t kMostText = std::size_t{256} << 10;
 constexpr std::size_t kMostVerdict = 2 * kMostText;
 
@@ -100,7 +100,7 @@ void Exchange::run() {
       on_verdict_();
     }
   } catch (...) {
-    // The store is gone, with who hosted it; or there is no memory: nothing more can be heard.
+    // The store is gone with its host, or memory ran out: nothing more can be received.
     const std::lock_guard lock(mutex_);
     is_over_ = true;
   }
@@ -143,7 +143,7 @@ std::string Exchange::join(std::uint64_t number, const std::string& words) {
   }
   std::map<int, std::string> summaries;
   for (int rank = 0; rank < teller_.world_size; ++rank) {
-    // The end comes last: a rank can answer the alarm while it ends, before it has noted why.
+    // The end comes last: a rank can answer the alarm while it ends, before it has recorded the reason.
     std::optional<std::string> text = store_->find(end_key(rank));
     if (!text) text = store_->find(summary_key(rank));
     if (text) summaries.emplace(rank, *std::move(text));
@@ -173,12 +173,12 @@ std::optional<Report> Exchange::ask(const std::string& words, Clock::time_point 
   std::unique_lock lock(mutex_);
   const auto has_verdict = [&] { return verdict_ && heard_at_ >= since; };
   if (!has_verdict() && !is_answering_ && !is_over_) {
-    // On a thread of its own: the store may not answer for long.
+    // On a separate thread: the store may not answer for long.
     std::thread([self = shared_from_this(), key = alarm_key(next_), words = cut(words, kMostWords)] {
       try {
         self->store_->set(key, words);
       } catch (...) {
-        // Then there is no verdict of all, and the rank tells what it knows itself.
+        // Then there is no common verdict, and the rank reports what it knows.
       }
     }).detach();
   }
@@ -204,7 +204,7 @@ void Exchange::leave(bool has_failed, std::chrono::milliseconds patience) {
     try {
       self->store_->set(end_key(self->teller_.rank), summary);
     } catch (...) {
-      // Nobody is there to hear it.
+      // No rank receives it.
     }
     done->set_value();
   }).detach();

@@ -1,13 +1,13 @@
-// How ranks that do not share a run directory come to one verdict: through the store that they met in. Under mpirun and
-// srun there is no launcher of ours, and directories may be each machine's own.
+// Agreement on one verdict by ranks that do not share a run directory, through their store. Under mpirun and srun there
+// is no Tessera launcher, and each machine may have separate directories.
 //
-//   watch/alarm 1          -> words: something ended in vain on a rank; whoever comes first sets it
-//   watch/1/summary 3      -> what rank 3 can tell (summary.h), as soon as it sees the alarm
-//   watch/1/joiner         -> who puts them together: rank 0, or the lowest that can after a moment
-//   watch/1/verdict        -> what came of it, for all to say
-//   watch/end 3            -> what rank 3 had to tell when it ended, which counts before its summaries
+//   watch/alarm 1          -> message: an operation failed on a rank; the first such rank sets it
+//   watch/1/summary 3      -> summary of rank 3 (summary.h), as soon as it sees the alarm
+//   watch/1/joiner         -> the rank that joins them: rank 0, or after a moment the lowest that can
+//   watch/1/verdict        -> the result, for all ranks to print
+//   watch/end 3            -> the summary of rank 3 when it ended, which takes precedence over its other summaries
 //
-// A thread of its own waits for alarms and does all the talking: a store whose host is stopped or gone holds up that
+// A separate thread waits for alarms and makes all store calls: a store whose host is stopped or gone delays that
 // thread and never the watchdog. It ends with the process, or when the store is gone.
 #pragma once
 
@@ -26,31 +26,31 @@
 
 namespace tessera::watch::detail {
 
-/// The verdict of one rank, for the others: as text, and back. IoError: it is none, or too long.
+/// Serializes the verdict of one rank for the others. Throws IoError if it is invalid or too long.
 std::string text_of_verdict(const ToldReport& told, const std::string& where);
-/// What it says, and where the whole report is.
+/// A received verdict, and the location of the full report.
 struct HeardVerdict {
   ToldReport told = {};
   std::string where = {};
 };
-/// Reads it.
+/// Parses a verdict.
 HeardVerdict parse_verdict(const std::string& text);
 
-/// See the head of this file. Thread-safe.
+/// Exchange of summaries and verdicts. Thread-safe.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Of this rank over this store; `on_verdict` is called when there is one, on the thread of this. Its thread keeps
-  /// it.
+  /// Starts the exchange of this rank over this store. Calls `on_verdict` on the thread of the exchange, which keeps
+  /// the object alive.
   static std::shared_ptr<Exchange> start(std::shared_ptr<comm::Store> store, Teller teller,
                                          std::function<void()> on_verdict);
 
-  /// Raises the alarm with these words, unless there is a verdict since then, and waits for one until then.
+  /// Raises the alarm with this message, unless a verdict arrived since `since`, and waits for one until `until`.
   std::optional<Report> ask(const std::string& words, Clock::time_point since, Clock::time_point until);
-  /// The verdict that came since then; none: there is none.
+  /// Returns the verdict that arrived since `since`, if any.
   std::optional<Report> heard(Clock::time_point since);
-  /// Leaves what this rank has to tell for alarms to come: it ends. Waits no longer than this.
+  /// Stores the final summary of this rank for later alarms, because it ends. Waits at most `patience`.
   void leave(bool has_failed, std::chrono::milliseconds patience);
 
  private:
@@ -64,9 +64,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   const std::shared_ptr<comm::Store> store_;
   const Teller teller_;
   const std::function<void()> on_verdict_;
-  std::mutex mutex_;  // for what follows
+  std::mutex mutex_;  // guards the following members
   std::condition_variable changed_;
-  std::uint64_t next_ = 1;  // the alarm that is waited for
+  std::uint64_t next_ = 1;  // the next alarm
   bool is_answering_ = false;
   bool is_over_ = false;  // the store is gone
   std::optional<Report> verdict_;

@@ -1,5 +1,5 @@
-// The pulse of a process's watchdog, in the record of its rank: the launcher, and whoever reads the file, sees by it
-// whether the process runs at all. A process that is stopped, or starved of every core, does not beat.
+// The heartbeat of the watchdog of a process, in the record of its rank: it shows the launcher and other readers
+// whether the process runs. A stopped process, or one without CPU time, has no heartbeat.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace tessera::watch::detail {
 
-/// One a process. Whoever reads it by name (comm/launch) knows these fields.
+/// One row per process. Readers by name (comm/launch) depend on these fields.
 struct HeartbeatRow {
-  std::uint64_t pid;                         ///< of the process
-  std::uint64_t beats;                       ///< so far
-  probe::Moment when;                        ///< of the last
-  std::uint64_t told;                        ///< reports that it has told of so far
-  static constexpr std::uint32_t kRows = 1;  ///< of a file
+  std::uint64_t pid;                         ///< Process id.
+  std::uint64_t beats;                       ///< Number of heartbeats so far.
+  probe::Moment when;                        ///< Time of the last heartbeat.
+  std::uint64_t told;                        ///< Number of reports printed so far.
+  static constexpr std::uint32_t kRows = 1;  ///< Rows per file.
   TESSERA_RECORD(HeartbeatRow, "watch_heartbeat", pid, beats, when, told)
 };
 

@@ -8,9 +8,9 @@
 
 namespace tessera::watch::detail {
 
-/// Returns what the group is at.
+/// Returns the state of the group.
 Standing standing_of(const comm::detail::GroupProgress& progress);
-/// Returns the last operation that has begun, as "all_reduce(f32[8], sum)". Returns "" if none has begun.
+/// Returns the last started operation, as "all_reduce(f32[8], sum)". Returns "" if none has started.
 std::string text_of(const comm::detail::GroupProgress& progress);
 
 }  // namespace tessera::watch::detail

@@ -23,7 +23,7 @@ std::int64_t now_ns() {
       .count();
 }
 
-// This rank, where it has no record that can be read.
+// Returns this rank without a readable record.
 record::Rank bare_rank(const Teller& teller) {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
@@ -49,7 +49,7 @@ void add_self(const Teller& teller, std::size_t last_launches, Evidence& evidenc
   evidence.ranks.push_back(bare_rank(teller));
 }
 
-// Those that this rank sees and that cannot tell.
+// Adds ranks that this rank sees and that cannot report.
 void add_silent(const Teller& teller, std::size_t last_launches, Evidence& evidence) {
   if (teller.run_dir.empty()) return;
   try {

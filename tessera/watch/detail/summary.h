@@ -1,6 +1,6 @@
-// What a rank can tell the others of itself where they do not see its record: the evidence of its own record, and of
-// those ranks that its run directory shows as gone or stopped, who cannot tell. As JSON (record/evidence_json.h), cut
-// to the last launches until it fits.
+// The summary of a rank for ranks that do not see its record: the evidence of its own record, and of ranks that are
+// gone or stopped according to its run directory. It is JSON (record/evidence_json.h), truncated to the last launches
+// that fit.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,23 @@
 
 namespace tessera::watch::detail {
 
-/// The longest summary.
+/// Maximum size of a summary.
 inline constexpr std::size_t kMostSummaryBytes = std::size_t{256} << 10;
 
-/// Who tells.
+/// A rank that writes summaries.
 struct Teller {
-  int rank = 0;              ///< in the world
-  int world_size = 1;        ///< ranks in all
-  std::string record = {};   ///< its record file; empty: there is none
-  std::string run_dir = {};  ///< empty: it has none
+  int rank = 0;              ///< World rank.
+  int world_size = 1;        ///< Size of the world.
+  std::string record = {};   ///< Its record file; empty if none.
+  std::string run_dir = {};  ///< Its run directory; empty if none.
 };
 
-/// What this rank can tell now, in at most so many bytes, or that it is there; `has_ended`: it is about to end in
-/// order.
+/// Returns the current summary of this rank in at most `most` bytes, or at least its existence. `has_ended` states that
+/// it is about to end without an error.
 std::string summary_of(const Teller& teller, bool has_ended = false, std::size_t most = kMostSummaryBytes);
 
-/// Puts summaries together, by the rank that sent each. What a rank says of itself counts before what others say of it.
-/// A summary that cannot be read, is too long or speaks of ranks that are not there is left out, and told in
-/// Evidence::problems.
+/// Joins summaries by the rank that sent each. The statements of a rank about itself take precedence over those of
+/// others. Summaries that are unreadable, too long or about unknown ranks are ignored and listed in Evidence::problems.
 record::Evidence joined(int world_size, const std::map<int, std::string>& summaries);
 
 }  // namespace tessera::watch::detail

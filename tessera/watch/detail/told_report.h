@@ -1,5 +1,5 @@
-// A report with the words of the rank that asked for it: where the records do not show what went wrong, as when a group
-// never came to be, they are the verdict.
+// A report with the message of the rank that requested it. If the records do not show the fault, for example if a group
+// was never created, the message is the verdict.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace tessera::watch::detail {
 
-/// As watch::make_report(), with these words as "told" in explain.json and at the end of explain.txt.
+/// Same as watch::make_report(), with this message as "told" in explain.json and at the end of explain.txt.
 Report make_report(const std::string& run_dir, const std::string& words);
 
-/// A report, and the whole of what explain.txt says.
+/// A report and the text of explain.txt.
 struct ToldReport {
-  Report report = {};     ///< what to say
-  std::string text = {};  ///< explain.txt
+  Report report = {};     ///< Summary to print.
+  std::string text = {};  ///< Text of explain.txt.
 };
-/// Likewise of this evidence; into this directory, or into none where it is empty.
+/// Creates a report of this evidence and writes it to this directory, unless it is empty.
 ToldReport make_report(const record::Evidence& evidence, const std::string& run_dir, const std::string& words);
-/// Writes a report that another rank made where this directory is not seen; `where` that one wrote it.
+/// Writes a report that another rank created, which does not see this directory; `where` is the path of the original.
 void write_heard_report(const std::string& run_dir, const ToldReport& told, const std::string& where);
 
 }  // namespace tessera::watch::detail

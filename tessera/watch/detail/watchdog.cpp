@@ -25,26 +25,26 @@ namespace {
 using namespace std::chrono_literals;
 using tessera::detail::concat;
 
-// From what failed: who has not told by then goes on without.
+// After a failure: threads that have no report by then continue.
 constexpr auto kMostHeld = 1900ms;
-// Lower ranks go first with the report, but not for long.
+// Lower ranks create the report first, with a short delay per rank.
 constexpr auto kEach = 20ms;
 constexpr auto kMostDelay = 300ms;
-// When whoever claimed the report seems to have died.
+// If the rank that claimed the report seems to have died.
 constexpr auto kTakeOver = 1000ms;
 constexpr auto kGiveUp = 1500ms;
-// For evidence that does not say enough yet.
+// Interval while the evidence is insufficient.
 constexpr auto kLookAgain = 100ms;
 constexpr auto kSettle = 600ms;
-// For the last summary of a rank that ends. Only a store that does not answer takes so long, or a busy machine.
+// For the last summary of a rank that ends. Only an unresponsive store or a busy machine takes so long.
 constexpr auto kLeave = 1000ms;
 
-// Said by ranks that did not make the report themselves.
+// Printed by ranks that did not create the report themselves.
 constexpr const char* kReported = "another rank reported a failure";
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Whether it names a fault, and is more than a guess.
+// Returns true if the evidence names a fault with more than low confidence.
 bool says_enough(const record::Evidence& evidence) {
   const record::Verdict verdict = record::explain(evidence).verdict;
   return verdict.fault != record::Fault::kNone && verdict.confidence != record::Confidence::kLow;
@@ -92,8 +92,8 @@ void Watchdog::rank_is_placed() {
       {.pid = static_cast<std::uint64_t>(::getpid()), .beats = 0, .when = recorder.now(), .told = 0});
 }
 
-// Groups of the world before are there still, and of no more interest. No record of this one has begun yet: its ranks
-// have not met.
+// Groups of the previous world still exist but no longer matter. The current world has no records yet: its ranks have
+// not met.
 void Watchdog::begin_smaller_world() {
   groups_.clear();
   generation_ = 0;
@@ -128,7 +128,7 @@ ReportMark Watchdog::mark_of(const std::string& run_dir) const {
 }
 
 // tessera run writes launch.json where its ranks leave their records, and all of them see it. Under other launchers
-// each may have a directory of its own, or none.
+// each rank may have a separate directory, or none.
 void Watchdog::open_exchange() {
   Teller teller;
   {
@@ -173,7 +173,7 @@ void Watchdog::group_closes(comm::GroupState& group) noexcept {
   std::erase_if(groups_, [&](const Seen& seen) { return seen.group == &group; });
 }
 
-// The words come out of the operation after this.
+// The operation throws the message after this.
 void Watchdog::failed(const Trouble& trouble) noexcept {
   try {
     if (comm::detail::is_watching_thread()) {
@@ -245,7 +245,7 @@ void Watchdog::beat() {
       {.pid = static_cast<std::uint64_t>(::getpid()), .beats = ++beats_, .when = recorder_->now(), .told = reports_});
 }
 
-// The time by which the deadline of the launch that runs, or is to begin next, was extended.
+// Returns the extension of the deadline of the running or next launch.
 std::chrono::nanoseconds Watchdog::extension_of(Seen& seen, const comm::detail::GroupProgress& progress) {
   const std::chrono::nanoseconds extended(seen.group->extended_ns.load(std::memory_order_relaxed));
   const bool is_running = progress.running != progress.ended;
@@ -257,7 +257,7 @@ std::chrono::nanoseconds Watchdog::extension_of(Seen& seen, const comm::detail::
   return seen.extra;
 }
 
-// What nobody else will tell of: an operation that does not begin, or that is to be waited for beyond its deadline.
+// Returns a failure that no other thread reports: an operation that does not start, or with an extended deadline.
 std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point now) {
   const comm::GroupState& group = *seen.group;
   const comm::detail::GroupProgress progress = seen.group->record.progress();
@@ -312,7 +312,7 @@ void Watchdog::set_notice_delays(comm::detail::NoticeDelays delays) {
   notice_delays_ = delays;
 }
 
-// Operations of processes that wait for a peer, and of which a report is due.
+// Returns operations of processes that wait for a peer and whose report is due.
 std::vector<LongWait> Watchdog::take_long_waits() {
   const std::lock_guard lock(mutex_);
   std::vector<LongWait> all;
@@ -352,20 +352,20 @@ bool Watchdog::look() {
   for (const Due& due : take_troubles()) tell(due);
   for (const Due& due : take_overdue()) {
     tell(due);
-    act(due.trouble);  // no thread of the rank waits for it to be told
+    act(due.trouble);  // no thread of the rank waits for the report
   }
   tell_of_others();
   for (const LongWait& wait : take_long_waits()) tell_of_wait(wait);
   return true;
 }
 
-// Made by the lowest rank that can, waited for by the others.
+// Returns the report. The lowest rank that can creates it, and the others wait for it.
 Watchdog::Found Watchdog::report_of(const Trouble& trouble, const std::string& run_dir, const ReportMark& before) {
   const auto delay = std::min<std::chrono::milliseconds>(trouble.rank * kEach, kMostDelay);
   for (Clock::time_point now = Clock::now(); now < trouble.at + kGiveUp; now = Clock::now()) {
     const bool takes_over = now >= trouble.at + kTakeOver + delay;
     const bool has_claim = now >= trouble.at + delay && claim_report(run_dir, before);
-    // Looked for after the claim: who had it may have made the report and released it.
+    // Searched after the claim: the previous holder may have created the report and released the claim.
     if (std::optional<Report> made = find_report(run_dir, before)) {
       if (has_claim) release_claim(run_dir);
       return {*std::move(made), true};
@@ -380,7 +380,7 @@ Watchdog::Found Watchdog::report_of(const Trouble& trouble, const std::string& r
   return {};
 }
 
-// Of the records in this directory where it has those of all ranks, else of what all ranks can tell.
+// Creates it from the records in this directory if it has those of all ranks, otherwise from the summaries of all.
 std::optional<Report> Watchdog::report_by_claimant(const Trouble& trouble, const std::string& run_dir) {
   const record::ReadOptions options{.smaller_since_ns = smaller_since_ns()};
   record::Evidence evidence = record::read_run(run_dir, options);
@@ -388,8 +388,8 @@ std::optional<Report> Watchdog::report_by_claimant(const Trouble& trouble, const
   if (!has_all) {
     if (std::optional<Report> report = report_of_all(trouble)) return report;
   }
-  // The first that fails tells while others are on their way, the longer the busier the machine is: where that does
-  // not say enough yet, it looks again.
+  // The first failing rank reports while others are on their way, later on a busy machine: while the evidence is
+  // insufficient, it reads again.
   while (Clock::now() + kLookAgain < trouble.at + kSettle && !says_enough(evidence)) {
     std::this_thread::sleep_for(kLookAgain);
     evidence = record::read_run(run_dir, options);
@@ -402,7 +402,7 @@ std::optional<Report> Watchdog::report_of_all(const Trouble& trouble) {
   Clock::time_point since;
   {
     const std::lock_guard lock(mutex_);
-    if (smaller_since_ns_ == 0) exchange = exchange_;  // else it would tell of the world before
+    if (smaller_since_ns_ == 0) exchange = exchange_;  // otherwise it would report the previous world
     since = armed_at_;
   }
   if (exchange == nullptr) return std::nullopt;
@@ -435,7 +435,7 @@ void Watchdog::tell(const Due& due) {
   }
 }
 
-// Of ranks that share a run directory, the one that made the report prints the verdict, and the others name the file.
+// Of ranks that share a run directory, the one that created the report prints the verdict; the others name the file.
 void Watchdog::say(int rank, const Report& report, bool is_of_another, std::uint64_t arming) {
   bool is_short = is_of_another && !report.path.empty();
   {
@@ -445,7 +445,7 @@ void Watchdog::say(int rank, const Report& report, bool is_of_another, std::uint
   say(rank, is_short ? kReported : report.sentence, report.path, arming);
 }
 
-// Another rank made a report: this one may be busy, or stuck in host code, and know of nothing.
+// Prints a report of another rank: this one may be busy or stuck in host code, and not know of it.
 void Watchdog::tell_of_others() {
   int rank = 0;
   std::string run_dir;

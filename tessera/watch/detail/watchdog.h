@@ -1,8 +1,8 @@
 // The watchdog of the process. See tessera/watch/watchdog.h.
 //
-// Threads of ranks tell it of groups and of what failed (GroupObserver); its own thread, which it shares with what
-// devices are looked at by (comm/detail/watch.h), looks and reports. Who failed waits until that is done, so that the
-// report shows the ranks as they were.
+// Threads of ranks notify it of groups and failures (GroupObserver). Its own thread, which it shares with device
+// polling (comm/detail/watch.h), polls and reports. A failing thread waits for the report, so that the report shows the
+// ranks as they were.
 #pragma once
 
 #include <chrono>
@@ -25,10 +25,10 @@
 
 namespace tessera::watch::detail {
 
-/// See the head of this file. Thread-safe; one a process, never destroyed.
+/// The watchdog. Thread-safe; one per process, never destroyed.
 class Watchdog final : public comm::detail::GroupObserver, public comm::detail::Watched {
  public:
-  /// The one.
+  /// Returns the watchdog of this process.
   static const std::shared_ptr<Watchdog>& of_process();
 
   void rank_opens(const RankPlace& place, bool is_process) override;
@@ -40,32 +40,32 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   bool look() override;
   [[nodiscard]] std::chrono::milliseconds period() const override { return std::chrono::milliseconds(100); }
 
-  /// What all groups are at, by rank.
+  /// Returns the states of all groups, by rank.
   [[nodiscard]] std::vector<GroupStanding> standing();
-  /// The rank of this process ends: what it has to tell is left for the others, where they do not see its record.
+  /// Called when the rank of this process ends: stores its final summary for ranks that do not see its record.
   void leave(bool has_failed) noexcept;
   /// Sets when an operation that waits for a peer is reported, for tests.
   void set_notice_delays(comm::detail::NoticeDelays delays);
-  /// Lines that were said so far.
+  /// Returns the number of lines printed so far.
   [[nodiscard]] std::uint64_t said();
 
  private:
   using Clock = std::chrono::steady_clock;
   using Trouble = comm::detail::Trouble;
 
-  // A group, and since when it stands as it does.
+  // A group and the time of its last change.
   struct Seen {
     comm::GroupState* group = nullptr;
     comm::detail::GroupProgress progress = {};
     Clock::time_point since = {};
-    bool was_told = false;                                // of what it waits for now
-    std::chrono::nanoseconds extended = {};               // all extensions of deadlines that were seen
+    bool was_told = false;                                // the current wait was reported
+    std::chrono::nanoseconds extended = {};               // all observed extensions of deadlines
     std::chrono::nanoseconds extra = {};                  // those of the launches up to the next field
-    std::uint32_t extra_up_to = 0;                        // number of the last launch that was there when they came
+    std::uint32_t extra_up_to = 0;                        // number of the last launch when they were set
     std::optional<comm::detail::WaitNotice> notice = {};  // while it waits for a peer
   };
 
-  // What is to be told, and of when: what is of before the last arm() is news no more.
+  // A failure to report, with its arming: failures before the last arm() are outdated.
   struct Due {
     Trouble trouble;
     std::uint64_t arming = 0;
@@ -81,7 +81,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   [[nodiscard]] std::int64_t smaller_since_ns();
   void tell(const Due& due);
   void tell_of_others();
-  // A report, and whether another rank made it, which then tells of it in full.
+  // A report, and whether another rank created it, which then prints it in full.
   struct Found {
     std::optional<Report> report = {};
     bool is_of_another = false;
@@ -99,27 +99,27 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   void mark(const std::string& run_dir);
   [[nodiscard]] ReportMark mark_of(const std::string& run_dir) const;
 
-  std::mutex mutex_;  // for all that follows, never held while others are waited for
+  std::mutex mutex_;  // guards all following members; never held during a wait
   std::condition_variable told_;
   bool is_started_ = false;
   bool is_process_ = false;
   int process_rank_ = -1;
   int world_size_ = 1;                   // of the process
-  std::int64_t smaller_since_ns_ = 0;    // when that became smaller, since 1970; 0: it did not
-  std::shared_ptr<Exchange> exchange_;   // with ranks that may not see this run directory; none: all do
+  std::int64_t smaller_since_ns_ = 0;    // time since 1970 when the world shrank; 0: never
+  std::shared_ptr<Exchange> exchange_;   // with ranks that may not see this run directory; null if all do
   std::map<int, std::string> run_dirs_;  // by rank
   std::vector<Seen> groups_;
   comm::detail::NoticeDelays notice_delays_;
   std::vector<Due> troubles_;
   bool is_telling_ = false;
-  std::uint64_t arming_ = 0;                 // counts
-  std::map<std::string, ReportMark> marks_;  // by run directory, at that moment: later reports are news
-  Clock::time_point armed_at_;               // the same moment
+  std::uint64_t arming_ = 0;                 // counter
+  std::map<std::string, ReportMark> marks_;  // by run directory, at the last arming: later reports are new
+  Clock::time_point armed_at_;               // time of the last arming
   bool is_told_ = false;                     // since then
-  std::uint64_t generation_ = 0;             // greatest of the groups when it was told
+  std::uint64_t generation_ = 0;             // greatest of the groups at that report
   std::uint64_t reports_ = 0;
   std::uint64_t beats_ = 0;
-  probe::Recorder* recorder_ = nullptr;  // of the rank of this process, which is never destroyed
+  probe::Recorder* recorder_ = nullptr;  // of the rank of this process; never destroyed
   probe::Row<HeartbeatRow> heartbeat_;
 };
 

@@ -49,15 +49,15 @@ using record::Verdict;
 using std::chrono::nanoseconds;
 using namespace std::chrono_literals;
 
-constexpr nanoseconds kJoin = 60s;       // to find each other, on a machine that is busy
-constexpr nanoseconds kHung = 120s;      // what has not ended by then never would, however busy the machine is
-constexpr nanoseconds kNotice = 200ms;   // for others to tell, once a rank has failed
+constexpr nanoseconds kJoin = 60s;       // to find each other, on a busy machine
+constexpr nanoseconds kHung = 120s;      // longer means a hang, even on a busy machine
+constexpr nanoseconds kNotice = 200ms;   // for others to report after a rank has failed
 constexpr nanoseconds kGrace = 100ms;    // from SIGTERM to SIGKILL
-constexpr nanoseconds kAfterwards = 4s;  // for ranks to end by themselves, once the report is there
+constexpr nanoseconds kAfterwards = 4s;  // for ranks to end by themselves after the report
 
 std::int64_t now_ns() { return Clock::now().time_since_epoch().count(); }
 
-// The directory of one drill; goes with it.
+// The temporary directory of one drill.
 class Place {
  public:
   Place() {
@@ -84,7 +84,7 @@ class Place {
   DrillPage* page_ = nullptr;
 };
 
-// For the first lines of a forked process: what it says and records goes to the drill's directory.
+// First lines of a forked process: redirects its output and records to the directory of the drill.
 void settle(const DrillFault& fault, const Place& place) {
   comm::leave_out_what_the_parent_registered();
   ::setenv("TESSERA_RECORD_DIR", place.base().c_str(), 1);
@@ -132,7 +132,7 @@ struct Child {
   pid_t process = -1;
   comm::detail::Descriptor handle;  // a pidfd
   bool has_ended = false;
-  std::vector<int> sent = {};  // signals that the drill sent, as a launcher does
+  std::vector<int> sent = {};  // signals that the drill sent, like a launcher
   comm::RankEnd end = {};
 };
 
@@ -152,7 +152,7 @@ void collect(Child& child) {
   child.end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-// Looks after the processes for a moment; true: all have ended.
+// Polls the processes for a moment. Returns true if all have ended.
 bool wait_a_moment(std::vector<Child>& children) {
   std::vector<pollfd> polled;
   for (const Child& child : children) polled.push_back({child.has_ended ? -1 : child.handle.get(), POLLIN, 0});
@@ -163,7 +163,7 @@ bool wait_a_moment(std::vector<Child>& children) {
   return std::ranges::all_of(children, &Child::has_ended);
 }
 
-// As a launcher: when one has failed, the others have time to fail too; then they are asked to end, and killed.
+// Acts like a launcher: after a failure, the others have time to fail too, then receive SIGTERM and SIGKILL.
 void end_all(std::vector<Child>& children) {
   const auto has_failed = [](const Child& child) { return child.has_ended && !child.end.is_good(); };
   const auto patience = Clock::now() + kAfterwards;
@@ -188,7 +188,7 @@ std::string text_of_time(std::time_t time) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-// The signals that a launcher writes down: for the first rank that failed, else because somebody ended the run.
+// Returns the signals that a launcher records: for the first failed rank, otherwise because the run was ended.
 nlohmann::json signals_of(const Child& child, const std::string& now, const std::optional<std::string>& failure) {
   nlohmann::json signals = nlohmann::json::array();
   const std::string why = failure.value_or("the launcher received SIGTERM");
@@ -205,7 +205,7 @@ nlohmann::json signals_of(const Child& child, const std::string& now, const std:
   return signals;
 }
 
-// Leaves what a launcher leaves that started these ranks and ended those that had not ended.
+// Writes the launch.json of a launcher that started these ranks and ended the remaining ones.
 void write_launch_file(const Place& place, const std::vector<Child>& children, std::time_t began) {
   using Json = nlohmann::json;
   const std::string now = text_of_time(std::time(nullptr));
@@ -253,7 +253,7 @@ std::vector<Verdict> verdicts_of(const std::string& run_dir) {
   return verdicts;
 }
 
-// Returns when there is a verdict: of a rank's watchdog, or made here once all have ended, or hang.
+// Returns when a verdict exists: from the watchdog of a rank, or created here after all have ended or hang.
 void wait_for_the_verdict(const DrillFault& fault, bool is_told_at_the_end, const Place& place,
                           std::vector<Child>& children, Drilled& drilled) {
   const auto until = Clock::now() + kJoin + kHung;
@@ -284,7 +284,8 @@ void count_files(const Place& place, Drilled& drilled) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(place.run_dir())) {
     const std::string name = entry.path().filename().string();
-    const bool is_record = name.rfind("rank-", 0) == 0 && !name.ends_with(".part");  // those are still being written
+    // .part files are still being written
+    const bool is_record = name.rfind("rank-", 0) == 0 && !name.ends_with(".part");
     if (is_record && std::filesystem::exists(entry.path())) names.push_back(entry.path().string());
   }
   const record::Evidence evidence = record::read_run(place.run_dir());
@@ -309,7 +310,7 @@ std::string text_of(const std::vector<int>& ranks) {
   return "{" + text + "}";
 }
 
-// What this verdict lacks; empty: nothing.
+// Returns what this verdict lacks; empty if nothing.
 std::string lacks(const Expected& expected, const Verdict& verdict) {
   if (std::ranges::find(expected.faults, verdict.fault) == expected.faults.end()) return "the kind of the fault";
   const bool is_nobody = verdict.culprits.empty() && (expected.may_blame_nobody || verdict.fault == Fault::kNone);
@@ -321,7 +322,7 @@ std::string lacks(const Expected& expected, const Verdict& verdict) {
   return "";
 }
 
-// When all ranks are gone, the run is explained as it was while they hung.
+// After all ranks are gone, the explanation must equal that during the hang.
 void compare_after_the_end(const Place& place, bool has_late_rank, Drilled& drilled) {
   const record::Explanation found = record::explain(record::read_run(place.run_dir()));
   if (drilled.verdicts.empty()) return;

@@ -1,4 +1,4 @@
-// Ranks that do not come, or come late: stuck in host code or behind other work of their stream, slow, in a replay.
+// Absent or late ranks: stuck in host code or after other work of their stream, slow, in a replay.
 #include <chrono>
 #include <thread>
 
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 using comm::ProcessGroup;
 using record::Fault;
 
-// A rank does not come to an operation of the world, and stays in a mark.
+// A rank does not reach an operation of the world, and stays in an annotation.
 DrillFault stuck(const std::string& name, int ranks, int culprit) {
   return {.name = name,
           .ranks = ranks,
@@ -55,7 +55,7 @@ void two_stuck(DrillRank& rank) {
   rank.steps(1);
 }
 
-// Those of the other half come to the world meanwhile where `goes_on`, and else end.
+// If `goes_on`, the ranks of the other half reach the world operation meanwhile; otherwise they end.
 void stuck_in_a_subgroup(DrillRank& rank, bool goes_on) {
   const bool is_low = rank.rank() < 3;
   const ProcessGroup group = rank.world.split(is_low ? 0 : 1, 0, {.name = is_low ? "low" : "high"});
@@ -93,7 +93,7 @@ void late(DrillRank& rank) {
   }
 }
 
-// Every step later than the others, but never too late.
+// Later than the others in every step, but within the deadline.
 void slow(DrillRank& rank, int culprit) {
   for (int step = 0; step < 12; ++step) {
     if (rank.is(culprit)) std::this_thread::sleep_for(80ms);
@@ -125,7 +125,7 @@ device::GraphExec captured(const DrillRank& rank, const device::Stream& side, co
   (void)rank.world.launch(rank.broadcast(), side);
   return side.end_capture().instantiate();
 }
-// The host node of rank 3's graph does not end in the fifth replay.
+// The host node of the graph of rank 3 does not end in the fifth replay.
 void stuck_in_a_replay(DrillRank& rank) {
   const device::Stream side = device::Device::get("host").create_stream();
   int replays = 0;
@@ -160,7 +160,7 @@ void a_replay_too_few(DrillRank& rank) {
   rank.steps(1);
 }
 
-// Rank 2 puts two signals where rank 0 waits for three.
+// Rank 2 sets two signals, and rank 0 waits for three.
 void a_signal_does_not_come(DrillRank& rank) {
   const comm::SymmetricPool pool(rank.world, rank.stream, {.name = "grads", .nbytes = 4096});
   rank.steps(2);
@@ -176,7 +176,7 @@ void a_signal_does_not_come(DrillRank& rank) {
   rank.stream.synchronize();
 }
 
-// Operations of a group of its own until the record has been overwritten many times; a few of all ranks among them.
+// Operations of a separate group until the record has been overwritten many times, with a few of all ranks.
 void wrap_the_ring(const DrillRank& rank) {
   const ProcessGroup alone = rank.world.split(rank.rank(), 0, {.name = "alone"});
   for (int step = 0; step < 20; ++step) {

@@ -1,4 +1,4 @@
-// Ranks that wait for each other, over groups or by messages; pipelines of which a stage fails.
+// Deadlock cycles over groups or point-to-point operations; pipelines with a failing stage.
 #include "tessera/watch/testing/drill.h"
 #include "tessera/watch/testing/ranks.h"
 
@@ -10,7 +10,7 @@ using record::Fault;
 
 const std::vector<DrillForm> kBoth = {DrillForm::kProcesses, DrillForm::kThreads};
 
-// A group of all but the last, and the world; those from `from` on come to them in the other order.
+// A group of all but the last, and the world; ranks from `from` on call them in the other order.
 void two_groups(DrillRank& rank, int from) {
   std::vector<int> members;
   for (int i = 0; i + 1 < rank.ranks(); ++i) members.push_back(i);
@@ -22,7 +22,7 @@ void two_groups(DrillRank& rank, int from) {
   if (rank.rank() >= from && most) rank.run(most, rank.all_reduce());
 }
 
-// Two groups of the same ranks, which share a transport: that sees that ranks differ, and nobody has to wait.
+// Two groups of the same ranks, which share a transport: it detects the mismatch, and no rank has to wait.
 void two_groups_alike(DrillRank& rank, int from) {
   const ProcessGroup first = rank.world.split(0, 0, {.name = "first"});
   const ProcessGroup second = rank.world.split(0, 1, {.name = "second"});
@@ -35,7 +35,7 @@ void two_groups_alike(DrillRank& rank, int from) {
   rank.run(is_other ? first : second, rank.all_reduce());
 }
 
-// Neighbours have groups of two; each begins with the one on its right.
+// Neighbors have groups of two; each begins with the one on its right.
 void pairs_in_a_ring(DrillRank& rank) {
   std::vector<ProcessGroup> pairs;
   for (int low = 0; low < rank.ranks(); ++low) {
@@ -50,7 +50,7 @@ void pairs_in_a_ring(DrillRank& rank) {
   rank.run(pairs[left], rank.all_reduce());
 }
 
-// Much is sent to the right, before what comes from the left is taken.
+// Large sends to the right before the receive from the left.
 void ring_of_sends(DrillRank& rank) {
   const int right = (rank.rank() + 1) % rank.ranks();
   const int left = (rank.rank() + rank.ranks() - 1) % rank.ranks();
@@ -68,7 +68,7 @@ void ring_of_receives(DrillRank& rank) {
   rank.run(rank.send(right));
 }
 
-// Two of many wait for messages of each other, the others for them.
+// Two of many ranks wait to receive from each other, and the others wait for them.
 void two_receive_from_each_other(DrillRank& rank) {
   rank.steps(2);
   rank.begin();
@@ -77,7 +77,7 @@ void two_receive_from_each_other(DrillRank& rank) {
   rank.steps(1);
 }
 
-// Micro batches go from stage to stage; stage 2 stops after the third.
+// Micro-batches go from stage to stage; stage 2 stops after the third.
 void stage_stuck(DrillRank& rank) {
   rank.steps(1);
   for (int batch = 0; batch < 6; ++batch) {

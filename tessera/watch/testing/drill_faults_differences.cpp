@@ -1,4 +1,4 @@
-// Faults of programs: ranks that do not do the same. All are known as soon as the ranks meet.
+// Program faults: ranks that call different operations. All are detected as soon as the ranks meet.
 #include "tessera/watch/testing/drill.h"
 
 namespace tessera::watch {
@@ -11,7 +11,7 @@ using record::Fault;
 
 const std::vector<DrillForm> kBoth = {DrillForm::kProcesses, DrillForm::kThreads};
 
-// Ranks ask for one operation each, and the culprit's is another.
+// Each rank enqueues one operation, and that of the culprit differs.
 DrillFault differs(const std::string& name, int ranks, int culprit,
                    std::function<Operation(const DrillRank&, bool is_other)> asked, std::vector<std::string> words) {
   return {
@@ -28,7 +28,7 @@ DrillFault differs(const std::string& name, int ranks, int culprit,
       .forms = kBoth};
 }
 
-// Where the program of one rank takes another way than those of the others.
+// The program of one rank takes another path than the others.
 DrillFault strays(const std::string& name, int ranks, int culprit, std::function<void(DrillRank&, bool)> way,
                   std::vector<Fault> faults = {Fault::kMismatch}) {
   return {.name = name,
@@ -93,7 +93,7 @@ Operation other_targets(const DrillRank& rank, bool is_other) {
   if (is_other) operation.targets[0] = -1;
   return operation;
 }
-// Rank 2 gives one more to rank 3 than that takes.
+// Rank 2 sends one more element to rank 3 than it receives.
 Operation splits_that_do_not_fit(const DrillRank& rank, bool is_other) {
   Operation operation = rank.all_reduce(0);
   operation.kind = OpKind::kAllToAll;
@@ -105,7 +105,7 @@ Operation splits_that_do_not_fit(const DrillRank& rank, bool is_other) {
   return operation;
 }
 
-// Two halves of the world, each with a group of its own.
+// Returns the group of the half of the world.
 ProcessGroup half(const DrillRank& rank) {
   const bool is_low = rank.rank() < rank.ranks() / 2;
   return rank.world.split(is_low ? 0 : 1, 0, {.name = is_low ? "low" : "high"});
@@ -183,7 +183,7 @@ std::vector<DrillFault> faults_of_differences() {
                   rank.run(group, rank.broadcast());
                 }),
   };
-  // Whether rank 2 gives too much or rank 3 takes too little nobody can know.
+  // The cause is ambiguous: rank 2 sends too much or rank 3 receives too little.
   faults.push_back(differs("splits that do not fit", 4, 2, splits_that_do_not_fit, {"all_to_all"}));
   faults.back().expected[0].may_blame_nobody = true;
   faults.push_back({.name = "halves of the ranks differ",
@@ -195,7 +195,7 @@ std::vector<DrillFault> faults_of_differences() {
                     .body = two_differ_each_in_its_way,
                     .expected = {{.faults = {Fault::kMismatch}, .culprits = {1, 4}, .group = "world"}},
                     .forms = kBoth});
-  // Of the first message nobody can know who of the two is wrong.
+  // For the first point-to-point operation, the culprit is ambiguous.
   faults.push_back({.name = "message of another size",
                     .body = [](DrillRank& rank) { message_of_another_size(rank, 0); },
                     .expected = {{.faults = {Fault::kMismatch}, .may_blame_nobody = true}},

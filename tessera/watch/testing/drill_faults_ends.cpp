@@ -1,5 +1,5 @@
-// Ranks that end: killed before, in and after operations, by a signal or an error of their own, stopped, out of memory,
-// without a record; and two at once.
+// Ranks that end: killed before, in and after operations, by a signal or their own error, stopped, out of memory,
+// without a record; and two together.
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -21,7 +21,7 @@ using record::Fault;
 
 const std::vector<DrillForm> kBoth = {DrillForm::kProcesses, DrillForm::kThreads};
 
-// A rank gets a signal between two operations.
+// A rank receives a signal between two operations.
 DrillFault signalled(const std::string& name, int ranks, int culprit, int signal, Fault fault) {
   return {.name = name,
           .ranks = ranks,
@@ -36,7 +36,7 @@ DrillFault signalled(const std::string& name, int ranks, int culprit, int signal
           .deadline = signal == SIGSTOP ? kDrillDeadline : std::chrono::nanoseconds(0)};
 }
 
-// Rank 1 is in an operation, with all others but rank 3, when it dies.
+// Rank 1 dies in an operation with all ranks but rank 3.
 void killed_during(DrillRank& rank) {
   rank.steps(2);
   if (rank.is(3)) {
@@ -116,7 +116,7 @@ void out_of_memory(DrillRank& rank, int culprit) {
   rank.steps(1);
 }
 
-// The record of this rank, as the run directory has it, goes.
+// Removes the record of this rank from the run directory.
 void lose_record(const DrillRank& rank) {
   const std::string prefix = "rank-" + std::to_string(rank.rank()) + ".";
   std::vector<std::filesystem::path> paths;
@@ -161,7 +161,7 @@ void two_killed(DrillRank& rank) {
   if (rank.is(0) || rank.is(3)) ::raise(SIGKILL);
   rank.steps(1);
 }
-// In two groups at once: rank 1 gives another size, rank 6 throws.
+// In two groups: rank 1 passes another size, rank 6 throws.
 void differs_and_throws(DrillRank& rank) {
   const bool is_low = rank.rank() < 4;
   const comm::ProcessGroup group = rank.world.split(is_low ? 0 : 1, 0, {.name = is_low ? "low" : "high"});

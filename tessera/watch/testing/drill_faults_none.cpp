@@ -1,4 +1,4 @@
-// Runs in which nothing goes wrong, of which that must be said: that ended, that go on, with uneven traffic.
+// Runs without a fault, which must be reported as such: ended, active, with uneven traffic.
 #include "tessera/device/device.h"
 #include "tessera/watch/testing/drill.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 const std::vector<DrillForm> kBoth = {DrillForm::kProcesses, DrillForm::kThreads};
 
-// Batches go through the stages; each rank has other numbers of messages, and odd ones talk beside that.
+// Batches go through the stages; ranks have different numbers of point-to-point operations, and odd ones add more.
 void pipeline(DrillRank& rank) {
   const int last = rank.ranks() - 1;
   for (int batch = 0; batch < 8; ++batch) {
@@ -18,7 +18,7 @@ void pipeline(DrillRank& rank) {
   }
   rank.steps(1);
 }
-// Ranks are in groups of other sizes, and use them unevenly.
+// Ranks are in groups of different sizes, and use them unevenly.
 void uneven_groups(DrillRank& rank) {
   const comm::ProcessGroup group = rank.world.split(rank.rank() < 2 ? 0 : 1, 0);
   for (int i = 0; i < (rank.rank() < 2 ? 9 : 2); ++i) rank.run(group, rank.all_reduce());

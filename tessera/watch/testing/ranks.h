@@ -1,4 +1,4 @@
-// What ranks of the watchdog's tests do, and how to look at what they left.
+// Helpers for the ranks of watchdog tests, and for their files.
 #pragma once
 
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 namespace tessera::watch {
 
-/// All of a file; empty: there is none.
+/// Returns a file as text; empty if it does not exist.
 inline std::string content(const std::string& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
@@ -25,7 +25,7 @@ inline void barrier(const comm::ProcessGroup& group) {
   group.launch({.kind = comm::OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
 }
 
-/// Stands still for ever, in host code. With a signal that is not handled the process ends.
+/// Blocks forever in host code. An unhandled signal ends the process.
 [[noreturn]] inline void be_stuck() {
   for (;;) ::pause();
 }
