@@ -188,7 +188,7 @@ AllocatorState::~AllocatorState() {
 
 namespace {
 
-// The handle's deleter: blocks may outlive it.
+// The deleter of the handle: blocks may outlive it.
 std::shared_ptr<AllocatorState> make_state(const device::Device& device, AllocatorOptions options) {
   TESSERA_CHECK(static_cast<bool>(device), "Allocator: the Device is empty");
   AllocatorState::end_waiting();
@@ -209,7 +209,7 @@ struct RankAllocators {
 };
 
 RankAllocators& rank_allocators() {
-  probe::recorder();  // made first, so that it goes last
+  probe::recorder();  // created first, so that it is destroyed last
   return current_rank()->part<RankAllocators>([] { return std::make_shared<RankAllocators>(); });
 }
 
@@ -253,7 +253,7 @@ void AllocatorState::retire() noexcept {
 
 namespace {
 
-// Allocators that ended while a graph was captured on their device. Never destroyed: who comes last may find it.
+// Allocators that ended during a capture on their device. Never destroyed, because it may be needed last.
 struct WaitingToEnd {
   std::mutex mutex;
   std::vector<AllocatorState*> states;

@@ -5,7 +5,7 @@
 namespace tessera::memory::workloads {
 namespace {
 
-// Takes what the measured launches pass and does nothing with it.
+// Accepts the arguments of the measured launches and does nothing.
 constexpr char kNothing[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry nothing(.param .u64 to, .param .u64 from, .param .f32 factor)\n{\n  ret;\n}\n";

@@ -1,4 +1,4 @@
-// Random programs on an allocator; what they do and what is checked is told in testing/allocator_program.h.
+// Random programs on an allocator; testing/allocator_program.h describes them and the checks.
 //
 //   allocator_fuzz [--runs N] [--seed FIRST] [--seconds LIMIT]
 #include "tessera/base/testing/fuzz.h"

@@ -1,6 +1,6 @@
-// Memory inside a capture. All captures into a pool share one heap, whatever their streams: what may be reused is a
-// question to the prover, not to the stream. Blocks freed in the capture are pending with the nodes that must be over;
-// blocks that nothing in this capture has used are ready for anyone.
+// Memory inside a capture. All captures into a pool share one heap, for any streams: the prover decides on reuse, not
+// the stream. Blocks freed in the capture are pending with the nodes that must complete. Blocks that nothing in this
+// capture has used are ready for any stream.
 #include <algorithm>
 
 #include "tessera/base/error.h"
@@ -20,10 +20,10 @@ using detail::Use;
 
 namespace {
 
-// Pending blocks looked at before a proof is given up on.
+// Maximum number of pending blocks to try.
 constexpr int kMostProofs = 256;
 
-// The stream of a slot as the capture knows it; null: it is gone. The scope's lock is held.
+// Returns the stream of a slot in the capture; null if it is gone. The lock of the scope is held.
 StreamInCapture* find_stream(AllocatorState& state, CaptureScope& scope, const device::StreamSlot& slot) {
   for (StreamInCapture& known : scope.streams) {
     if (known.slot == &slot) return &known;
@@ -32,8 +32,8 @@ StreamInCapture* find_stream(AllocatorState& state, CaptureScope& scope, const d
   return stream ? &scope.streams.emplace_back(stream) : nullptr;
 }
 
-// Tells the prover where a stream stands; false: not in this capture. What libraries capture is counted nowhere, so the
-// driver is asked unless it keeps count itself. The scope's lock is held.
+// Updates the prover for a stream; false if it is not in this capture. Captures by other libraries are not counted, so
+// the driver is queried unless it keeps count itself. The lock of the scope is held.
 bool follow(CaptureScope& scope, StreamInCapture& at) {
   const std::uint64_t now = at.changes != nullptr ? at.changes->load(std::memory_order_acquire) + 1 : 0;
   if (now != 0 && now == at.told) return true;
@@ -48,7 +48,7 @@ bool follow(CaptureScope& scope, StreamInCapture& at) {
   return true;
 }
 
-// Whether a pending block is a matter of proof at all. Uses from outside the capture are no obstacle where a replay can
+// Returns true if a proof can release a pending block. Uses from outside the capture are no obstacle if a replay can
 // wait for them.
 bool is_provable(const CaptureScope& scope, const Block& block) {
   if (block.extra == nullptr || block.extra->is_barred) return false;
@@ -57,8 +57,8 @@ bool is_provable(const CaptureScope& scope, const Block& block) {
                      [](const Use& use) { return static_cast<bool>(use.event) || use.is_done(); });
 }
 
-// Uses of a block that is taken or merged are the pool's from now on: whoever is given these bytes, in this capture or
-// a later one, comes after them.
+// Moves the uses of a taken or merged block to the pool: any later user of these bytes, in this capture or another one,
+// comes after them.
 void hand_on_uses(Heap& heap, const Block& block) {
   if (block.extra->uses.empty()) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
@@ -69,10 +69,10 @@ void hand_on_uses(Heap& heap, const Block& block) {
   }
 }
 
-// A block for the request that is proved over, or that nothing in this capture has used; the heap's lock is held.
+// Returns a block for the request that is proven free, or that this capture has not used; the heap lock is held.
 Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) {
   CaptureScope& scope = *request.capture;
-  // What is launched next may start before the launch before it has ended: nothing that was used is proved over.
+  // The next launch may start before the previous one has ended: no used block is proven free.
   if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0) return heap.take(request.size);
   const auto is_over = [&](const Block& block) {
     if (block.phase == Phase::kReady || TESSERA_MUTANT("memory.capture_reuse_unproved")) return true;
@@ -98,7 +98,7 @@ Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) 
   return block;
 }
 
-// A block was handed out in the capture; the scope's lock is held.
+// Records an allocation in the capture; the lock of the scope is held.
 void note_handed_out(CaptureScope& scope, Block& block) {
   block.graph = scope.graph;
   block.moment = scope.order->now();
@@ -125,7 +125,7 @@ Block* AllocatorState::take_captured(const Request& request, Heap& heap) {
 
 namespace {
 
-// Marks of every stream that used the block; false: one of them is not in the capture, so there is no proof.
+// Adds marks of every stream that used the block; false, and no proof, if one of them is not in the capture.
 bool mark_uses(AllocatorState& state, CaptureScope& scope, const Block& block, detail::Marks& marks) {
   const CaptureMoment since = block.graph == scope.graph ? block.moment : 0;
   const auto mark = [&](const device::StreamSlot& slot) {
@@ -140,7 +140,7 @@ bool mark_uses(AllocatorState& state, CaptureScope& scope, const Block& block, d
                      [&](const Use& use) { return mark(*use.slot); });
 }
 
-// The capture under way in which the block was handed out, or that said it uses it; null: none.
+// Returns the capture in progress that allocated the block, or declared a use of it; null if none.
 CaptureScope* scope_of(AllocatorState& state, const Block& block) {
   // Nearly always the capture of this thread.
   for (const detail::ThreadScope* scope = detail::innermost_scope; scope != nullptr; scope = scope->outer) {
@@ -158,7 +158,7 @@ CaptureScope* scope_of(AllocatorState& state, const Block& block) {
   return nullptr;
 }
 
-// What used a block of a capture heap, its own stream included, ready to be stamped.
+// Returns the uses of a block of a capture heap, including its own stream, ready to be stamped.
 std::vector<Use> uses_outside(AllocatorState& state, Block& block) {
   std::vector<Use> uses;
   if (block.extra != nullptr) uses = std::move(block.extra->uses);
@@ -167,8 +167,8 @@ std::vector<Use> uses_outside(AllocatorState& state, Block& block) {
   return uses;
 }
 
-// What used a block outside the capture that made it, ready to be stamped. What the capture itself did to it did not
-// run, only the graph will.
+// Returns the uses of a block outside of its capture, ready to be stamped. Operations of the capture itself did not
+// run; only the graph will run them.
 std::vector<Use> uses_of_others(AllocatorState& state, const CaptureScope& scope, Block& block) {
   std::vector<Use> uses;
   if (block.extra == nullptr || TESSERA_MUTANT("memory.other_captures_use_forgotten")) return uses;
@@ -180,7 +180,7 @@ std::vector<Use> uses_of_others(AllocatorState& state, const CaptureScope& scope
 
 }  // namespace
 
-// A block of a capture heap is given back in a capture: it waits with marks. What ran on it outside is a past use.
+// Frees a block of a capture heap in a capture: it waits with marks. Work that ran on it outside is a past use.
 void AllocatorState::free_in_capture(CaptureScope& scope, Block& block) noexcept {
   Heap& heap = *block.heap;
   const probe::Moment moment = history.now();
@@ -196,14 +196,14 @@ void AllocatorState::free_in_capture(CaptureScope& scope, Block& block) noexcept
   if (block.graph != scope.graph) {
     uses = uses_outside(*this, block);
   } else {
-    // Where another graph reads it, this one must not write over it, and a capture under way that has used it is not
-    // given it before it ends.
+    // If another graph reads it, this one must not overwrite it, and a capture in progress that has used it does not
+    // receive it before its end.
     is_marked = is_marked && (block.extra == nullptr || !block.extra->is_input);
     if (!is_marked) uses = uses_of_others(*this, scope, block);
   }
   for (Use& use : uses) {
     if (use.slot == scope.before.slot) {
-      use = scope.before;  // it captures: whatever ran did so before
+      use = scope.before;  // it is capturing: all executed work came before
     } else {
       stamp(use);
     }
@@ -223,8 +223,8 @@ void AllocatorState::free_in_capture(CaptureScope& scope, Block& block) noexcept
   heap.make_pending(block);
 }
 
-// A block of a capture heap is given back: inside a capture with marks; outside when its eager uses, and the replays
-// that may have written it, have completed.
+// Frees a block of a capture heap: inside a capture with marks; outside when its eager uses, and the replays that may
+// have written it, have completed.
 void AllocatorState::free_captured(Block* block) noexcept {
   CaptureScope* scope = scope_of(*this, *block);
   const bool is_kept = block->extra != nullptr && !block->extra->keepers.empty();
@@ -287,8 +287,8 @@ void AllocatorState::finish_kept(Block* block, const detail::SlotTicks& replays)
 
 namespace detail {
 
-// Whether all that was launched on the stream so far is over. Asked once for a block of a graph: an event, the other
-// answer, is itself work that is not over yet.
+// Returns true if all work on the stream so far is over. Queried once for a block of a graph: an event, the
+// alternative, would itself be unfinished work.
 bool is_idle(const device::Device& device, const Use& use) {
   try {
     const Tick now = use.slot->upcoming();
@@ -329,9 +329,9 @@ void add_part(CaptureScope& scope, const Pool& pool) {
 
 void make_part(CaptureScope& scope, const Pool& pool) {
   PoolState& state = *pool.state();
-  // A replay holds this lock over its launch: not to be waited for under the scope's, which spins.
+  // A replay holds this lock during its launch: do not wait for it under the lock of the scope, which spins.
   const std::lock_guard replay_lock(state.replay_mutex);
-  if (is_listed(scope, state)) return;  // another thread was quicker
+  if (is_listed(scope, state)) return;  // another thread was faster
   const GraphKey key = state.replays.announce(scope.name);
   state.graph_keys[scope.graph] = key;
   state.graphs.fetch_add(1);
@@ -374,7 +374,7 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   std::vector<std::shared_ptr<GraphKeeper>> keepers;
   if (block.extra != nullptr) keepers = block.extra->keepers;
   if (!state.host_writes && (block.slot->hazards() & device::StreamSlot::kCapturing) != 0) {
-    // Its own stream is capturing: what was captured since may use it without saying so.
+    // Its own stream is capturing: later captured work may use it without a declaration.
     CaptureScope* scope = find_scope(state.device_key, block.slot->capture());
     if (scope != nullptr && std::find(keepers.begin(), keepers.end(), scope->keeper) == keepers.end())
       keepers.push_back(scope->keeper);

@@ -1,5 +1,4 @@
-// Random captures, the reuse prover's answers held against a brute-force oracle; what is checked is told in
-// testing/capture_program.h.
+// Random captures: the answers of the reuse prover are compared with a brute-force oracle (testing/capture_program.h).
 //
 //   capture_order_fuzz [--runs N] [--seed FIRST] [--seconds LIMIT]
 #include "tessera/base/testing/fuzz.h"

@@ -146,7 +146,7 @@ void LimitUpstream::failed(const UpstreamEvent& event) noexcept {
   if (event.takes()) give(event.nbytes);
 }
 
-// What was taken past this decorator may be given back through it: the count stops at 0.
+// Memory acquired without this decorator may be released through it: the count stops at 0.
 void LimitUpstream::give(std::size_t nbytes) noexcept {
   std::size_t held = held_.load(std::memory_order_relaxed);
   while (!held_.compare_exchange_weak(held, held - std::min(held, nbytes), std::memory_order_relaxed)) {
@@ -158,8 +158,8 @@ LogUpstream::LogUpstream(std::shared_ptr<Upstream> inner, std::ostream& out)
   out_ << kHeader << '\n';
 }
 
-// The lock is held from before a call that gives an address back until its line is written: who gets the address next
-// waits for the lock with its own line, so that the log tells one owner at a time.
+// The lock is held from before a call that releases an address until its line is written: the next owner of the address
+// waits for the lock with its own line, so that the log shows one owner at a time.
 void LogUpstream::before(const UpstreamEvent& event) {
   if (event.gives() || event.call == UpstreamCall::kMove) mutex_.lock();
 }
@@ -197,7 +197,7 @@ void LogUpstream::write(std::string_view action, const std::byte* pointer, std::
                                    reinterpret_cast<std::uintptr_t>(pointer), nbytes);
   try {
     out_.write(line, length);
-  } catch (...) {  // a stream that throws has lost the line and says so by its state
+  } catch (...) {  // a stream that throws has lost the line, and its state shows it
   }
 }
 
@@ -231,7 +231,7 @@ std::uint64_t StatisticsUpstream::unknown_frees() const {
   return unknown_frees_;
 }
 
-// What is given back leaves the books before the call: once the call is done another thread may get the same address.
+// Released memory is removed before the call: after the call another thread may get the same address.
 void StatisticsUpstream::before(const UpstreamEvent& event) {
   const bool is_move = event.call == UpstreamCall::kMove;
   if (!event.gives() && !is_move) return;

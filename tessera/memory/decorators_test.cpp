@@ -1,5 +1,5 @@
-// Decorators keep the form of what they wrap, count exactly whatever fails, and nest. Among the cases are RMM's
-// behaviours for limiting, tracking and statistics adaptors.
+// Decorators keep the form of the wrapped upstream, count exactly under failures, and nest. Some cases are behaviors of
+// the limiting, tracking and statistics adaptors of RMM.
 #include "tessera/memory/decorators.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::shared_ptr<NullUpstream> null(std::size_t capacity = kMany) {
       NullOptions{.capacity_nbytes = capacity, .granularity = kUnit, .name = "nothing"});
 }
 
-// A fixed upstream that believes whatever it is told, as a careless user's would.
+// A fixed upstream that checks nothing, like a careless custom one.
 class LooseUpstream final : public Upstream {
  public:
   [[nodiscard]] std::string name() const override { return "loose"; }
@@ -40,7 +40,7 @@ class LooseUpstream final : public Upstream {
   std::uintptr_t next_ = NullUpstream::kFirstAddress;
 };
 
-// Has one address. While it is given back, `meanwhile` runs.
+// Has one address. Calls `meanwhile` while it is released.
 class OneAddressUpstream final : public Upstream {
  public:
   std::function<void()> meanwhile;
@@ -66,7 +66,7 @@ std::string message_of(F&& body) {
   return {};
 }
 
-// Passes everything and notes what it was told.
+// Forwards everything and records the hooks.
 class WatchUpstream final : public UpstreamDecorator {
  public:
   using UpstreamDecorator::UpstreamDecorator;
@@ -138,7 +138,7 @@ TEST(LimitUpstream, CountsExactlyWhenTheUpstreamFails) {
   std::byte* const held = limit.allocate(9 * kUnit);
   fail->fail_at(1, ErrorKind::kDevice);
   EXPECT_THROW(limit.free(held, 9 * kUnit), DeviceError);
-  EXPECT_EQ(limit.held_nbytes(), 9 * kUnit);  // still there
+  EXPECT_EQ(limit.held_nbytes(), 9 * kUnit);  // still held
   limit.free(held, 9 * kUnit);
   EXPECT_EQ(limit.held_nbytes(), 0u);
 }
@@ -203,7 +203,7 @@ std::string hex(const void* pointer) {
   return out.str();
 }
 
-// The line without thread and time, once their form is right.
+// Returns the line without thread and time, after checking their form.
 std::string action_of(const std::string& line) {
   static const std::regex form(R"(^\d+,\d\d:\d\d:\d\d:\d{6},(.*)$)");
   std::smatch parts;
@@ -240,8 +240,8 @@ TEST(LogUpstream, WritesRmmsCsv) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(action_of(lines[i + 1]), expected[i]);
 }
 
-// Another thread gets the address before the call that gave it back has returned; its line must come second. It is
-// given time to go wrong, not to be right.
+// Another thread gets the address before the call that released it has returned; its line must come second. The wait
+// only gives a fault time to occur.
 TEST(LogUpstream, APointerHasOneOwnerAtATime) {
   std::ostringstream out;
   const auto inner = std::make_shared<OneAddressUpstream>();
@@ -329,7 +329,7 @@ TEST(StatisticsUpstream, AScopeMayGiveBackWhatWasThereBefore) {
 TEST(StatisticsUpstream, UnknownAndMisstatedFreesNeverUnderflow) {
   const auto loose = std::make_shared<LooseUpstream>();
   StatisticsUpstream statistics(loose);
-  statistics.free(loose->allocate(kUnit), kUnit);  // taken behind its back
+  statistics.free(loose->allocate(kUnit), kUnit);  // acquired without it
   EXPECT_EQ(statistics.counters(), UpstreamCounters{});
   EXPECT_EQ(statistics.unknown_frees(), 1u);
   std::byte* const held = statistics.allocate(kUnit);
@@ -380,7 +380,7 @@ TEST(FailUpstream, FailsTheCallItWasAskedToOnce) {
   std::byte* const base = fail.reserve(8 * kUnit);
   fail.map(base, kUnit);
   EXPECT_EQ(message_of([&] { fail.map(base + kUnit, kUnit); }), "call 3, map, fails on request");
-  EXPECT_EQ(inner->counts().maps, 1u);  // the call never went on
+  EXPECT_EQ(inner->counts().maps, 1u);  // the call was not forwarded
   fail.map(base + kUnit, kUnit);
   EXPECT_EQ(fail.calls(), 4u);
   fail.fail_at(2);

@@ -16,8 +16,8 @@ using device::AddressRange;
 using device::Memory;
 using device::PinnedMemory;
 
-// Reserved addresses and the pieces behind them, by offset. `leftovers` are second mappings of pieces that live
-// elsewhere, which the driver would not unmap when a move was undone.
+// Reserved addresses and their chunks, by offset. `leftovers` are second mappings of chunks that live elsewhere, which
+// the driver failed to unmap when a move was undone.
 struct Reservation {
   AddressRange range;
   std::map<std::size_t, Memory> pieces;

@@ -1,5 +1,5 @@
-// Upstreams over a host device: pieces keep their bytes when they move, wrong calls are refused, and a driver that
-// fails at any call leaves everything as it was.
+// Upstreams over a host device: chunks keep their bytes when they move, wrong calls are rejected, and a driver failure
+// at any call changes nothing.
 #include "tessera/memory/device_upstream.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST_F(DeviceUpstreamTest, AMovedPieceKeepsItsBytes) {
   EXPECT_EQ(second[2 * unit], std::byte{7});
   EXPECT_EQ(second[4 * unit - 1], std::byte{7});
   EXPECT_EQ(device.memory_use().own_nbytes, 2 * unit);
-  upstream->map(first + unit, unit);  // the old place is free again
+  upstream->map(first + unit, unit);  // the old address is free again
   upstream->unmap(second + 2 * unit, 2 * unit);
   EXPECT_EQ(device.memory_use().own_nbytes, unit);
 }
@@ -135,7 +135,7 @@ TEST_F(DeviceUpstreamTest, AMoveThatFailsLeavesThePieceWhereItWas) {
     EXPECT_EQ(base[0], std::byte{9});
     EXPECT_EQ(device.memory_use().own_nbytes, unit);
     EXPECT_THROW(upstream->unmap(base + 2 * unit, unit), InvalidArgument);
-    upstream->map(base + 2 * unit, unit);  // nothing was left at the new place
+    upstream->map(base + 2 * unit, unit);  // nothing was left at the new address
     std::memset(base + 2 * unit, 1, unit);
     EXPECT_EQ(base[0], std::byte{9});
     upstream->unmap(base + 2 * unit, unit);

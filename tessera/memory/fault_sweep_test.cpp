@@ -1,5 +1,5 @@
-// Every driver call, and every call of an upstream, of a program that does all an allocator can, made to fail in turn.
-// What must hold afterwards is told in testing/fault_program.h.
+// Every driver call and every upstream call of a program that covers the allocator fails in turn.
+// testing/fault_program.h describes the required final state.
 #include <gtest/gtest.h>
 
 #include "tessera/memory/testing/fault_program.h"

@@ -1,4 +1,4 @@
-// A forked child and the memory of its parent: neither sees what the other writes, and inherited handles throw.
+// A forked child and the memory of its parent: neither sees the writes of the other, and inherited handles throw.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ struct Parent {
   Allocator allocator = Allocator::of(device);
 };
 
-// Ends without exit handlers; 0: `body` returned true.
+// Runs `body` in a child without exit handlers; it exits with 0 if `body` returned true.
 pid_t fork_child(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -44,7 +44,7 @@ int status_of(pid_t child) {
   return status;
 }
 
-// Whether `use` throws what names the fork and the object.
+// Returns true if `use` throws an error that names the fork and the object.
 bool is_rejected(const std::function<void()>& use, const char* what) {
   try {
     use();
@@ -62,7 +62,7 @@ TEST(ForkedChild, DoesNotWriteTheMemoryOfItsParent) {
   const pid_t child = fork_child([&] {
     char word = 0;
     if (::read(ends[0], &word, 1) != 1) return false;
-    // The block that the parent has taken meanwhile is free in the child's copy of the allocator.
+    // The block that the parent has taken meanwhile is free in the allocator copy of the child.
     return is_rejected(
         [&] {
           const Buffer same = parent.allocator.allocate(kBytes, parent.stream);
@@ -88,7 +88,7 @@ TEST(ForkedChild, DoesNotReadTheMemoryOfItsParent) {
     return *const_cast<volatile std::byte*>(block.data()) != std::byte{0x11};
   });
   const int status = status_of(child);
-  // A child usually faults. A sanitizer maps memory of its own in the child, sometimes at this address; that is zero.
+  // A child usually faults. A sanitizer maps memory in the child, sometimes at this address; that is zero.
   EXPECT_TRUE(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)) << status;
 }
 
@@ -115,7 +115,7 @@ TEST(ForkedChild, MakesADeviceOfItsOwnAndLeavesItsParentsAlone) {
   std::memset(block.data(), 0x11, kBytes);
   const std::size_t used = parent.device.memory_use().own_nbytes;
   const pid_t child = fork_child([&] {
-    block.reset();  // what a child lets go of stays the parent's
+    block.reset();  // a block that a child frees stays with the parent
     const Parent own;
     const Buffer mine = own.allocator.allocate(kBytes, own.stream);
     own.stream.fill(mine.data(), 0x55, 1, kBytes);

@@ -1,5 +1,5 @@
-// Giving blocks back. A use by a stream is stamped here, at the free, so that work launched on it behind our back since
-// its last event is covered too.
+// Frees blocks. A use by a stream is stamped here, at the free, so that it also covers work that other libraries
+// launched on the stream since its last event.
 #include <algorithm>
 
 #include "tessera/base/log.h"
@@ -16,11 +16,11 @@ void Buffer::free(Block* block) noexcept {
   Heap& heap = *block->heap;
   AllocatorState& state = heap.pool.allocator;
   if (!state.owner.is_this()) [[unlikely]]
-    return;  // a forked child: the block is the parent's
+    return;  // a forked child: the block belongs to the parent
   if (block->extra == nullptr && block->slot == heap.slot && heap.slot->hazards() == 0) [[likely]] {
     const probe::Moment moment = state.history.now();
     const std::lock_guard lock(heap.lock);
-    // Asked under the lock: whoever retires the allocator or closes the pool takes it too.
+    // Checked under the lock: retiring the allocator or closing the pool takes it too.
     if (state.special.load(std::memory_order_relaxed) == 0 && !heap.pool.is_closed.load(std::memory_order_relaxed))
         [[likely]] {
       heap.end_live(*block);
@@ -54,11 +54,11 @@ void Buffer::use_on(const device::Stream& stream) const {
   const std::lock_guard lock(heap.lock);
   auto& uses = heap.extra(*block_).uses;
   if (std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return use.slot == &slot; })) return;
-  // In a capture nothing is recorded at the free, and a block of one finds its streams anew if it is freed outside.
+  // In a capture nothing is recorded at the free, and a block of a capture finds its streams again if freed outside.
   uses.push_back({&slot, heap.slot == nullptr ? device::Stream() : stream, {}, {}});
 }
 
-// Takes the tick that stands for all of the stream's work so far, and where a wait may be wanted, an event.
+// Takes the tick of all work of the stream so far and, if a wait may be needed, an event.
 void AllocatorState::stamp(Use& use) noexcept {
   const device::Stream stream = std::move(use.stream);
   use.stream.reset();
@@ -71,7 +71,7 @@ void AllocatorState::stamp(Use& use) noexcept {
       use.tick = stream.publish();
       return;
     }
-    // An event that comes after work which may hold or spin is never waited for.
+    // An event after work that may hold or spin is never waited for.
     if (policy.cross_stream != CrossStream::kWait || stream.may_spin()) return;
     device::Event event;
     {
@@ -87,7 +87,7 @@ void AllocatorState::stamp(Use& use) noexcept {
     use.event = std::move(event);
     counters.events_recorded.fetch_add(1, std::memory_order_relaxed);
   } catch (const std::exception& error) {
-    // The tick read ahead stays: the block waits for a clock or for completion instead.
+    // The tick that was read stays: the block waits for a clock or for completion instead.
     log::warn("freeing memory of ", name, ": ", stream.name(), " could not record an event (", error.what(),
               "); the block is reused later");
   }
@@ -107,7 +107,7 @@ void AllocatorState::free_slow(Block* block) noexcept {
   free_with(block, std::move(uses));
 }
 
-// On a checked device touching the block is an error from now on. What captures were given their graphs go on using.
+// On a checked device, accesses to the block are errors from now on. Graphs keep using memory of their captures.
 void AllocatorState::forbid(const Block& block) noexcept {
   if ((special.load() & kChecked) == 0 || block.heap->slot == nullptr) return;
   try {
@@ -116,7 +116,7 @@ void AllocatorState::forbid(const Block& block) noexcept {
   }
 }
 
-// The last step of a free: the block becomes ready, or pending until its uses are over.
+// Last step of a free: the block becomes ready, or pending until its uses are over.
 void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
   Heap& heap = *block->heap;
   const std::uint32_t stack = history.stack();
@@ -126,7 +126,7 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
   {
     const std::lock_guard lock(heap.lock);
     heap.end_live(*block);
-    // A block on loan was not touched by its heap's stream since it was lent.
+    // The stream of the heap has not used a lent block since it was lent.
     if (block->slot == heap.slot && !host_writes) block->tick = heap.slot->upcoming();
     const bool is_pending = !uses.empty();
     note_block_freed(heap, *block, is_pending, history.now(), stack);
@@ -143,12 +143,12 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
   block_is_back(slow, is_retired);
 }
 
-// The block keeps a closed pool, and the allocator: until it is back nobody else may take either away.
+// The block keeps a closed pool and the allocator alive: until it is freed, no other thread may destroy either.
 std::unique_lock<std::mutex> AllocatorState::hold_closed(const PoolState& pool) noexcept {
   return pool.is_closed.load() ? std::unique_lock(slow_mutex) : std::unique_lock<std::mutex>();
 }
 
-// After a block came back, with no heap's lock held; the pool, and after this call the allocator, may be gone.
+// Called after a free, without heap locks; the pool and, after this call, the allocator may be gone.
 void AllocatorState::block_is_back(std::unique_lock<std::mutex>& slow, bool is_retired) noexcept {
   if (slow.owns_lock()) {
     shrink_all_closed();

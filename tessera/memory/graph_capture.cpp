@@ -16,26 +16,26 @@ using detail::Heap;
 
 namespace detail {
 
-/// A graph and what it holds.
+/// A graph and the resources it holds.
 struct CapturedState {
   ~CapturedState();
 
-  AllocatorState* allocator = nullptr;  // kept by the pools' handles
+  AllocatorState* allocator = nullptr;  // kept alive by the pool handles
   std::vector<GraphPart> parts;         // sorted by pool, so that their locks are always taken in the same order
-  Pool pool;                            // it was captured into
+  Pool pool;                            // pool of the capture
   std::string name;
   device::Graph graph;
   device::GraphExec exec;
   std::shared_ptr<GraphKeeper> keeper;
   std::size_t written = 0;
-  std::atomic<bool> has_waits{false};  // false: `waits` is empty for good
+  std::atomic<bool> has_waits{false};  // false: `waits` is empty permanently
   std::mutex waits_mutex;
-  std::vector<Use> waits;  // what used its memory before its capture, until known to be over
+  std::vector<Use> waits;  // uses of its memory before its capture, until known to be over
 };
 
 namespace {
 
-// Captures under way in this process, by device and id.
+// Captures in progress in this process, by device and id.
 struct Scopes {
   std::mutex mutex;
   std::map<std::pair<const device::DeviceState*, CaptureId>, CaptureScope*> all;
@@ -45,7 +45,7 @@ Scopes& scopes() {
   return one;
 }
 
-// A graph is gone, or was never made: what was kept for it comes back.
+// Called when a graph is destroyed, or was never created: frees the blocks kept for it.
 void release_kept(GraphKeeper& keeper) noexcept {
   std::vector<Block*> kept;
   SlotTicks replays;
@@ -58,7 +58,7 @@ void release_kept(GraphKeeper& keeper) noexcept {
   for (Block* block : kept) block->heap->pool.allocator.finish_kept(block, replays);
 }
 
-// The same for its parts in pools. A graph that was never made is nobody's writer.
+// Removes its parts from pools. A graph that was never created is no writer.
 void leave_pools(const std::vector<GraphPart>& parts) noexcept {
   for (const GraphPart& part : parts) {
     PoolState& pool = *part.pool.state();
@@ -104,7 +104,7 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
   scope.graph = ++state.last_graph;
   scope.name = name.empty() ? "graph " + std::to_string(scope.graph) : std::move(name);
   scope.before = {&stream.slot(), {}, stream.slot().upcoming(), {}};
-  // Before the capture begins the driver may still be asked which of the pool's freed blocks are over.
+  // Before the capture begins, the driver can still report which freed blocks of the pool are over.
   if (Heap* heap = pool.capture_heap.load()) {
     const std::lock_guard lock(state.slow_mutex);
     state.poll_users(*heap);
@@ -112,10 +112,10 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
     const std::lock_guard heap_lock(heap->lock);
     if (heap->sums.live_blocks > 0) scope.before.stream = stream;
   }
-  // An event for what may be freed in the capture and was used before it.
+  // An event for blocks that may be freed in the capture and were used before it.
   if (scope.before.stream) state.stamp(scope.before);
   {
-    // Who gives memory back asks for captures under the same lock.
+    // Code that releases memory checks for captures under the same lock.
     const std::lock_guard lock(state.slow_mutex);
     if (!pool.spare_provers.empty()) {
       scope.prover = std::move(pool.spare_provers.back());
@@ -137,8 +137,8 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
   detail::innermost_scope = &scope.thread_scope;
 }
 
-// What was given in the capture may be used outside it too: the streams it was given for come after what others still
-// do to it.
+// Memory allocated in the capture may also be used outside it: the streams of the allocations come after pending uses
+// of others.
 void order_after_past_uses(CaptureScope& scope) noexcept {
   AllocatorState& state = *scope.allocator;
   std::vector<std::pair<StreamId, detail::Use>> waits;
@@ -169,7 +169,7 @@ void order_after_past_uses(CaptureScope& scope) noexcept {
   }
 }
 
-// The capture is over: no allocation finds it any more, and what it deferred is free.
+// Ends the capture: no allocation finds it any more, and deferred blocks are free.
 void leave(CaptureScope& scope) noexcept {
   {
     detail::Scopes& known = detail::scopes();
@@ -190,7 +190,7 @@ void leave(CaptureScope& scope) noexcept {
   scope.pool.state()->spare_provers.push_back(std::move(scope.prover));
 }
 
-// Sorted, without overlaps: what a graph writes of one pool.
+// Returns the sorted, disjoint ranges of one pool that a graph writes.
 std::vector<detail::ByteRange> written_in(const CaptureScope& scope, const PoolState& pool) {
   std::vector<detail::ByteRange> ranges;
   for (const CaptureScope::Write& write : scope.writes) {
@@ -208,7 +208,7 @@ std::vector<detail::ByteRange> written_in(const CaptureScope& scope, const PoolS
   return out;
 }
 
-// The graph takes part in the replays of a pool.
+// Adds the graph to the replay order of a pool.
 void add_to_replays(detail::CapturedState& graph, const detail::GraphPart& part, const CaptureScope& scope) {
   PoolState& pool = *part.pool.state();
   const std::vector<detail::ByteRange> writes = written_in(scope, pool);
@@ -281,7 +281,7 @@ void GraphCapture::abandon() noexcept {
 CapturedGraph GraphCapture::end() {
   TESSERA_CHECK(scope_ != nullptr, "GraphCapture::end: the capture was ended before");
   CaptureScope& scope = *scope_;
-  device::Graph graph = scope.origin.end_capture();  // where this throws the capture goes on
+  device::Graph graph = scope.origin.end_capture();  // if this throws, the capture continues
   auto captured = std::make_shared<detail::CapturedState>();
   captured->keeper = scope.keeper;
   captured->graph = std::move(graph);
@@ -289,7 +289,7 @@ CapturedGraph GraphCapture::end() {
   captured->pool = scope.pool;
   captured->name = scope.name;
   leave(scope);
-  const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns all
+  const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns everything
   captured->parts = std::move(scope.parts);
   std::sort(captured->parts.begin(), captured->parts.end(),
             [](const auto& a, const auto& b) { return a.pool.state().get() < b.pool.state().get(); });
@@ -301,7 +301,7 @@ CapturedGraph GraphCapture::end() {
 
 namespace {
 
-// Memory that was freed outside captures may still be in use by what ran before: the replay comes after it.
+// Memory that was freed outside captures may still be in use by earlier work: the replay comes after it.
 void wait_for_earlier_uses(detail::CapturedState& graph, const device::Stream& stream) {
   if (!graph.has_waits.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(graph.waits_mutex);
@@ -312,7 +312,7 @@ void wait_for_earlier_uses(detail::CapturedState& graph, const device::Stream& s
   if (graph.waits.empty()) graph.has_waits.store(false, std::memory_order_release);
 }
 
-// The replay locks of the pools that a graph has memory in, all held.
+// Holds the replay locks of all pools in which a graph has memory.
 class ReplayLocks {
  public:
   explicit ReplayLocks(const std::vector<detail::GraphPart>& parts) : parts_(parts) {
@@ -366,8 +366,8 @@ std::size_t CapturedGraph::written_nbytes() const { return state_->written; }
 
 namespace {
 
-// Puts ready blocks of these sizes into a heap, kept apart by a taken block each so that they do not merge. Returns the
-// bytes of the segment that holds them.
+// Adds ready blocks of these sizes to a heap, separated by taken blocks so that they do not merge. Returns the bytes of
+// their segment.
 std::size_t add_ready_blocks(Heap& heap, const std::vector<std::size_t>& sizes) {
   std::size_t nbytes = 0;
   for (const std::size_t size : sizes) nbytes += size + kAlignment;
@@ -401,7 +401,7 @@ std::size_t estimate(const Pool& pool, const device::Stream& stream, const std::
     trial = Pool(state.handle_to(
         state.add_pool({.name = "estimate", .upstream = address_only_upstream(state.device)}, {}, true)));
   }
-  // What the pool could hand out now costs nothing: blocks of the same sizes, without memory.
+  // Memory that the pool has available costs nothing: adds blocks of the same sizes, without memory.
   Heap& heap = detail::capture_heap_of(*trial.state());
   if (const Heap* real = pool.state()->capture_heap.load()) {
     std::vector<std::size_t> sizes;

@@ -1,5 +1,5 @@
-// Putting memory under heaps and taking it away. All of it under the slow lock; heap locks are let go of around driver
-// calls, with the blocks concerned taken out of all lists.
+// Adds memory to heaps and removes it, under the slow lock. Heap locks are released around driver calls, and the
+// affected blocks are removed from all lists meanwhile.
 #include <algorithm>
 #include <bit>
 
@@ -32,7 +32,7 @@ void tell_growth(PoolState& pool, std::byte* address, std::size_t nbytes, bool i
   for (const auto& [number, callback] : pool.growth_callbacks) callback({address, nbytes, is_mapped});
 }
 
-// Says that memory is about to go and has `body` take it away; where that fails, says that it stays.
+// Announces that memory is about to be released and calls `body` to release it; if that fails, announces that it stays.
 template <class Body>
 void take_away(PoolState& pool, std::byte* address, std::size_t nbytes, const Body& body) {
   if (!TESSERA_MUTANT("memory.going_untold")) tell_growth(pool, address, nbytes, false);
@@ -58,7 +58,7 @@ void note_unmapped(AllocatorState& state, const PoolState& pool, std::size_t nby
   state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Refuses what cannot be had before anything is mapped for it: beyond the limit, or beyond all that the upstream has.
+// Rejects a request before anything is mapped for it: beyond the limit, or beyond the capacity of the upstream.
 void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
   if (pool.is_imaginary) return;
   const std::size_t limit = TESSERA_MUTANT("memory.limit_ignored") ? 0 : state.limit.load();
@@ -77,7 +77,7 @@ void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes
                    " more would pass the ", format_bytes(pool.capacity), " of ", pool.upstream->name());
 }
 
-// Notes under the heap's lock that [address, nbytes) has memory as one piece.
+// Records under the heap lock that [address, nbytes) is mapped as one chunk.
 void note_piece(AllocatorState& state, Heap& heap, Segment& segment, std::byte* address, std::size_t nbytes) {
   const std::lock_guard lock(heap.lock);
   segment.pieces.emplace(address, nbytes);
@@ -86,7 +86,7 @@ void note_piece(AllocatorState& state, Heap& heap, Segment& segment, std::byte* 
   state.history.record_map(heap, address, nbytes, true, true);
 }
 
-// Takes a whole piece of at most `most` bytes out of the ready blocks of `heap`, whose lock is held.
+// Takes a complete chunk of at most `most` bytes out of the ready blocks of `heap`, whose lock is held.
 FreePiece take_piece(Heap& heap, std::size_t least, std::size_t most, const std::function<bool(const Block&)>& wanted) {
   for (Space& space : heap.spaces) {
     FreePiece found;
@@ -106,7 +106,7 @@ FreePiece take_piece(Heap& heap, std::size_t least, std::size_t most, const std:
     if (found.block == nullptr) continue;
     Block& whole = *found.block;
     const std::byte* const end = whole.end();
-    const std::uint32_t freed_at = whole.freed_at;  // what is left is as old as before
+    const std::uint32_t freed_at = whole.freed_at;  // the rest keeps its age
     space.ready.remove(whole);
     heap.sums.cached -= whole.size;
     whole.phase = Phase::kTaken;
@@ -134,14 +134,14 @@ FreePiece take_segment(Heap& heap, const std::function<bool(const Block&)>& want
   return {};
 }
 
-// The next that can go back to the upstream as it is.
+// Takes the next memory that can be released as a unit.
 FreePiece take_free(Heap& heap, const std::function<bool(const Block&)>& wanted) {
   const std::lock_guard lock(heap.lock);
   return heap.pool.expandable != nullptr ? take_piece(heap, kAlignment, ~std::size_t{0}, wanted)
                                          : take_segment(heap, wanted);
 }
 
-// The piece has no memory any more; its heap's lock is held.
+// Records that the chunk is unmapped; the lock of its heap is held.
 void drop_piece(AllocatorState& state, const FreePiece& piece) {
   Heap& heap = *piece.heap;
   const std::size_t nbytes = piece.block->size;
@@ -162,10 +162,10 @@ bool may_go(const AllocatorState& state, const Heap& heap, const Block& block) {
   return state.is_completed(heap, block) || TESSERA_MUTANT("memory.unmaps_uncompleted");
 }
 
-// Memory that graphs were captured on stays where it is while they can be replayed.
+// Memory of captured graphs stays in place while they can be replayed.
 bool is_movable(const Heap& heap) { return heap.slot != nullptr || heap.pool.graphs.load() == 0; }
 
-// Heaps whose cached memory may be moved under `pool`: its own, and the default pool's.
+// Returns the heaps whose cached memory may be moved to `pool`: its own, and those of the default pool.
 std::vector<Heap*> heaps_to_move_from(AllocatorState& state, PoolState& pool) {
   std::vector<Heap*> heaps;
   const auto add = [&](const PoolState& from) {
@@ -178,7 +178,7 @@ std::vector<Heap*> heaps_to_move_from(AllocatorState& state, PoolState& pool) {
   return heaps;
 }
 
-// Moves whole free pieces behind [to, end) as long as there are any; `to` is where it stopped, also when it throws.
+// Moves complete free chunks to [to, end) while there are any; `to` is the final position, also if it throws.
 void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*& to, const std::byte* end) {
   PoolState& pool = heap.pool;
   if (TESSERA_MUTANT("memory.never_moves")) return;
@@ -220,7 +220,7 @@ void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*
   }
 }
 
-// Puts memory behind the hole of a place; returns the bytes that were done before `failure`, if any.
+// Maps memory in the hole of a position. Returns the bytes mapped before `failure`, if any.
 std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& place, std::size_t size,
                        std::exception_ptr& failure) {
   std::byte* const begin = place.hole->address;
@@ -252,7 +252,7 @@ Block* grow_expandable(AllocatorState& state, const Request& request, Heap& heap
   const std::size_t size = request.size;
   Space& space = heap.spaces[Heap::is_large(size)];
   const std::size_t granule = granule_of(state, pool);
-  // Launches that may overlap share no memory, not even with the cached blocks on both sides.
+  // Overlapping launches share no memory, not even with the cached blocks on both sides.
   std::function<bool(const Block&)> is_usable;
   if (request.capture == nullptr && (request.slot.hazards() & device::StreamSlot::kOverlapping) != 0)
     is_usable = [&](const Block& block) { return state.is_over(heap, block, request.stream); };
@@ -277,7 +277,7 @@ Block* grow_expandable(AllocatorState& state, const Request& request, Heap& heap
   std::rethrow_exception(failure);
 }
 
-// A segment for a request of `size`: one that others will share where there is room for that, else one of its own.
+// Returns a segment for a request of `size`: a shared one if there is space for it, otherwise a separate one.
 std::byte* take_fixed(AllocatorState& state, PoolState& pool, std::size_t size, std::size_t& nbytes) {
   const auto take = [&] {
     check_room(state, pool, nbytes);
@@ -335,7 +335,7 @@ Block* AllocatorState::grow(const Request& request, Heap& heap) {
 
 namespace {
 
-// Gives a piece to the upstream; where that fails it is ready again.
+// Releases a chunk to the upstream; if that fails, it is ready again.
 std::size_t give_away(AllocatorState& state, const FreePiece& piece) {
   Heap& heap = *piece.heap;
   PoolState& pool = heap.pool;

@@ -1,5 +1,5 @@
-// Histories written by a model (testing/history_model.h) into small rings that wrap, read back and compared with what
-// the model holds; then the same file spoilt, which must neither crash the reader nor make it show what cannot be.
+// A model (testing/history_model.h) writes histories into small rings that wrap; they are read back and compared with
+// the model. Then the same file is corrupted: the reader must not crash and must return consistent results.
 //   memory_history_fuzz [--runs N] [--seed S] [--seconds T]
 #include <sys/mman.h>
 #include <unistd.h>
@@ -40,8 +40,8 @@ struct Run {
   std::vector<char> bytes;
 };
 
-// What the run is like comes from the seed: whether the ring wraps, whether keyframes are written, by which thread,
-// whether the last one is cut off.
+// The seed selects the properties of the run: whether the ring wraps, whether keyframes are written, by which thread,
+// and whether the last one is incomplete.
 Run valid_run(std::uint64_t seed) {
   Random random(seed);
   Recorder recorder({}, {.nbytes = probe::RecordOptions::kMinBytes});
@@ -105,7 +105,7 @@ std::uint64_t odd_number(Random& random) {
   }
 }
 
-// Slots of the memory ring with a word replaced and a right check: they reach the reader of histories.
+// Replaces a word in slots of the memory ring and repairs the check, so that they reach the history reader.
 void spoil_slots(Random& random, std::vector<char>& bytes) {
   using namespace probe::detail;
   FileHeader header{};
@@ -142,7 +142,7 @@ std::string read_spoilt(const std::string& path) {
       std::ostringstream out;
       write_torch_snapshot(out, {&snapshot, 1}, TorchFormat::kPickle);
     }
-  } catch (const IoError&) {  // nothing of it can be used
+  } catch (const IoError&) {  // nothing is usable
   }
   return {};
 }

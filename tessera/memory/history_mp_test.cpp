@@ -1,4 +1,4 @@
-// The record of a process that was killed tells what was live in it.
+// The record of a killed process shows its live blocks.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::LiveBlock;
 
-// What is live after the same steps in any process: sizes and labels; addresses differ.
+// Sizes and labels after the same steps are equal in any process; addresses differ.
 std::vector<std::pair<std::uint64_t, std::string>> shape_of(const std::vector<LiveBlock>& blocks) {
   std::vector<std::pair<std::uint64_t, std::string>> shape;
   for (const LiveBlock& block : blocks) shape.emplace_back(std::get<2>(block), std::get<5>(block));

@@ -21,20 +21,20 @@ using detail::HistoryRecords;
 using detail::RebuiltBlock;
 using detail::RebuiltHeap;
 
-// Strings are interned in the file and copied into every entry here: a hostile file must not make that absurd.
+// Strings are interned in the file and copied into every entry here: limits the cost of a hostile file.
 constexpr std::size_t kLongestLabel = 256;
 constexpr std::size_t kLongestStack = 4096;
 constexpr std::uint64_t kMostText = std::uint64_t{512} << 20;
-// Pools without a row are told apart by numbers that no pool of a user has.
+// Pools without a row get numbers that no user pool has.
 constexpr std::uint64_t kUnknownPools = std::uint64_t{1} << 32;
-// The allocator of records whose pool is not known any more; real ones have 32 bits.
+// Allocator of records whose pool is no longer known; real ones have 32 bits.
 constexpr std::uint64_t kUnknownAllocator = std::uint64_t{1} << 32;
 
 bool is_range(std::uint64_t address, std::uint64_t nbytes) {
   return nbytes != 0 && nbytes <= kMostNbytes && address <= std::numeric_limits<std::uint64_t>::max() - nbytes;
 }
 
-// The least a block for so many bytes has; 0 when none can have them.
+// Returns the minimum size of a block for so many bytes; 0 if impossible.
 std::uint64_t least_block(std::uint64_t requested) {
   if (requested > kMostNbytes) return 0;
   return std::max<std::uint64_t>(kAlignment, (requested + kAlignment - 1) / kAlignment * kAlignment);
@@ -76,8 +76,8 @@ class Texts {
 struct Rebuilt {
   Snapshot snapshot;
   RebuiltHeap heap;
-  std::size_t start = 0;                                       // the first event that says what is live
-  std::unordered_map<std::uint64_t, std::int64_t> alloc_time;  // by address, of blocks in use
+  std::size_t start = 0;                                       // the first event that determines live blocks
+  std::unordered_map<std::uint64_t, std::int64_t> alloc_time;  // by address, of live blocks
   std::set<std::uint32_t> unknown_pools;
 };
 
@@ -97,7 +97,7 @@ class Rebuilder {
     std::vector<Snapshot> result;
     for (auto& [allocator, each] : all_) {
       finish(allocator, each);
-      // Events of pools that are gone stay without a device only where nothing else is known.
+      // Events of removed pools stay without a device only if nothing else is known.
       const bool is_leftover = allocator == kUnknownAllocator && each.snapshot.segments.empty() && !result.empty();
       if (is_leftover || is_gone(allocator)) {
         notes_.push_back(fmt::format("{} events belong to {} that {} gone; left out", each.snapshot.trace.size(),
@@ -116,7 +116,7 @@ class Rebuilder {
   }
 
  private:
-  // Returns true if the allocator has no pool any more, while others have: its memory went back to the device.
+  // Returns true if the allocator has no pool, while others have: its memory was released to the device.
   [[nodiscard]] bool is_gone(std::uint64_t allocator) const {
     return records_.has_all_pools && !records_.pools.empty() &&
            std::ranges::none_of(records_.pools, [&](const auto& each) { return each.second.allocator == allocator; });
@@ -134,7 +134,7 @@ class Rebuilder {
   Rebuilt& owner_of(std::uint32_t pool) {
     const auto found = records_.allocator_of_pool.find(pool);
     const bool is_known = found != records_.allocator_of_pool.end();
-    // A pool without a row is gone, perhaps with its allocator, unless rows are missing in the table.
+    // A pool without a row was removed, perhaps with its allocator, unless rows are missing in the table.
     const bool is_only = all_.size() == 1 && !records_.has_all_pools;
     const std::uint64_t allocator = is_known ? found->second : is_only ? all_.begin()->first : kUnknownAllocator;
     Rebuilt& owner = rebuilt(allocator);
@@ -162,7 +162,7 @@ class Rebuilder {
     return entry;
   }
 
-  // Whether the current event counts for what is live; events before the last whole keyframe do not.
+  // Returns true if the current event determines live blocks; events before the last complete keyframe do not.
   [[nodiscard]] bool counts(const Rebuilt& owner) const { return at_ >= owner.start; }
 
   bool makes_sense(std::uint64_t address, std::uint64_t nbytes) {
@@ -207,7 +207,7 @@ class Rebuilder {
     } else if (counts(owner)) {
       if (RebuiltBlock* block = owner.heap.find(record.address)) {
         block->is_pending = true;
-      } else {  // allocated before the keyframe began, whose row about it is still to come
+      } else {  // allocated before the keyframe began, whose row follows
         RebuiltBlock made = block_of(record, least, true, 0);
         made.label = made.stack = {};
         owner.heap.put(record.address, made);
@@ -269,7 +269,7 @@ class Rebuilder {
     return view;
   }
 
-  // What lies between blocks is cached.
+  // Memory between blocks is cached.
   SegmentView segment_of(const detail::RebuiltRun& run) {
     SegmentView segment;
     segment.address = run.address;
@@ -279,7 +279,7 @@ class Rebuilder {
     segment.is_expandable = run.owner.is_expandable;
     std::uint64_t next = run.address;
     const auto fill_to = [&](std::uint64_t end) {
-      if (end <= next) return;  // records may be false: blocks that overlap leave no gap
+      if (end <= next) return;  // records may be wrong: overlapping blocks leave no gap
       BlockView gap;
       gap.address = next;
       gap.nbytes = end - next;

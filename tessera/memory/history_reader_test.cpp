@@ -1,5 +1,5 @@
-// Snapshots rebuilt from record files: with and without keyframes, from rings that have wrapped, and from records that
-// cannot be.
+// Snapshots rebuilt from record files: with and without keyframes, from rings that have wrapped, and from invalid
+// records.
 #include "tessera/memory/history_reader.h"
 
 #include <gmock/gmock.h>
@@ -142,9 +142,9 @@ TEST_F(HistoryReader, AKeyframeWithoutEndOrWithLostRowsDoesNotCount) {
   alloc(0, 512);
   write(KeyframeRecord{0, 3, 0, false});
   write(RunRecord{kBase, 2 * kMiB, 2, 1, true});
-  write(KeyframeRecord{0, 3, 2, true});  // says two rows
+  write(KeyframeRecord{0, 3, 2, true});  // states two rows
   EXPECT_EQ(read_one().totals().live_blocks, 1u);
-  write(KeyframeRecord{1, 3, 0, false});  // and here the process was killed
+  write(KeyframeRecord{1, 3, 0, false});  // the process was killed here
   EXPECT_EQ(read_one().totals().live_blocks, 1u);
 }
 
@@ -154,7 +154,7 @@ TEST_F(HistoryReader, ABlockFreedWhileTheKeyframeWasWrittenIsGone) {
   alloc(0, 512);
   alloc(512, 512);
   write(KeyframeRecord{0, 3, 0, false});
-  free(0, 512);  // before its heap's rows
+  free(0, 512);  // before the rows of its heap
   free(512, 512, true);
   write(RunRecord{kBase, 2 * kMiB, 2, 1, true});
   write(BlockRecord{kBase + 512, 512, 512, 2, 1, true, {}, {}});
@@ -207,13 +207,13 @@ TEST_F(HistoryReader, AnAllocatorThatIsGoneIsNotShownAsAnother) {
   write(MemoryPoolRow{2, 1, 0, 0, id("host"), id("default")});
   write(MapRecord{0x10000000, 2 * kMiB, 0, 2, true, false});
   write(AllocRecord{0x10000000, 100, 512, 0, 2, {}, {}});
-  rows.back().release();  // its memory goes back with it, without a record
+  rows.back().release();  // its memory is released with it, without a record
   Snapshot snapshot = read_one();
   EXPECT_EQ(snapshot.totals().reserved_nbytes, 2 * kMiB);
   EXPECT_EQ(snapshot.totals().live_nbytes, 512u);
   EXPECT_EQ(snapshot.trace.size(), 2u);
   EXPECT_THAT(notes, Contains("2 events belong to an allocator that is gone; left out"));
-  write(MapRecord{0x20000000, 2 * kMiB, 0, 3, true, false});  // of a pool whose making the ring has forgotten
+  write(MapRecord{0x20000000, 2 * kMiB, 0, 3, true, false});  // of a pool whose creation record was overwritten
   snapshot = read_one();
   EXPECT_EQ(snapshot.totals().reserved_nbytes, 2 * kMiB);
 }
@@ -250,7 +250,7 @@ TEST_F(HistoryReader, LeavesOutRecordsThatCannotBe) {
   write(AllocRecord{kBase, 1, 0, 2, 1, {}, {}});
   write(MapRecord{16, ~std::uint64_t{0}, 2, 1, true, true});
   write(FreeRecord{kBase, ~std::uint64_t{0}, 2, 1, {}, {}, true});
-  write(AllocRecord{kBase + 512, ~std::uint64_t{0}, 512, 2, 1, {}, {}});  // asks for more than it got
+  write(AllocRecord{kBase + 512, ~std::uint64_t{0}, 512, 2, 1, {}, {}});  // requests more than it got
   const Snapshot snapshot = read_one();
   EXPECT_EQ(snapshot.totals().live_nbytes, 512u);
   EXPECT_THAT(notes, Contains("4 memory records make no sense; left out"));
@@ -271,7 +271,7 @@ TEST_F(HistoryReader, PeaksByLabelAreTheMostThatWasLiveAtOnce) {
   map(0, 64 * kMiB);
   alloc(0, 1000, "a");
   alloc(4096, 3000, "a");
-  free(4096, 3000, true, "b");  // by someone else
+  free(4096, 3000, true, "b");  // with another label
   alloc(8192, 500, "a");
   alloc(16384, 10, "b");
   free(16384, 10);

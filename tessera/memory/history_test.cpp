@@ -1,5 +1,5 @@
-// From an allocator through the record file of its rank to a snapshot again: what is live comes back exactly, however
-// often the ring has gone round.
+// From an allocator through the record file of its rank back to a snapshot: live blocks are equal, however often the
+// ring has wrapped.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -116,7 +116,7 @@ TEST_F(History, StacksAreSymbolizedFromTheFileAlone) {
   }
 }
 
-// The ring has lost their allocation: a free without a label in force still tells whose memory it was.
+// The ring has lost their allocation: a free without a label in force still has the owner of the memory.
 TEST_F(History, AFreeKeepsTheLabelOfItsBlock) {
   Buffer weight;
   {

@@ -18,9 +18,9 @@ struct Known {
   LabelId id = 0;
 };
 
-// All texts of the process, by number. A text is found by number without a lock: pages are never moved and each page is
-// twice the size of the one before it, so that few pointers reach any number. Never destroyed: memory is freed, and
-// labelled, until the very end of a process.
+// All texts of the process, by number. Finding a text by number takes no lock: pages never move, and each page is twice
+// the size of the previous one, so that few pointers reach any number. Never destroyed: memory is freed, and labeled,
+// until the end of a process.
 class LabelTable {
  public:
   static LabelTable& get() {
@@ -83,9 +83,9 @@ class LabelTable {
   std::array<std::atomic<Known*>, 32> pages_{};
 };
 
-// The labels used last, so that a known text costs one comparison and no lock. The address, the length and the ends of
-// a text select its entry: a label is nearly always a literal, which is at one address. The text itself is compared,
-// since the bytes at an address may change. All threads share the entries, which hold only pointers into the table.
+// Recently used labels, so that a known text costs one comparison and no lock. The address, the length and the ends of
+// a text select its entry: a label is nearly always a literal with a fixed address. The text itself is compared,
+// because the bytes at an address may change. All threads share the entries, which hold only pointers into the table.
 constexpr int kRecentBits = 8;
 constinit std::array<std::atomic<const Known*>, std::size_t{1} << kRecentBits> recent{};
 

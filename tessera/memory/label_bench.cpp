@@ -1,4 +1,4 @@
-// What a label costs: opening and closing a scope with a text the thread knows.
+// Cost of a label: opening and closing a scope with a known text.
 #include "tessera/base/testing/bench.h"
 #include "tessera/memory/label.h"
 

@@ -1,4 +1,4 @@
-// Labels: scopes per thread, one number per text in the process, texts that stay where they are.
+// Labels: scopes per thread, one number per text in the process, texts with stable addresses.
 #include "tessera/memory/label.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(Label, OneTextHasOneNumberWhereverItLies) {
   EXPECT_NE(Label::id_of(std::string_view(there).substr(0, there.size() - 1)), id);
 }
 
-// What a thread remembers goes by address; the memory there may come to hold another text.
+// The cache is keyed by address; the memory there may hold another text later.
 TEST(Label, AnAddressThatSaysSomethingElseIsAnotherLabel) {
   char text[] = "layer 1";
   const LabelId first = Label::id_of(text);

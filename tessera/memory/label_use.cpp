@@ -56,7 +56,7 @@ class Replay {
     return use;
   }
 
-  // The label of the block that each free gives back: that of its allocation, where the trace has it.
+  // Returns the label of each freed block: that of its allocation, if the trace contains it.
   std::vector<std::string_view> labels_of_frees() const {
     std::vector<std::string_view> labels(snapshot_.trace.size());
     std::unordered_map<std::uint64_t, std::string_view> open;

@@ -1,11 +1,11 @@
-// What is tried before a request fails, cheapest first. Each step that saved a request is counted.
+// The retry sequence before a request fails, cheapest first. Each step that succeeds is counted.
 //
-//   own blocks that are covered -> with much pending, own blocks behind a wait on the device -> covered blocks of other
-//   streams -> more memory -> pending blocks that have completed
-//   -> cached memory given back -> the same after waiting for the streams -> pools that may be borrowed from
+//   own covered blocks -> with much pending, own blocks after a wait on the device -> covered blocks of other streams
+//   -> more memory -> pending blocks that have completed
+//   -> releasing cached memory -> the same after waiting for the streams -> pools that may be borrowed from
 //   -> callbacks -> OutOfMemoryError with the report
 //
-// In a capture nothing is given back and nothing is waited for.
+// In a capture nothing is released and nothing is waited for.
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
@@ -21,7 +21,7 @@ using detail::Request;
 
 namespace {
 
-// The pools that lend to another, kept while one looks through them.
+// The pools that lend memory, kept alive during the search.
 struct Lenders {
   Lenders(AllocatorState& of, const PoolState& borrower) : state(of) {
     const std::lock_guard lock(state.slow_mutex);
@@ -44,7 +44,7 @@ struct Lenders {
   std::vector<PoolState*> all;
 };
 
-// A request that waits for streams. The last of them leaves nothing set aside.
+// A request that waits for streams. The last one leaves nothing set aside.
 struct Waiting {
   explicit Waiting(AllocatorState& of) : state(of) {
     const std::lock_guard lock(state.slow_mutex);
@@ -67,7 +67,7 @@ class Ladder {
   Block* climb() {
     if (request_.capture == nullptr) {
       if (Block* block = state_.take_by_wait(request_, heap_, false)) return block;
-      // With much pending the stream waits for its own rather than cut up what is another's.
+      // With much pending, the stream waits for its own memory rather than split that of others.
       if (!has_slack()) {
         if (Block* block = state_.take_by_wait(request_, heap_, true)) return block;
       }
@@ -101,7 +101,7 @@ class Ladder {
     return state_.take_covered(request_, heap_);
   }
 
-  // Whether so little is pending that growing is better than waiting.
+  // Returns true if so little is pending that growing is better than waiting.
   bool has_slack() {
     std::size_t pending = request_.size;
     const std::lock_guard lock(state_.slow_mutex);
@@ -113,7 +113,7 @@ class Ladder {
     return static_cast<double>(pending) <= state_.policy.pending_slack * static_cast<double>(state_.reserved);
   }
 
-  // More memory; null where there is no room.
+  // Grows; null if there is no room.
   Block* grow() {
     const std::lock_guard lock(state_.slow_mutex);
     return grow_locked();
@@ -129,7 +129,7 @@ class Ladder {
     }
   }
 
-  // The heap grows under the same lock as the step: nobody else can have what the step gave back.
+  // The heap grows under the same lock as the step: no other thread can take the released memory.
   template <class Step>
   Block* after(const char* name, std::atomic<std::uint64_t>& counter, const Step& step) {
     std::size_t nbytes = 0;
@@ -174,8 +174,8 @@ class Ladder {
     return pools;
   }
 
-  // While the streams are waited for, other threads go on using what is cached, so that it would never all be completed
-  // at once: it is set aside first. They may also take what was given back meanwhile: so again while there is more.
+  // While this thread waits for streams, others keep using cached memory, so that it would never all be completed: it
+  // is set aside first. Others may also take memory that was released meanwhile: repeats while there is more.
   Block* after_waiting() {
     constexpr int kMostRounds = 16;
     const Waiting waiting(state_);
@@ -194,7 +194,7 @@ class Ladder {
     return nullptr;
   }
 
-  // Whether there is anything that waiting could help with.
+  // Returns true if waiting could help.
   bool set_aside() {
     const std::lock_guard lock(state_.slow_mutex);
     if (!TESSERA_MUTANT("memory.waits_without_setting_aside")) {

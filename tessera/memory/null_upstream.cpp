@@ -11,8 +11,8 @@
 namespace tessera::memory {
 namespace {
 
-// Reservations of the device, so that the addresses belong to nobody else, with one granule of memory behind all that
-// is mapped, so that a driver which looks at addresses finds them good; the books are the null upstream's.
+// Reserves addresses of the device, so that they are unique, and maps one granule at all mapped ranges, so that a
+// driver that checks addresses accepts them. The null upstream does the accounting.
 class AddressOnlyUpstream final : public NullUpstream {
  public:
   explicit AddressOnlyUpstream(const Device& device)
@@ -152,7 +152,7 @@ void NullUpstream::check_size(const char* what, std::size_t nbytes) const {
                 " must be a multiple of the granularity of ", options_.name, ", ", options_.granularity);
 }
 
-// [address, address + nbytes) lies in one reservation, on the grid, with nothing mapped.
+// Checks that [address, address + nbytes) is in one reservation, aligned and unmapped.
 void NullUpstream::check_free(const char* what, std::byte* address, std::size_t nbytes) const {
   auto at = reservations_.upper_bound(address);
   const bool is_inside = at != reservations_.begin() && static_cast<std::size_t>(address - (--at)->first) < at->second;

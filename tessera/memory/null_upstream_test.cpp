@@ -1,4 +1,4 @@
-// The upstream of nothing keeps exact books and refuses what a driver would.
+// The null upstream has exact accounts and rejects what a driver rejects.
 #include "tessera/memory/null_upstream.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(NullUpstream, GivesDistinctAddressesThatAreNeverNullAndNeverTouch) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % kUnit, 0u);
     EXPECT_TRUE(seen.insert(address).second);
     last_end = address + 3 * kUnit;
-    if (i % 2 == 0) upstream.release(address, 3 * kUnit);  // and are not given again
+    if (i % 2 == 0) upstream.release(address, 3 * kUnit);  // released addresses are not reused
   }
   EXPECT_EQ(upstream.counts().reservations, 50u);
   EXPECT_EQ(upstream.counts().reserved_nbytes, 150 * kUnit);
@@ -77,7 +77,7 @@ TEST(NullUpstream, HoldsItsCapacityExactly) {
   EXPECT_EQ(message_of([&] { upstream.map(base + 8 * kUnit, 2 * kUnit); }),
             "map: 8 KiB more do not fit: test has 16 KiB, 12 KiB are mapped");
   EXPECT_THROW(upstream.allocate(2 * kUnit), OutOfMemory);
-  EXPECT_EQ(upstream.counts().reservations, 1u);  // allocate gave its addresses back
+  EXPECT_EQ(upstream.counts().reservations, 1u);  // allocate released its addresses
   upstream.map(base + 8 * kUnit, kUnit);
   EXPECT_THROW(upstream.map(base + 20 * kUnit, kUnit), OutOfMemory);
   upstream.unmap(base, 3 * kUnit);
@@ -155,7 +155,8 @@ TEST(AddressOnlyUpstream, ReservesOfTheDeviceAndTakesOneGranule) {
   const std::size_t unit = upstream->granularity();
   EXPECT_EQ(unit, device.properties().granularity);
   std::byte* const base = upstream->reserve(4 * unit);
-  const device::AddressRange beside = device.reserve(4 * unit);  // the device gives these addresses to nobody else
+  // the device gives these addresses to no other reservation
+  const device::AddressRange beside = device.reserve(4 * unit);
   EXPECT_TRUE(beside.data() + 4 * unit <= base || beside.data() >= base + 4 * unit);
   upstream->map(base + unit, 2 * unit);
   EXPECT_EQ(device.memory_use().own_nbytes, unit);

@@ -1,4 +1,4 @@
-// The account of a failed request, and what would have made it fit.
+// The account of a failed request, and its cause.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Answer = std::optional<OomDiagnosis>;
 
-// What every question below is asked about.
+// Input of every check below.
 struct Case {
   explicit Case(const OomFacts& what)
       : facts(what),
@@ -25,15 +25,15 @@ struct Case {
     headroom = std::min(under_limit, facts.device_free_nbytes);
   }
 
-  // Whether the upstream could give what is wanted if these bytes came back to it.
+  // Returns true if the upstream could satisfy the request after these bytes are released.
   [[nodiscard]] bool fits_with(std::uint64_t returned) const {
     return returned != 0 && (returned >= growth || growth - returned <= headroom);
   }
 
   const OomFacts& facts;
   OomAccount account;
-  std::uint64_t growth;    // wanted from the upstream
-  std::uint64_t headroom;  // it can still give
+  std::uint64_t growth;    // requested from the upstream
+  std::uint64_t headroom;  // that it can still provide
 };
 
 Answer larger_than_device(const Case& c) {
@@ -43,7 +43,7 @@ Answer larger_than_device(const Case& c) {
                                                                format_bytes(facts.device_total_nbytes))};
 }
 
-// Waiting helps when pending blocks would make a long enough range, or could be unmapped and mapped elsewhere.
+// Waiting helps if pending blocks would form a long enough range, or could be unmapped and mapped elsewhere.
 Answer pending(const Case& c) {
   const Snapshot& snapshot = c.facts.snapshot;
   const auto sums = detail::pending_by_stream(snapshot);
@@ -104,7 +104,7 @@ Answer limit(const Case& c) {
 }
 
 // The device has room, but the kernel maps no more for this process. A reservation takes more addresses than the
-// request has bytes, so what is left of the limit says little.
+// request has bytes, so the rest of the limit is not conclusive.
 Answer address_limit(const Case& c) {
   const OomFacts& facts = c.facts;
   if (facts.address_limit_nbytes == 0) return std::nullopt;
@@ -183,7 +183,7 @@ OomAccount account_of(const OomFacts& facts) {
   account.free_nbytes = facts.device_free_nbytes;
   const std::uint64_t reserved = account.reserved.reserved_nbytes;
   const std::uint64_t known = account.free_nbytes + reserved;
-  // The driver's numbers are read one after the other, while others allocate: what does not fit is cut to what does.
+  // The driver values are read in sequence, while others allocate: inconsistent values are reduced to fit.
   if (known > account.total_nbytes) {
     account.excess_nbytes = known - account.total_nbytes;
     return account;

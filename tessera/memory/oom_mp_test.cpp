@@ -1,4 +1,4 @@
-// A process whose address space is limited: the error of a real allocation names the limit.
+// A process with limited address space: the error of a real allocation names the limit.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ std::size_t mapped_nbytes() {
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// In the child: the first allocation reserves addresses for all that may follow. True: the error names the limit.
+// In the child: the first allocation reserves addresses for later ones. Returns true if the error names the limit.
 bool is_limit_named() {
   const device::Device device = device::Device::get("host");
   const device::Stream stream = device.default_stream();
@@ -43,7 +43,7 @@ TEST(AddressLimit, IsNamedByTheErrorOfAnAllocation) {
   if (!build_info().sanitizers.empty()) GTEST_SKIP() << "sanitizers map more than any limit";
   const pid_t child = ::fork();
   if (child == 0) {
-    ::setenv("TESSERA_RECORD", "off", 1);  // a process that ends by _exit() leaves its record behind
+    ::setenv("TESSERA_RECORD", "off", 1);  // a process that ends by _exit() leaves its record
     ::_exit(is_limit_named() ? 0 : 1);
   }
   int status = -1;

@@ -15,14 +15,14 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kTop = 5;
 
-// Indented lines: a size, right-aligned so that columns compare, and what it is.
+// Indented lines: a right-aligned size and its description.
 class Lines {
  public:
   void add(int level, std::uint64_t nbytes, const std::string& what) {
     text_ += fmt::format("{:{}}{:>11}  {}\n", "", 2 * level, format_bytes(nbytes), what);
   }
   void add(const std::string& line) { text_ += line + "\n"; }
-  // The largest rows, and the rest as one so that the sum stays right.
+  // Adds the largest rows, and the rest as one so that the sum stays correct.
   template <class Row, class Name>
   void add_top(int level, const std::vector<Row>& rows, Name name) {
     std::uint64_t rest = 0;
@@ -50,7 +50,7 @@ std::string first_line(const OomFacts& facts, const OomDiagnosis& diagnosis) {
   std::string line =
       fmt::format("{}: no room for {} ({}stream {}, {}): {}.", facts.device, format_bytes(facts.requested_nbytes),
                   whose, facts.stream.value(), detail::pool_name(facts.snapshot, facts.pool), diagnosis.sentence);
-  std::replace(line.begin(), line.end(), '\n', ' ');  // of a label
+  std::replace(line.begin(), line.end(), '\n', ' ');  // from a label
   return line;
 }
 
@@ -144,7 +144,7 @@ ordered_json account_json(const OomFacts& facts, const OomAccount& account) {
   return json;
 }
 
-// Every row, not only the top: programs add up.
+// Adds every row, not only the largest: programs compute sums.
 void add_rows(ordered_json& json, const Snapshot& snapshot) {
   json["live_by_label"] = ordered_json::array();
   for (const auto& row : detail::live_by_label(snapshot))

@@ -1,4 +1,4 @@
-// The out-of-memory report: each cause is named for what it is, and the numbers add up to the byte.
+// The out-of-memory report: each cause is recognized, and the sizes add up to the byte.
 #include "tessera/memory/oom_report.h"
 
 #include <gmock/gmock.h>
@@ -96,7 +96,7 @@ TEST(OomCause, AStreamHasNotDoneYet) {
   expect_cause(facts.want(600 * kMiB, 0), OomCause::kPending, "waiting for stream 3 would help: 512 MiB are pending");
   facts.facts.is_in_capture = true;
   expect_cause(facts.facts, OomCause::kPending, "a capture cannot wait");
-  // In fixed segments pending blocks help only where they touch.
+  // In fixed segments, pending blocks help only if they are adjacent.
   Facts apart;
   apart.segment({}, false).pending(300 * kMiB, {}).live(78 * kGiB, "weights").pending(300 * kMiB, {});
   EXPECT_EQ(diagnose(apart.want(600 * kMiB, 0)).cause, OomCause::kLabelGrew);
@@ -254,7 +254,7 @@ TEST(OomReport, AddsUpForAnyState) {
         facts.block(static_cast<BlockState>(random() % 3), nbytes, labels[random() % 4]);
       }
     }
-    if (random() % 4 == 0) facts.facts.process_nbytes = random() % (200 * kGiB);  // the driver may say anything
+    if (random() % 4 == 0) facts.facts.process_nbytes = random() % (200 * kGiB);  // the driver may report anything
     if (random() % 4 == 0) facts.facts.process_nbytes.reset();
     if (random() % 4 == 0) facts.facts.other_allocators_nbytes = random() % kGiB;
     if (random() % 4 == 0) facts.facts.limit_nbytes = random() % kGiB;

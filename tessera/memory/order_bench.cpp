@@ -1,5 +1,5 @@
-// What proofs cost: an allocation in a capture asks advance() and proves(), a free advance() and mark(), and every
-// replay of a graph asks whether it may. The driver's part (its dependency set, its edges) is not in these rows.
+// Cost of proofs: an allocation in a capture calls advance() and proves(), a free advance() and mark(), and every
+// replay of a graph is checked. Driver calls (dependency set, edges) are not included.
 #include <memory>
 #include <string>
 #include <vector>

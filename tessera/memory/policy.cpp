@@ -14,9 +14,9 @@ namespace tessera::memory {
 namespace {
 
 constexpr std::string_view kSwitch[] = {"true", "false"};
-constexpr std::string_view kCrossStream[] = {"wait", "grow"};  // as the enumerators of CrossStream
+constexpr std::string_view kCrossStream[] = {"wait", "grow"};  // names of the enumerators of CrossStream
 
-// A size that is read back as itself, and needs no quotes on a command line.
+// Returns a size that is read back exactly, and needs no quotes on a command line.
 std::string size_text(std::size_t nbytes) {
   std::string text = format_bytes(nbytes);
   if (parse_bytes(text) != nbytes) return std::to_string(nbytes);
@@ -48,8 +48,8 @@ bool is_granular(std::size_t nbytes, const Policy& policy) {
   return nbytes >= policy.granule_nbytes && nbytes % policy.granule_nbytes == 0;
 }
 
-// One field: how it is shown, read, and what is allowed. `allowed` says in words what `is_allowed` checks; fields that
-// depend on others are checked together, once all are set.
+// One field: its text, its parser, and its allowed values. `allowed` describes the check of `is_allowed`; fields that
+// depend on others are checked together, after all are set.
 struct FieldRule {
   const char* name;
   const char* allowed;

@@ -1,4 +1,4 @@
-// Policies as text: what is written is read back, and bad names and values are named with what is allowed.
+// Policies as text: written text is read back, and errors for bad names and values list what is allowed.
 #include "tessera/memory/policy.h"
 
 #include <gtest/gtest.h>
@@ -131,7 +131,7 @@ TEST(Policy, ARefusedSettingChangesNothing) {
 
 TEST(Policy, FieldsThatBelongTogetherAreCheckedTogether) {
   Policy policy;
-  policy.set("most_piece_nbytes", "1MiB");  // no multiple of the granule there is now
+  policy.set("most_piece_nbytes", "1MiB");  // not a multiple of the current granule
   EXPECT_THROW(policy.check(), InvalidArgument);
   policy.set("granule_nbytes", "1MiB");
   policy.check();

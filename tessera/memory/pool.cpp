@@ -48,7 +48,7 @@ Pool Allocator::default_pool() const {
   return Pool(std::shared_ptr<PoolState>(state_, state_->default_pool));
 }
 
-// The handle keeps the allocator; the allocator keeps the pool, until its last block is gone.
+// The handle keeps the allocator alive; the allocator keeps the pool until its last block is gone.
 std::shared_ptr<PoolState> AllocatorState::handle_to(PoolState& pool) {
   return {&pool, [keep = shared_from_this()](PoolState* last) { keep->release_pool(*last); }};
 }
@@ -71,7 +71,7 @@ void AllocatorState::shrink_closed(PoolState& pool) noexcept {
     left += pool.is_imaginary ? heap->sums.live_blocks : heap->sums.mapped;
   }
   if (left > 0 || pool.borrowers > 0) return;
-  if (device.captures() > 0 && !pool.is_imaginary) return;  // giving addresses back is giving back
+  if (device.captures() > 0 && !pool.is_imaginary) return;  // releasing addresses counts as releasing memory
   for (const auto& heap : pool.heaps) {
     free_segments(*heap);
     if (pool.is_imaginary) continue;
@@ -94,7 +94,7 @@ Snapshot Pool::snapshot() const { return state_of(*this).allocator.snapshot(&sta
 
 std::uint64_t Pool::on_growth(std::function<void(const Growth&)> callback) const {
   PoolState& pool = state_of(*this);
-  // The slow lock: no segment comes or goes between telling of those there are and listening for more.
+  // Under the slow lock, no segment is added or removed between the report of existing ones and the registration.
   const std::lock_guard slow(pool.allocator.slow_mutex);
   std::vector<Growth> there;
   for (const auto& heap : pool.heaps) {
@@ -131,7 +131,7 @@ PoolScope::PoolScope(Pool pool) : pool_(std::move(pool)) {
 }
 
 PoolScope::~PoolScope() {
-  // The innermost that is its own: a capture that began inside it may still be under way.
+  // The innermost scope of its own: a capture that began inside it may still be in progress.
   detail::ThreadScope** at = &detail::innermost_scope;
   while ((*at)->capture != nullptr || (*at)->pool != &pool_) at = &(*at)->outer;
   delete std::exchange(*at, TESSERA_MUTANT("memory.scope_not_nested") ? nullptr : (*at)->outer);

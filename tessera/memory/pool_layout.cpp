@@ -1,5 +1,5 @@
-// Checkpoint and restore of where a pool's blocks lie: what lets another path of captures go on from the state that an
-// earlier one left.
+// Checkpoint and restore of the layout of a pool: lets another sequence of captures continue from the state of an
+// earlier one.
 #include <algorithm>
 #include <set>
 
@@ -42,7 +42,7 @@ Heap* heap_of(PoolState& pool, const PoolLayout::Lane& lane) {
   return lane.is_captured ? pool.capture_heap.load() : pool.by_stream.find(lane.stream);
 }
 
-// Live blocks that the layout does not have, and pieces of it that cannot be live again; checked before any change.
+// Finds live blocks outside of the layout, and blocks of it that cannot be live again; checked before any change.
 void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane& lane) {
   std::set<std::pair<std::byte*, std::size_t>> wanted;
   for (const PoolLayout::Piece& piece : lane.pieces) {
@@ -70,7 +70,7 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane&
       if (block.phase != Phase::kReady || piece.address < block.address || piece.address + piece.nbytes > block.end())
         return;
       is_there = true;
-      // It was lent: the stream it goes back to does not come after what its heap's own stream did to it since.
+      // It was lent: its target stream is not ordered after later work of the stream of its heap.
       const bool is_lent = heap.slot != nullptr && heap.slot->id() != piece.stream;
       TESSERA_CHECK(!is_lent || pool.allocator.is_completed(heap, block), "restore of pool '", pool.name,
                     "': the block of ", format_bytes(piece.nbytes), " at ", static_cast<void*>(piece.address),
@@ -87,7 +87,7 @@ Block* resurrect(Heap& heap, const PoolLayout::Piece& piece) {
   heap.walk([&](const Segment&, Block& block) {
     if (block.phase == Phase::kReady && block.address <= piece.address && piece.address < block.end()) found = &block;
   });
-  if (found == nullptr) return nullptr;  // it is live already
+  if (found == nullptr) return nullptr;  // it is already live
   heap.spaces[found->segment->is_large].ready.remove(*found);
   heap.sums.cached -= found->size;
   found->phase = Phase::kTaken;

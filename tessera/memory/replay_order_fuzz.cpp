@@ -1,5 +1,5 @@
-// Random graphs that share memory, replayed in random orders on several streams; which replays are refused is held
-// against a model made of bytes (testing/replay_program.h).
+// Random graphs that share memory, replayed in random orders on several streams; rejections are compared with a model
+// of bytes (testing/replay_program.h).
 //
 //   replay_order_fuzz [--runs N] [--seed FIRST] [--seconds LIMIT]
 #include "tessera/base/testing/fuzz.h"

@@ -1,4 +1,4 @@
-// Blocks that other streams used: who may have them, and when. Order is asked of the clocks, never of the driver.
+// Reuse of blocks that other streams used. Clocks decide on the order, never the driver.
 #include <algorithm>
 
 #include "tessera/base/mutant.h"
@@ -14,11 +14,11 @@ using detail::Use;
 
 namespace {
 
-// Blocks looked at before a heap is given up: bounds the time of one allocation.
+// Maximum number of blocks to try per heap: bounds the time of one allocation.
 constexpr int kMostTried = 32;
 
-// Whether the work behind `tick` of `slot` comes before what `stream` does next. A tick read ahead
-// (StreamSlot::upcoming) may not have been taken yet, so a stream's own ticks are not asked of its clock unless
+// Returns true if the work up to `tick` of `slot` comes before the next work of `stream`. A tick read ahead
+// (StreamSlot::upcoming) may not have been taken yet, so a stream's own ticks are not compared with its clock unless
 // launches may overlap.
 bool is_ordered(const device::Stream& stream, const device::StreamSlot& slot, Tick tick) {
   if (&slot == &stream.slot() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
@@ -51,7 +51,7 @@ bool AllocatorState::is_completed(const Heap& heap, const Block& block) const {
   return are_uses_done(block);
 }
 
-// The stream's own ready blocks. Its own work is ordered before by itself, except inside an overlap scope.
+// Takes ready blocks of the stream itself. Its own work is ordered before, except inside an overlap scope.
 Block* AllocatorState::take_ready(const Request& request, Heap& own) {
   const std::lock_guard lock(own.lock);
   if ((request.slot.hazards() & device::StreamSlot::kOverlapping) == 0) return own.take(request.size);
@@ -64,11 +64,11 @@ Block* AllocatorState::take_ready(const Request& request, Heap& own) {
 
 namespace {
 
-// Events that are waited for no more.
+// Recycles events that are no longer waited for.
 void recycle(AllocatorState& state, std::vector<Use>& uses) {
   const std::lock_guard lock(state.events_mutex);
   for (Use& use : uses) {
-    // An event that another part of a split block still waits on must keep its point.
+    // An event that another part of a split block still waits for must stay recorded.
     if (use.event && use.event.state().use_count() == 1) state.spare_events.push_back(std::move(use.event));
   }
 }
@@ -133,8 +133,8 @@ Block* AllocatorState::take_covered(const Request& request, Heap& own) {
 
 namespace {
 
-// What it takes for the stream to use a free block of its own heap: nothing, waits on the device (their number), or
-// more than can be done here (-1). A wait is only ever on an event recorded at the block's free.
+// Returns the cost for the stream to use a free block of its own heap: 0, the number of waits on the device, or -1 if
+// it is impossible. Waits are only on events recorded at the free of the block.
 int price_of(const AllocatorState& state, const Request& request, const Heap& own, const Block& block, bool may_wait) {
   if (block.phase == Phase::kReady || state.is_over(own, block, request.stream)) return 0;
   if (!may_wait || block.extra == nullptr) return -1;
@@ -147,22 +147,22 @@ int price_of(const AllocatorState& state, const Request& request, const Heap& ow
   return waits;
 }
 
-// A pending block that fits, or free neighbours that fit together: what was cut up for smaller blocks, some of them
-// pending, is whole again before the heap grows.
+// Finds a pending block that fits, or free neighbors that fit together: memory split for smaller blocks, some of them
+// pending, is merged again before the heap grows.
 detail::Run find_own(const AllocatorState& state, const Request& request, const Heap& own, bool may_wait) {
   const auto price = [&](const Block& block) { return price_of(state, request, own, block, may_wait); };
   const detail::Space& space = own.spaces[Heap::is_large(request.size)];
   Block* block = space.pending.find_if(request.size, kMostTried, [&](const Block& one) { return price(one) >= 0; });
   if (block != nullptr) return {block, block, block->size, price(*block)};
   const std::size_t unused = own.sums.mapped - own.sums.used;
-  if (unused < request.size || unused == own.sums.cached) return {};  // ready neighbours have merged already
+  if (unused < request.size || unused == own.sums.cached) return {};  // ready neighbors have already merged
   return own.find_run(space, request.size, price);
 }
 
 }  // namespace
 
-// Pending memory of the stream's own heap, behind waits on the device where it must be. Neither side of a wait may be a
-// stream that holds or spins: its work could be waiting for what this very stream does next.
+// Takes pending memory of the stream's own heap, after waits on the device if needed. Neither side of a wait may be a
+// stream that holds or spins: its work could wait for the next work of this stream.
 Block* AllocatorState::take_by_wait(const Request& request, Heap& own, bool may_wait) {
   if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0 || host_writes) return nullptr;
   may_wait = may_wait && policy.cross_stream == CrossStream::kWait && !request.stream.may_spin();
@@ -224,7 +224,7 @@ std::size_t AllocatorState::promote_completed(Heap& heap) {
   const std::lock_guard lock(heap.lock);
   heap.each_pending([&](Block& block) {
     if (block.extra != nullptr && block.extra->capture != CaptureId{}) return;
-    // What replays do to a free block of captures is the business of their order: another capture may have it.
+    // The replay order covers uses of a free capture block by replays: another capture may take it.
     if (heap.slot == nullptr ? are_uses_done(block) : is_completed(heap, block)) done.push_back(&block);
   });
   std::size_t nbytes = 0;

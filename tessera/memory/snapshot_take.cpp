@@ -1,4 +1,4 @@
-// Looking at an allocator: sums heap by heap, or everything at once under all locks.
+// Inspects an allocator: sums heap by heap, or the complete state under all locks.
 #include <algorithm>
 #include <chrono>
 
@@ -106,7 +106,7 @@ Statistics AllocatorState::statistics() {
     out.frees += heap->frees;
   }
   out.peak_reserved_nbytes = peak_reserved;
-  // Both are bounds: the heaps' own peaks need not have been at one time, and the common one is a little too high.
+  // Both are bounds: the heaps need not have had their peaks together, and the common peak is slightly too high.
   out.peak_live_nbytes = std::min(peaks, live_peak.peak());
   const detail::Counters& c = counters;
   out.covered_reuses = c.covered_reuses;

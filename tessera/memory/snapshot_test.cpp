@@ -1,4 +1,4 @@
-// A snapshot adds up, and says what is wrong with one that does not.
+// Sums of a snapshot, and detection of inconsistent ones.
 #include "tessera/memory/snapshot.h"
 
 #include <gmock/gmock.h>

@@ -13,7 +13,7 @@ namespace {
 
 using Lines = std::vector<std::pair<const char*, std::uint64_t>>;
 
-// Text and JSON show the same numbers in the same order: sizes, then counts.
+// Text and JSON show the same values in the same order: sizes, then counts.
 Lines sizes(const Statistics& s) {
   return {{"reserved_nbytes", s.now.reserved_nbytes}, {"live_nbytes", s.now.live_nbytes},
           {"rounding_nbytes", s.now.rounding_nbytes}, {"pending_nbytes", s.now.pending_nbytes},
@@ -43,7 +43,7 @@ Lines counts(const Statistics& s) {
           {"out_of_memory", s.out_of_memory}};
 }
 
-// "peak_live_nbytes" reads as "peak live".
+// Converts "peak_live_nbytes" to "peak live".
 std::string spoken(std::string name) {
   if (name.ends_with("_nbytes")) name.resize(name.size() - 7);
   for (char& letter : name) letter = letter == '_' ? ' ' : letter;

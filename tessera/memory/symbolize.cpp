@@ -1,5 +1,5 @@
-// Stacks are recorded as offsets into modules; addr2line turns these into functions and lines, long after the process
-// is gone, as long as its modules are still there.
+// Stacks are recorded as offsets into modules. addr2line converts these to functions and lines, even after the process
+// has ended, as long as its modules still exist.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
@@ -21,9 +21,9 @@ extern char** environ;
 namespace tessera::memory {
 namespace {
 
-constexpr std::size_t kMostAddresses = 1000;  // on one command line
+constexpr std::size_t kMostAddresses = 1000;  // per command line
 
-// What a program prints, or nothing when it cannot be run or fails. No shell: arguments are taken as they are.
+// Returns the output of a program, or nothing if it cannot be run or fails. Without a shell: arguments are literal.
 std::optional<std::string> output_of(std::vector<std::string> arguments) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
@@ -63,9 +63,9 @@ Frame parse_place(const std::string& name, const std::string& place) {
   return frame;
 }
 
-using Offsets = std::map<std::uint64_t, std::string>;  // offset, frame as recorded
+using Offsets = std::map<std::uint64_t, std::string>;  // offset, recorded frame
 
-// Two lines an address: the function and its place; "??" is what is not known.
+// Two lines per address: the function and its location; "??" if unknown.
 bool look_up(const std::string& module, const Offsets& offsets, Symbols& symbols) {
   auto next = offsets.begin();
   while (next != offsets.end()) {

@@ -1,5 +1,5 @@
-// One allocator, many threads: each with a stream and a sequence of its own, buffers handed from one to another. At the
-// end the identity closes and nothing is left. Run under the thread sanitizer; the contents are checked too.
+// One allocator, many threads: each with a separate stream and sequence, buffers passed between them. At the end the
+// identity holds and nothing is left. Run under the thread sanitizer; contents are checked too.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,7 +23,7 @@ using testing::RandomNumbers;
 
 constexpr int kThreads = 16;
 
-// A buffer on its way to another thread: who takes it comes after `ready`.
+// A buffer on its way to another thread: its receiver comes after `ready`.
 struct Parcel {
   Buffer buffer;
   Event ready;
@@ -69,7 +69,7 @@ void expect_empty(const Device& device, const Allocator& allocator) {
   EXPECT_EQ(allocator.statistics().now.reserved_nbytes, 0U);
 }
 
-// Steps of one thread: what it makes it fills, what it is handed it checks by copying through its own stream.
+// Steps of one thread: fills its buffers, and checks received ones by copying them on its own stream.
 class Worker {
  public:
   Worker(const Device& device, Allocator allocator, Exchange& exchange, int number)
@@ -117,7 +117,7 @@ class Worker {
     }
   }
 
-  // With a limit there may be no room for all at once; then this thread makes some.
+  // With a limit, not all may fit together; then this thread frees some.
   void make() {
     try {
       Buffer buffer = allocator_.allocate(64 + random_.bits() % (std::size_t{64} << random_.below(14)), stream_);
@@ -149,7 +149,7 @@ TEST(Threads, ShareAnAllocatorAndHandBuffersOver) {
   }
 }
 
-// The last handle goes while others still free.
+// The last handle is destroyed while others still free.
 TEST(Threads, FreeWhileTheAllocatorGoes) {
   const Device device = device::host::make_host_device();
   for (int round = 0; round < 50; ++round) {

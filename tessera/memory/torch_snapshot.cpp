@@ -43,7 +43,7 @@ std::string_view action_name(const ViewerEvent& event) {
   return "snapshot";
 }
 
-// "module+0x1f00" without symbols: the module stands for the file.
+// "module+0x1f00" without symbols: the module represents the file.
 Frame plain_frame(const std::string& text) {
   const auto plus = text.rfind("+0x");
   return {plus == std::string::npos ? "" : text.substr(0, plus), 0, text};
@@ -152,7 +152,7 @@ class TorchWriter {
     out_.end_tuple();
   }
 
-  // A stack stands in thousands of entries: in a pickle it is written once and referred to.
+  // A stack occurs in thousands of entries: a pickle writes it once and refers to it.
   void frames(const std::string& stack, const std::string& label) {
     out_.value("frames");
     if constexpr (std::is_same_v<Out, PickleWriter>) {
@@ -179,7 +179,7 @@ class TorchWriter {
     out_.end_dict();
   }
 
-  // The keys that PyTorch writes, as far as they mean something here, and ours under a key of our own.
+  // Writes the keys of PyTorch that apply here, and Tessera settings under a separate key.
   void settings(std::span<const Snapshot> snapshots) {
     bool is_cut = false;
     bool is_expandable = false;
@@ -242,7 +242,7 @@ std::vector<std::string> split_stack(const std::string& stack) {
   std::istringstream words(stack);
   std::string frame;
   for (std::string word; words >> word;) {
-    frame += (frame.empty() ? "" : " ") + word;  // the path of a module may have spaces
+    frame += (frame.empty() ? "" : " ") + word;  // the path of a module may contain spaces
     if (word.find("+0x") == std::string::npos) continue;
     frames.push_back(std::move(frame));
     frame.clear();
@@ -276,7 +276,7 @@ void write_torch_snapshot_file(const std::string& path, std::span<const Snapshot
   try {
     write_torch_snapshot(file.stream(), snapshots, format, symbols);
   } catch (const IoError&) {
-    file.commit();  // knows what went wrong, and throws it
+    file.commit();  // throws the error of the write
     throw;
   }
   file.commit();

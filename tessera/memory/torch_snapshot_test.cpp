@@ -1,5 +1,5 @@
-// PyTorch's memory snapshot: golden files byte by byte, and traces that replay whatever was lost.
-// With WRITE_GOLDENS=1 in the environment the golden files are written anew.
+// PyTorch memory snapshots: golden files byte by byte, and traces that replay after any loss. WRITE_GOLDENS=1 in the
+// environment rewrites the golden files.
 #include "tessera/memory/torch_snapshot.h"
 
 #include <gmock/gmock.h>
@@ -74,7 +74,7 @@ void number(std::vector<TraceEntry>& trace) {
 
 constexpr const char* kStack = "/opt/app/libmodel.so+0x10f0 /opt/app/my app+0x20a4";
 
-// Segments that grow, a private pool, every state and every action.
+// Expandable segments, a private pool, every state and every action.
 Snapshot growing() {
   Snapshot snapshot;
   snapshot.device = "cuda:0";
@@ -118,7 +118,7 @@ Snapshot fixed_and_cut() {
       segment(0x10000000, false, {}, 0, {block(0x10000000, 2 * kMiB, 5, BlockState::kLive, "\xff odd \"label\"")}),
       segment(0x10200000, false, {}, 0, {block(0x10200000, 20 * kMiB, 0, BlockState::kCached)})};
   snapshot.trace = {
-      event(Action::kFreeCompleted, 0x10000000, 700),  // asked for before the history begins
+      event(Action::kFreeCompleted, 0x10000000, 700),  // allocated before the history begins
       event(Action::kFreeRequested, 0x10200000, 80),
       event(Action::kFreeCompleted, 0x10200000, 80),
       event(Action::kAlloc, 0x10000000, 5, "\xff odd \"label\""),
@@ -159,7 +159,7 @@ void compare_with_golden(const std::string& name, const std::string& bytes) {
                                << "WRITE_GOLDENS=1 and look at the difference";
 }
 
-// What tools/check_torch_snapshot.py says; empty when all files are good.
+// Returns the output of tools/check_torch_snapshot.py; empty if all files are valid.
 std::string complaint(const std::vector<std::string>& files) {
   const std::string directory = ::testing::TempDir() + "torch_snapshot_" + std::to_string(::getpid());
   std::filesystem::create_directory(directory);
@@ -250,7 +250,7 @@ TEST(TorchSnapshot, AFullDiskIsAnIoError) {
                IoError);
 }
 
-// Any one or two events lost must leave a trace that replays.
+// A trace must replay after the loss of any one or two events.
 TEST(TorchSnapshot, LeavesOutWhatTheViewerCouldNotUndo) {
   const Snapshot whole = growing();
   std::vector<std::string> files;
@@ -271,11 +271,11 @@ TEST(TorchSnapshot, KeepsAFreeWhoseAllocIsUnknown) {
                     event(Action::kFreeCompleted, kBase + 2 * kMiB, 80),
                     event(Action::kFreeRequested, kBase + 3 * kMiB, 80),  // never completed, and not pending
                     event(Action::kFreeRequested, kBase, 80),             // in use at the end
-                    event(Action::kFreeCompleted, 0x5000, 80)};           // in memory that is not there
+                    event(Action::kFreeCompleted, 0x5000, 80)};           // in unmapped memory
   EXPECT_THAT(actions(as_json(snapshot)), ElementsAre("free_requested", "free_completed"));
 }
 
-// Histories of the model, also from rings that have wrapped, replay as they are.
+// Histories of the model, also from rings that have wrapped, replay unchanged.
 TEST(TorchSnapshot, HistoriesOfAModelReplay) {
   std::vector<std::string> files;
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {

@@ -17,16 +17,16 @@ namespace {
 
 constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
 constexpr std::size_t kColumns = 6;
-constexpr std::uint64_t kMostCsvNbytes = std::uint64_t{1} << 34;  // of a log that is read
+constexpr std::uint64_t kMostCsvNbytes = std::uint64_t{1} << 34;  // maximum size of a log
 enum Column : std::size_t { kThread, kTime, kAction, kPointer, kSize, kStream };
 constexpr std::array<std::string_view, kColumns> kNames = {"Thread", "Time", "Action", "Pointer", "Size", "Stream"};
 
-// The lines of a CSV, one after the other, split into fields in place.
+// The lines of a CSV, in sequence, split into fields in place.
 class Lines {
  public:
   Lines(std::string_view text, const std::string& name) : rest_(text), name_(name) {}
 
-  // The next line into fields(); false at the end.
+  // Reads the next line into fields(); false at the end.
   bool next() {
     ++number_;
     if (rest_.empty()) return false;
@@ -101,7 +101,7 @@ class Lines {
   std::uint64_t number_ = 0;
   std::array<std::string_view, kColumns> fields_ = {};
   std::array<std::size_t, kColumns> starts_ = {};
-  std::deque<std::string> unquoted_;  // what quoted fields of this line say
+  std::deque<std::string> unquoted_;  // contents of quoted fields of this line
 };
 
 std::uint64_t read_pointer(const Lines& lines) {
@@ -122,7 +122,7 @@ std::uint64_t read_size(const Lines& lines) {
   return nbytes;
 }
 
-// Turns pointers into keys. A pointer that is live twice (a log slightly out of order) waits in a line of its own.
+// Converts pointers to keys. A pointer that is live twice (a log slightly out of order) has a queue.
 class CsvTrace {
  public:
   void allocate(std::uint64_t pointer, std::uint64_t nbytes, std::string_view stream) {

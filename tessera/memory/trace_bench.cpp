@@ -1,4 +1,4 @@
-// Logs of a million events: reading the CSV, and replaying it over the upstream of nothing.
+// Logs of a million events: reading the CSV, and replaying it over the null upstream.
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kEvents = 1'000'000;
 
-// 2,000 blocks live, sizes log-uniform from 512 B to 8 MiB, on four streams: churn that a training step is made of.
+// 2,000 live blocks, sizes log-uniform from 512 B to 8 MiB, on four streams: churn as in a training step.
 std::string churn_csv() {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> exponent(9, 23);

@@ -1,5 +1,5 @@
-// Random logs written as RMM would write them must be read back as they were; the same logs spoilt at random must be
-// refused with an InvalidArgument or read as a trace that makes sense: each key allocated once and freed at most once.
+// Random logs in the format of RMM must be read back unchanged. The same logs corrupted at random must be rejected with
+// an InvalidArgument or read as a consistent trace: each key allocated once and freed at most once.
 //   memory_trace_fuzz [--runs N] [--seed S] [--seconds T]
 #include <algorithm>
 #include <cstdio>
@@ -40,7 +40,7 @@ void add_line(Program& program, const std::string& action, const std::string& po
   program.text += random() % 4 == 0 ? "\r\n" : "\n";
 }
 
-// Streams are named in the order of their numbers the first time round, as the reader counts them.
+// Streams first occur in the order of their numbers, as the reader counts them.
 Program random_program(Random& random) {
   Program program;
   Trace& trace = program.expected;

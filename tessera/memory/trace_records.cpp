@@ -1,4 +1,4 @@
-// The record file of a rank as a trace.
+// Reads the record file of a rank as a trace.
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -28,8 +28,8 @@ std::string text_in(const probe::RowInfo& row, std::string_view field) {
   return text == nullptr ? std::string() : *text;
 }
 
-// Which allocator each pool belongs to, and the device of each allocator. A pool that has gone has no row any more;
-// what it did is taken to be of the allocator that is read, unless another one is told by a row.
+// The allocator of each pool, and the device of each allocator. A removed pool has no row; its records count for the
+// selected allocator, unless a row names another one.
 struct Allocators {
   std::map<std::uint64_t, std::uint64_t> of_pool;
   std::map<std::uint64_t, std::string> devices;
@@ -43,7 +43,7 @@ struct Allocators {
     }
   }
 
-  // The allocators of this device; where none is named, all, which then must be of one device.
+  // Returns the allocators of this device; without a name all, which must then be of one device.
   [[nodiscard]] std::set<std::uint64_t> chosen(const std::string& path, const std::string& device) const {
     std::set<std::string> names;
     std::set<std::uint64_t> fits;
@@ -82,7 +82,7 @@ class RecordTrace {
     live_.erase(at);
   }
 
-  // A block that lives without having been seen to be allocated was there before the oldest record.
+  // A live block without an allocation record was allocated before the oldest record.
   void was_live_before(std::uint64_t address, std::uint64_t nbytes, std::uint32_t stream) {
     if (live_.contains(address) || seen_.contains(address)) return;
     seen_.insert(address);
@@ -91,7 +91,7 @@ class RecordTrace {
     live_.emplace(address, op);
   }
 
-  // Keys are given anew: they count in the order of the trace.
+  // Renumbers the keys in the order of the trace.
   Trace take() && {
     Trace trace;
     trace.ops = std::move(before_);
@@ -116,7 +116,7 @@ class RecordTrace {
   std::vector<TraceOp> before_;
   std::vector<TraceOp> ops_;
   std::unordered_map<std::uint64_t, TraceOp> live_;
-  std::unordered_set<std::uint64_t> seen_;  // addresses that some record told about
+  std::unordered_set<std::uint64_t> seen_;  // addresses in any record
   std::unordered_map<std::uint32_t, std::uint32_t> streams_;
   std::uint64_t keys_ = 0;
   std::uint64_t unknown_frees_ = 0;

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kMostStreams = 1024;
 constexpr std::size_t kNoOp = std::numeric_limits<std::size_t>::max();
 
-// The op after which the log holds most; checks every op on the way, so that the replay itself need not.
+// Returns the op after which the log has the most live bytes; checks every op, so that the replay need not.
 std::size_t find_peak(const Trace& trace) {
   enum : std::uint8_t { kNever, kLive, kFreed };
   std::vector<std::uint8_t> states(trace.keys, kNever);
@@ -43,7 +43,7 @@ std::size_t find_peak(const Trace& trace) {
   return peak;
 }
 
-// Bytes that are neither live nor the rounding of what is live, and the longest run of them.
+// Measures bytes outside of live blocks and their rounding, and the longest run of them.
 void measure_free(const Snapshot& snapshot, ReplayResult& result) {
   for (const SegmentView& segment : snapshot.segments) {
     std::uint64_t run = 0;
@@ -74,7 +74,7 @@ class Replay {
 
   ReplayResult run() {
     const Clock::time_point begin = Clock::now();
-    Clock::duration aside{};  // time that is no part of the replay
+    Clock::duration aside{};  // time outside of the replay
     for (std::size_t i = 0; i < trace_.ops.size(); ++i) {
       const TraceOp& op = trace_.ops[i];
       if (op.is_alloc) {
@@ -82,7 +82,7 @@ class Replay {
       } else {
         live_ -= buffers_[op.key].nbytes();
         buffers_[op.key].reset();
-        streams_[op.stream].poll();  // what used it is over, and the allocator knows
+        streams_[op.stream].poll();  // its uses are over, and the allocator learns it
       }
       if (i == peak_at_) [[unlikely]] {
         const Clock::time_point before = Clock::now();

@@ -1,4 +1,4 @@
-// Replays of small logs whose numbers can be told by hand, and of random ones whose sums must hold.
+// Replays of small logs with results computed by hand, and of random ones whose sums must hold.
 #include "tessera/memory/trace_replay.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(Replay, PeaksAreThoseOfTheLog) {
   EXPECT_EQ(result.ops, 6u);
   EXPECT_EQ(result.failures, 0u);
   EXPECT_EQ(result.peak_live_nbytes, 12 * kMiB);
-  EXPECT_EQ(result.peak_reserved_nbytes, 12 * kMiB);  // c fits where a was
+  EXPECT_EQ(result.peak_reserved_nbytes, 12 * kMiB);  // c fits at the position of a
   EXPECT_DOUBLE_EQ(result.ratio(), 1);
   EXPECT_GE(result.maps, 1u);
 }

@@ -1,4 +1,4 @@
-// Logs as traces: RMM's CSV with all its ways of writing, refusals that name line and column, and our record files.
+// Logs as traces: all variants of RMM CSV, errors with line and column, and record files.
 #include "tessera/memory/trace.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(RmmCsv, FailuresAndUnknownFreesAreCounted) {
 TEST(RmmCsv, APointerLiveTwiceIsFreedInOrder) {
   const Trace trace = parse_rmm_csv(kHeader +
                                     "1,t,allocate,0x10,8,a\n"
-                                    "2,t,allocate,0x10,16,b\n"  // logged before the other thread's free
+                                    "2,t,allocate,0x10,16,b\n"  // logged before the free of the other thread
                                     "2,t,allocate,0x10,32,b\n"
                                     "1,t,free,0x10,8,a\n"
                                     "2,t,free,0x10,16,b\n"
@@ -162,7 +162,7 @@ TEST(RmmCsv, WhatLogUpstreamWritesIsReadBack) {
   EXPECT_EQ(trace.unknown_frees, 0u);
 }
 
-// A record file written by hand, as an allocator would.
+// A record file as an allocator would write it.
 class RecordTraceTest : public ::testing::Test {
  protected:
   probe::Recorder recorder{{}, {.nbytes = probe::RecordOptions::kMinBytes}};
@@ -206,9 +206,9 @@ TEST_F(RecordTraceTest, WhatWasLiveBeforeTheOldestRecordComesFirst) {
   add_pool(1, 1, "cuda:0");
   alloc(0x1000, 100, 1);
   free(0x5000, 500, 2);          // allocated before the ring began
-  block(0x6000, 600, 2, false);  // seen in a keyframe only
+  block(0x6000, 600, 2, false);  // only in a keyframe
   block(0x1000, 100, 1, false);  // known
-  block(0x7000, 700, 2, true);   // freed already
+  block(0x7000, 700, 2, true);   // already freed
   alloc(0x5000, 50, 2);
   free(0x6000, 600, 2);
   const Trace trace = read_record_trace(recorder.path());

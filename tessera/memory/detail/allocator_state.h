@@ -1,6 +1,6 @@
-// What an Allocator handle points at. Locks, in the order they are taken: slow_mutex (growth, trim, pools, captures;
-// may be held around driver calls), then heap locks (never around a driver call; more than one only for a snapshot, in
-// the order of the heaps), then a stream's own.
+// The state behind an Allocator handle. Lock order: slow_mutex (growth, trim, pools, captures; may be held during
+// driver calls), then heap locks (never held during a driver call; several only for a snapshot, in the order of the
+// heaps), then that of a stream.
 #pragma once
 
 #include <atomic>
@@ -27,16 +27,16 @@ namespace detail {
 
 struct CaptureScope;
 
-/// The innermost pool scope of a thread; null: none.
+/// Innermost pool scope of a thread; null if none.
 struct ThreadScope {
   AllocatorState* allocator = nullptr;
   const Pool* pool = nullptr;
-  CaptureScope* capture = nullptr;  ///< not null: only for streams in this capture
+  CaptureScope* capture = nullptr;  ///< Not null: only for streams in this capture.
   ThreadScope* outer = nullptr;
 };
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadScope* innermost_scope;
 
-/// What happened rarely enough for a shared counter.
+/// Counters of rare events, shared by all threads.
 struct Counters {
   std::atomic<std::uint64_t> covered_reuses{0}, device_waits{0}, events_recorded{0}, capture_reuses{0};
   std::atomic<std::uint64_t> maps{0}, unmaps{0}, moves{0};
@@ -44,20 +44,20 @@ struct Counters {
   std::atomic<std::uint64_t> retries_callback{0}, collections{0}, out_of_memory{0};
 };
 
-/// A request on its way.
+/// A request in progress.
 struct Request {
-  std::size_t nbytes = 0;  ///< asked for
-  std::size_t size = 0;    ///< rounded
+  std::size_t nbytes = 0;  ///< Requested bytes.
+  std::size_t size = 0;    ///< Rounded size.
   const device::Stream& stream;
   const device::StreamSlot& slot;
   PoolState* pool = nullptr;
-  CaptureScope* capture = nullptr;  ///< the capture the stream is in
-  probe::Moment moment = {};        ///< when it came
+  CaptureScope* capture = nullptr;  ///< Capture of the stream.
+  probe::Moment moment = {};        ///< Time of the request.
 };
 
 }  // namespace detail
 
-/// See the head of this file.
+/// State of one allocator.
 struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   AllocatorState(const device::Device& device, AllocatorOptions options);
   ~AllocatorState();
@@ -67,36 +67,36 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   // allocator.cpp
   Buffer allocate_slow(std::size_t nbytes, const device::Stream& stream);
   detail::Heap& heap_for(PoolState& pool, const device::StreamSlot& slot);
-  /// A heap without memory; `slot` null: for captures. slow_mutex is held.
+  /// Creates a heap without memory; `slot` null: for captures. slow_mutex is held.
   detail::Heap& add_heap(PoolState& pool, const device::StreamSlot* slot);
   [[nodiscard]] std::size_t round(std::size_t nbytes) const;
-  /// The last step of every allocation: `block` is taken, its heap's lock is held.
+  /// Last step of every allocation: `block` is taken, and the lock of its heap is held.
   void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
               probe::Moment moment, std::uint32_t stack = 0);
   PoolState& add_pool(PoolOptions options, PoolId id, bool is_imaginary = false);
   std::shared_ptr<PoolState> handle_to(PoolState& pool);
   void release_pool(PoolState& pool) noexcept;
-  /// Gives back what it can of a pool that nobody holds; removes it when it is empty. slow_mutex is held.
+  /// Releases memory of a pool without handles; removes it when it is empty. slow_mutex is held.
   void shrink_closed(PoolState& pool) noexcept;
   void shrink_all_closed() noexcept;
-  void retire() noexcept;  ///< the last handle is gone
-  /// The last handle and the last block are gone: gives everything back, after a capture that is under way. This object
-  /// is no more.
+  void retire() noexcept;  ///< called when the last handle is gone
+  /// Called when the last handle and the last block are gone: releases everything, after a capture in progress.
+  /// Destroys this object.
   void end() noexcept;
-  /// Ends the allocators that had to wait for captures, where those are over.
+  /// Ends the allocators that had to wait for captures, if those are over.
   static void end_waiting() noexcept;
   detail::Request request_for(std::size_t nbytes, const device::Stream& stream);
 
-  // reuse.cpp: blocks that others used
+  // reuse.cpp: blocks that other streams used
   Block* take_covered(const detail::Request& request, detail::Heap& own);
   Block* take_by_wait(const detail::Request& request, detail::Heap& own, bool may_wait);
   Block* take_ready(const detail::Request& request, detail::Heap& own);
   [[nodiscard]] bool is_over(const detail::Heap& heap, const Block& block, const device::Stream& stream) const;
   [[nodiscard]] bool is_completed(const detail::Heap& heap, const Block& block) const;
   std::size_t promote_completed(detail::Heap& heap);
-  /// A pending block is over for its taker: from here on the heap's own tick speaks for it. The heap's lock is held.
+  /// Makes a pending block available to its taker: from now on, the tick of the heap covers it. The heap lock is held.
   void settle(detail::Heap& heap, Block& block, probe::Moment moment);
-  /// Asks the driver how far the streams are that the heap's free blocks wait for. No heap lock is held.
+  /// Queries the driver for the progress of the streams that free blocks of the heap wait for. No heap lock is held.
   void poll_users(detail::Heap& heap);
 
   // free.cpp
@@ -110,21 +110,21 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   std::unique_lock<std::mutex> hold_closed(const PoolState& pool) noexcept;
   void block_is_back(std::unique_lock<std::mutex>& slow, bool is_retired) noexcept;
 
-  // grow.cpp: memory under heaps; slow_mutex is held
+  // grow.cpp: memory of heaps; slow_mutex is held
   Block* grow(const detail::Request& request, detail::Heap& heap);
   std::size_t trim_pool(PoolState& pool, const std::function<bool(const Block&)>& wanted = {});
   std::size_t trim_all();
-  /// Takes cached memory that could go out of all lists, whether its uses have completed or not, so that it is not used
-  /// again while it is waited for. Returns whether there was any.
+  /// Removes releasable cached memory from all lists, whether its uses have completed or not, so that it is not used
+  /// again while it is waited for. Returns true if there was any.
   bool set_aside(PoolState& pool);
-  /// Gives what is set aside to the upstream where its uses have completed. Returns the bytes given.
+  /// Releases memory that was set aside and whose uses have completed to the upstream. Returns the bytes released.
   std::size_t give_back_aside();
-  /// What is set aside is cached again.
+  /// Returns memory that was set aside to the cache.
   void cache_aside() noexcept;
   void collect_by_age();
   void free_segments(detail::Heap& heap) noexcept;
 
-  // ladder.cpp: what is tried before a request fails; no lock is held
+  // ladder.cpp: the retry sequence; no lock is held
   Block* take_or_grow(const detail::Request& request, detail::Heap& heap);
 
   // capture.cpp
@@ -144,15 +144,15 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   PoolState* default_pool = nullptr;
   std::string name;
   Policy policy;
-  std::atomic<std::size_t> limit{0};  ///< 0: none
+  std::atomic<std::size_t> limit{0};  ///< 0: no limit
   std::shared_ptr<Upstream> upstream;
-  std::size_t capacity = 0;  ///< the most the upstream could ever give: asked once, since the driver takes its time
+  std::size_t capacity = 0;  ///< maximum of the upstream; queried once, because the driver call is slow
   bool host_writes = false;
-  /// Anything that a free must look at beside its block: a checked device, host writes, stacks, no handle left.
+  /// Conditions that a free must check besides its block: a checked device, host writes, stacks, no handle left.
   std::atomic<std::uint32_t> special{0};
   enum Special : std::uint32_t { kChecked = 1, kHostWrites = 2, kStacks = 4, kRetired = 8 };
-  std::atomic<std::int64_t> kept{0};          ///< blocks that were freed and that graphs hold; changed under heap locks
-  std::atomic<std::int64_t> retired_live{0};  ///< once retired: blocks that are live or held by graphs
+  std::atomic<std::int64_t> kept{0};          ///< freed blocks that graphs hold; changed under heap locks
+  std::atomic<std::int64_t> retired_live{0};  ///< after retirement: blocks that are live or held by graphs
 
   detail::HistoryWriter history;
   detail::Counters counters;
@@ -160,10 +160,10 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   detail::LivePeak live_peak;
 
   std::mutex slow_mutex;
-  std::vector<detail::FreePiece> aside;           ///< by requests that wait for streams; anyone may give it back
-  int waiting = 0;                                ///< such requests
-  std::vector<std::unique_ptr<PoolState>> pools;  ///< the default one first
-  std::size_t gone_peaks = 0;                     ///< peaks of heaps that are gone, since the peaks were reset
+  std::vector<detail::FreePiece> aside;           ///< of requests that wait for streams; any thread may release it
+  int waiting = 0;                                ///< number of such requests
+  std::vector<std::unique_ptr<PoolState>> pools;  ///< the default pool first
+  std::size_t gone_peaks = 0;                     ///< peaks of removed heaps, since the last reset
   std::uint64_t last_user_pool = 0;
   std::uint64_t last_graph_pool = 0;
   std::atomic<std::uint32_t> last_graph{0};

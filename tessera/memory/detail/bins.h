@@ -1,9 +1,9 @@
-// Blocks of one kind sorted by size into bins, with two levels of bitmaps over them: finding the first bin that is not
-// empty from a size on takes two word scans, whatever there is.
+// Blocks of one kind, sorted by size into bins with two levels of bitmaps: finding the first nonempty bin from a size
+// on takes two word scans, for any number of blocks.
 //
-// Up to 256 KiB every multiple of 512 has a bin of its own, so that the choice is the best fit; above, 32 bins to each
-// doubling, and the best of the first few blocks of a bin. A block of
-// the next bin up is at most a 16th larger than asked.
+// Up to 256 KiB every multiple of 512 has a separate bin, so that the choice is the best fit. Above, there are 32 bins
+// per doubling, and the best of the first few blocks of a bin is chosen. A block of the next bin up is at most a 16th
+// larger than requested.
 #pragma once
 
 #include <array>
@@ -16,18 +16,18 @@
 
 namespace tessera::memory::detail {
 
-/// Not thread-safe: guarded by its heap's lock.
+/// Not thread-safe: guarded by the lock of its heap.
 class Bins {
  public:
   static constexpr std::size_t kExact = 512;  ///< bins of one size each
   static constexpr std::size_t kExactNbytes = kExact * kAlignment;
-  static constexpr std::size_t kSteps = 32;  ///< bins to a doubling above
+  static constexpr std::size_t kSteps = 32;  ///< bins per doubling above
   static constexpr std::size_t kDoublings = 42;
   static constexpr std::size_t kCount = kExact + kSteps * kDoublings;
   static constexpr std::size_t kWords = (kCount + 63) / 64;
   static_assert(kWords <= 64, "one summary word covers all");
 
-  /// The bin of a size, a multiple of 512 that is at least that.
+  /// Returns the bin of a size, a multiple of 512 that is at least 512.
   static std::size_t bin_of(std::size_t nbytes) {
     if (nbytes <= kExactNbytes) return nbytes / kAlignment - 1;
     const int top = std::bit_width(nbytes) - 1;
@@ -62,7 +62,7 @@ class Bins {
     }
   }
 
-  /// The first bin from `bin` on that is not empty; kCount: none.
+  /// Returns the first nonempty bin from `bin` on; kCount if none.
   [[nodiscard]] std::size_t next(std::size_t bin) const {
     if (bin >= kCount) return kCount;
     const std::uint64_t here = words_[bin / 64] >> (bin % 64);
@@ -75,11 +75,11 @@ class Bins {
   }
   [[nodiscard]] Block* first(std::size_t bin) const { return first_[bin]; }
 
-  /// A block of at least `nbytes`: the best, or among large ones nearly so.
+  /// Returns a block of at least `nbytes`: the best fit, or nearly so among large ones.
   [[nodiscard]] Block* find(std::size_t nbytes) const {
     std::size_t bin = bin_of(nbytes);
     if (bin >= kExact) {
-      // The bin of the size itself holds larger and smaller ones.
+      // The bin of the size itself holds larger and smaller blocks.
       if (Block* best = best_of(bin, nbytes)) return best;
       ++bin;
     }

@@ -1,4 +1,4 @@
-// Blocks of a snapshot added up in the ways that reports show them. Each list is complete and sorted, largest first.
+// Sums over the blocks of a snapshot, for reports. Each list is complete and sorted, largest first.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tessera::memory::detail {
 
-/// Bytes under a name.
+/// Bytes of a name.
 struct NamedSum {
   std::string name;
   std::uint64_t nbytes = 0;
@@ -31,7 +31,7 @@ struct CachedSum {
   std::uint64_t blocks = 0;
 };
 
-/// Neighbouring blocks of one segment that are free, or would be.
+/// Adjacent blocks of one segment that are free or pending.
 struct Range {
   std::uint64_t address = 0;
   std::uint64_t nbytes = 0;
@@ -39,15 +39,16 @@ struct Range {
   StreamId stream;
 };
 
-std::vector<NamedSum> live_by_label(const Snapshot& snapshot);      // bytes asked for
-std::vector<NamedSum> live_by_call_site(const Snapshot& snapshot);  // bytes asked for, by stack; without: left out
+std::vector<NamedSum> live_by_label(const Snapshot& snapshot);  // requested bytes
+// requested bytes by stack; blocks without a stack are omitted
+std::vector<NamedSum> live_by_call_site(const Snapshot& snapshot);
 std::vector<PendingSum> pending_by_stream(const Snapshot& snapshot);
 std::vector<CachedSum> cached_by_pool_and_stream(const Snapshot& snapshot);
-/// The largest range of cached (and, if asked, pending) blocks in a pool; in any, without one.
+/// Returns the largest range of cached and optionally pending blocks in a pool; null: in any pool.
 Range largest_range(const Snapshot& snapshot, const PoolId* pool, bool with_pending);
-/// "pool 'decode'", or its number where it has no name.
+/// Returns "pool 'decode'", or its number if it has no name.
 std::string pool_name(const Snapshot& snapshot, PoolId pool);
-/// "3", "3 and 5".
+/// Returns "3" or "3 and 5".
 std::string stream_names(const std::vector<StreamId>& streams);
 
 }  // namespace tessera::memory::detail

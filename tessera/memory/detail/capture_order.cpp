@@ -14,12 +14,12 @@ namespace {
 using device::Dependency;
 using device::EdgeKind;
 
-using Index = std::uint32_t;  // of a node, dense
+using Index = std::uint32_t;  // dense index of a node
 constexpr Index kNone = 0xFFFFFFFF;
 constexpr std::size_t kStreamsPerTable = 64;
 constexpr std::size_t kTidyAt = 8;
 
-// A node that the dependency set does not cover by full edges, and when that was found.
+// A node that the dependency set does not cover by full edges, and when it was found.
 struct Uncovered {
   Index node;
   CaptureMoment found;
@@ -54,9 +54,9 @@ struct CaptureOrder::Lane {
   std::uint64_t bit;  // its bit in `nodes`
   std::vector<Dependency> dependencies;
   std::vector<Index> indices;       // of the dependencies
-  std::vector<Index> next_indices;  // of those to come, while the lane moves
+  std::vector<Index> next_indices;  // of the next ones, while the lane advances
   std::vector<Uncovered> uncovered;
-  std::size_t tidy_at = kTidyAt;  // size of `uncovered` at which it is worth a look
+  std::size_t tidy_at = kTidyAt;  // size of `uncovered` at which tidying is worthwhile
   bool is_lost = false;
 
   void clear() {
@@ -68,18 +68,17 @@ struct CaptureOrder::Lane {
   }
 };
 
-// The nodes of the capture as up to 64 streams know them: an open-addressing hash from id to a dense index; behind it,
-// per node and stream, whether it is proven and whether it has been seen at all, and the incoming edges, asked for
-// once.
+// The nodes of the capture for up to 64 streams: an open-addressing hash from id to a dense index; per node and stream,
+// whether it is proven and whether it has been seen; and the incoming edges, queried once.
 class CaptureOrder::Nodes {
  public:
   explicit Nodes(const Predecessors& predecessors) : predecessors_(predecessors), slots_(kFewSlots, kNone) {
-    // Room that is not touched costs nothing; growing touches memory twice, and first touches cost more than the
+    // Reserved but untouched memory costs nothing; growing touches memory twice, and first touches cost more than the
     // proofs.
     nodes_.reserve(kManyNodes);
     edges_.reserve(kManyNodes);
   }
-  // Knows no node any more; keeps its memory.
+  // Removes all nodes; keeps its memory.
   void clear() {
     std::fill(slots_.begin(), slots_.end(), kNone);
     nodes_.clear();
@@ -93,11 +92,11 @@ class CaptureOrder::Nodes {
   }
   [[nodiscard]] bool is_proven(Index index, std::uint64_t bit) const { return (nodes_[index].proven & bit) != 0; }
   [[nodiscard]] NodeId id(Index index) const { return nodes_[index].id; }
-  // Whether the last walk came to this node along full edges and found it proven already.
+  // Returns true if the last walk reached this node along full edges and found it already proven.
   [[nodiscard]] bool was_met(Index index) const { return nodes_[index].met == walks_; }
 
-  // Makes all that precedes `next` by full edges proven for the lane and sees all that precedes it by any; stops where
-  // that is known. Weak edges that are new to the lane leave their source uncovered.
+  // Marks all nodes before `next` by full edges as proven for the lane, and all nodes before it by any edges as seen;
+  // stops at known nodes. The sources of weak edges that are new to the lane become uncovered.
   void walk(Lane& lane, std::span<const Dependency> next, CaptureMoment now) {
     ++walks_;
     steps_.clear();
@@ -114,12 +113,12 @@ class CaptureOrder::Nodes {
     }
   }
 
-  // Nothing is proven for the lane any more; what it has seen stays seen.
+  // Clears the proven nodes of the lane; seen nodes stay.
   void clear_proven(Lane& lane) {
     for (Node& node : nodes_) node.proven &= ~lane.bit;
   }
 
-  // Drops what has become proven, and of several entries for one node all but the latest.
+  // Removes nodes that have become proven, and of several entries for one node all but the latest.
   void tidy(Lane& lane) {
     ++walks_;
     auto keep = lane.uncovered.end();
@@ -140,13 +139,13 @@ class CaptureOrder::Nodes {
   static constexpr std::size_t kManyNodes = 16384;
   struct Node {
     NodeId id;
-    std::uint64_t proven = 0;  // for which streams: complete before what they capture next
-    std::uint64_t seen = 0;    // by which streams: a path of any edges led to it; includes `proven`
+    std::uint64_t proven = 0;  // streams for which it completes before their next captured operation
+    std::uint64_t seen = 0;    // streams with a path of any edges to it; includes `proven`
     Index first_edge = 0;
     Index edges = kNotAsked;
     std::uint32_t met = 0;  // number of the walk
   };
-  // Edges and steps are words: what is stored in parts and loaded whole soon after makes the processor wait.
+  // Edges and steps are words: values stored in parts and loaded as a unit soon after stall the processor.
   class Edge {
    public:
     Edge(Index from, bool is_full) : word_(from << 1 | Index{is_full}) {}
@@ -168,7 +167,7 @@ class CaptureOrder::Nodes {
     std::uint64_t word_;
   };
 
-  // Comes to a node; where that is news, the walk goes on from there.
+  // Reaches a node; if that is new, the walk continues from there.
   std::optional<Step> reach(const Lane& lane, Index index, bool proves) {
     Node& node = nodes_[index];
     const bool is_new = (node.seen & lane.bit) == 0;
@@ -287,7 +286,7 @@ bool CaptureOrder::advance(StreamId stream, std::span<const Dependency> next) {
   if (std::equal(next.begin(), next.end(), at.dependencies.begin(), at.dependencies.end())) return false;
   if (at.is_lost) return false;
   ++now_;
-  at.is_lost = true;  // unless all goes well: what a walk broken off has seen, no other would look at again
+  at.is_lost = true;  // unless all succeeds: no other walk would visit the nodes of an interrupted one again
   move(at, next);
   at.is_lost = false;
   return true;
@@ -309,7 +308,7 @@ void CaptureOrder::move(Lane& lane, std::span<const Dependency> next) {
     nodes.clear_proven(lane);
     nodes.walk(lane, next, now_);
   }
-  // An old dependency that nothing proves now was replaced, or only weak edges lead on from it.
+  // An old dependency that is not proven now was replaced, or only weak edges lead from it.
   if (!is_forward || had_weak) {
     for (std::size_t i = 0; i < lane.indices.size(); ++i) {
       const bool is_covered = nodes.is_proven(lane.indices[i], lane.bit) || holds(next, lane.dependencies[i].node);

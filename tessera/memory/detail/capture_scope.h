@@ -1,4 +1,4 @@
-// A capture under way, as the allocator sees it, and what outlives it in the graph.
+// A capture in progress in the allocator, and the parts that live on in the graph.
 #pragma once
 
 #include <atomic>
@@ -16,21 +16,21 @@
 
 namespace tessera::memory::detail {
 
-/// What a graph holds of memory outside its pool. Shared with the blocks.
+/// Memory outside its pool that a graph holds. Shared with the blocks.
 struct GraphKeeper {
   std::mutex mutex;
   bool is_alive = true;
-  SlotTicks replays;         ///< where and until when the graph ran
+  SlotTicks replays;         ///< streams and last ticks of the replays
   std::vector<Block*> kept;  ///< freed while the graph can still be replayed
 };
 
-/// The memory of a graph in one pool.
+/// Memory of a graph in one pool.
 struct GraphPart {
   Pool pool;
-  GraphKey key;  ///< among the replays of the pool; announced until the capture ends
+  GraphKey key;  ///< key in the replay order of the pool; announced until the capture ends
 };
 
-/// A stream that was met in a capture, and how much of what it did there the prover was told.
+/// A stream in a capture, and the last state that the prover received.
 struct StreamInCapture {
   explicit StreamInCapture(const device::Stream& met)
       : stream(met), slot(&met.slot()), changes(met.capture_changes()) {}
@@ -38,35 +38,35 @@ struct StreamInCapture {
   device::Stream stream;
   const device::StreamSlot* slot;
   const std::atomic<std::uint64_t>* changes;  ///< Stream::capture_changes
-  std::uint64_t told = 0;                     ///< value of `changes` + 1 when the driver was asked; 0: never
-  std::size_t dropped = 0;                    ///< of CaptureInfo::dropped
+  std::uint64_t told = 0;                     ///< `changes` + 1 at the last driver query; 0: never
+  std::size_t dropped = 0;                    ///< position in CaptureInfo::dropped
 };
 
-/// See the head of this file. `mutex` guards what stands behind it; taken before heap locks.
+/// A capture in progress. `mutex` guards the members after it; locked before heap locks.
 struct CaptureScope {
   AllocatorState* allocator = nullptr;
-  Pool pool;  ///< the capture goes into; a PoolScope inside it brings in others
+  Pool pool;  ///< pool of the capture; a PoolScope inside it adds others
   CaptureId id;
   device::Stream origin;
-  Use before;  ///< all that the origin did before the capture
+  Use before;  ///< all work of the origin stream before the capture
   std::string name;
-  std::uint32_t graph = 0;  ///< its number, as in Block::graph
+  std::uint32_t graph = 0;  ///< number of the graph, as in Block::graph
   ThreadScope thread_scope;
   std::shared_ptr<GraphKeeper> keeper = std::make_shared<GraphKeeper>();
 
-  HeapLock mutex;  ///< held around questions to the driver, which take no longer than a heap's own work
+  HeapLock mutex;  ///< held during driver queries, which are as short as the work of a heap
   std::unique_ptr<CaptureProver> prover;
-  CaptureOrder* order = nullptr;  ///< the prover's
-  std::vector<GraphPart> parts;   ///< the pools in which it has memory, that of the capture first
+  CaptureOrder* order = nullptr;  ///< owned by the prover
+  std::vector<GraphPart> parts;   ///< pools in which it has memory, that of the capture first
   struct Write {
     ByteRange range;
-    PoolState* pool = nullptr;  ///< it lies in
+    PoolState* pool = nullptr;  ///< pool of the memory
   };
   std::vector<Write> writes;
   struct Input {
     ByteRange range;
     PoolState* pool = nullptr;
-    std::uint32_t graph = 0;  ///< that wrote it
+    std::uint32_t graph = 0;  ///< graph that wrote it
   };
   std::vector<Input> inputs;
   std::vector<StreamInCapture> streams;
@@ -74,10 +74,11 @@ struct CaptureScope {
 
 PoolState& pool_of(CaptureScope& scope);
 Heap& capture_heap_of(PoolState& pool);
-/// The capture of this id on this device that was begun through GraphCapture; null: none.
+/// Returns the capture of this id on this device that GraphCapture began; null if none.
 CaptureScope* find_scope(const device::DeviceState* device, CaptureId id);
 
-/// The capture that the stream is in; 0: none. A wrapped stream may be in one that we did not begin: the driver knows.
+/// Returns the capture of the stream; 0 if none. A wrapped stream may be in a capture of another library: the driver is
+/// queried.
 inline CaptureId capture_of(const device::Stream& stream) {
   const device::StreamSlot& slot = stream.slot();
   const CaptureId ours = slot.capture();
@@ -85,25 +86,25 @@ inline CaptureId capture_of(const device::Stream& stream) {
   return is_foreign && ours == CaptureId{} ? stream.capture_info().id : ours;
 }
 
-/// Whether the graph will have memory in the pool: always in that of the capture.
+/// Returns true if the graph has memory in the pool: always in that of the capture.
 bool has_part(CaptureScope& scope, const PoolState& pool);
-/// Memory of `pool` is about to be handed out in the capture: the graph keeps the pool from now on.
+/// Called before memory of `pool` is allocated in the capture: the graph holds the pool from now on.
 void add_part(CaptureScope& scope, const Pool& pool);
-/// The same for a pool that it has no part in yet: that of the capture, when it begins.
+/// Adds a pool in which the graph has no memory yet: that of the capture, when it begins.
 void make_part(CaptureScope& scope, const Pool& pool);
-/// Whether the stream has nothing left to do. False where the driver does not say.
+/// Returns true if the stream has finished all work. False if the driver does not answer.
 bool is_idle(const device::Device& device, const Use& use);
 
-/// A block was handed out in the capture.
+/// Records an allocation in the capture.
 void note_captured_alloc(CaptureScope& scope, Block& block);
-/// use_on() for a stream that may be capturing. Returns whether nothing is left to note.
+/// use_on() for a stream that may be capturing. Returns true if nothing else must be recorded.
 bool note_captured_use(AllocatorState& state, Block& block, const device::Stream& stream);
-/// A free of a block that graphs hold: it waits for them. Returns false when none does.
+/// Frees a block that graphs hold: it waits for them. Returns false if none does.
 bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses);
-/// Whether the replays of graphs that are gone, and of those that are there, are known to be over.
+/// Returns true if all replays of removed and existing graphs are known to be over.
 bool are_replays_completed(PoolState& pool);
 
-/// The facts of a failed request.
+/// Returns the facts of a failed request.
 OomFacts oom_facts(AllocatorState& state, const Request& request, const device::MemoryUse& use);
 
 }  // namespace tessera::memory::detail

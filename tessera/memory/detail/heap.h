@@ -1,9 +1,9 @@
-// A heap: the memory of one pool for one stream (or, in a pool of graphs, for all streams of its captures), with a lock
-// of its own. It hands out, takes back, splits and merges blocks in constant time and knows nothing of drivers: memory
-// is put under it and taken away by grow.cpp, under the allocator's slow lock.
+// A heap: the memory of one pool for one stream (or, in a pool of graphs, for all streams of its captures), with a
+// separate lock. It allocates, frees, splits and merges blocks in constant time and calls no driver: grow.cpp adds and
+// removes its memory, under the slow lock of the allocator.
 //
-// Blocks below 256 KiB and larger ones live in spaces of their own: long-lived small blocks would else lie scattered
-// among the large ones and keep them from merging. Replayed churn wastes 6 to 7 % this way, 9 to 11 % in one space.
+// Blocks below 256 KiB and larger ones are in separate spaces: long-lived small blocks would otherwise be scattered
+// among the large ones and prevent merging. Replayed churn wastes 6 to 7 % this way, 9 to 11 % in one space.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,11 @@ struct PoolState;
 
 namespace tessera::memory::detail {
 
-/// The unit in which cores share memory.
+/// Size of a cache line.
 inline constexpr std::size_t kCacheLine = 64;
 
-/// Not thread-safe by itself: `lock` guards everything below it. What changes segments also holds the slow lock.
-/// Aligned, so that heaps of two threads share no cache line.
+/// Not thread-safe: `lock` guards all members after it. Changes of segments also need the slow lock. Aligned, so that
+/// heaps of two threads share no cache line.
 class alignas(kCacheLine) Heap {
  public:
   Heap(PoolState& of_pool, const device::StreamSlot* of_stream) : pool(of_pool), slot(of_stream) {}
@@ -39,7 +39,7 @@ class alignas(kCacheLine) Heap {
   static constexpr std::size_t kLargeNbytes = Bins::kExactNbytes;
   static bool is_large(std::size_t size) { return size >= kLargeNbytes; }
 
-  /// A ready block of at least `size`, taken out and cut to size; null: there is none.
+  /// Takes a ready block of at least `size`, split to size; null if none exists.
   Block* take(std::size_t size) {
     Space& space = spaces[is_large(size)];
     Block* block = space.ready.find(size);
@@ -47,20 +47,20 @@ class alignas(kCacheLine) Heap {
     take_out(space, *block, size);
     return block;
   }
-  /// Takes a ready block out and cuts it to size.
+  /// Takes a ready block and splits it to size.
   void take_out(Space& space, Block& block, std::size_t size) {
     space.ready.remove(block);
     sums.cached -= block.size;
     if (block.size - size >= least_remainder) split(space, block, size);
     block.phase = Phase::kTaken;
   }
-  /// Takes a pending block out and cuts it to size; the rest stays pending for the same reasons.
+  /// Takes a pending block and splits it to size; the rest stays pending for the same reasons.
   void take_pending(Block& block, std::size_t size) {
     if (block.size - size >= least_remainder) cut_tail(block, block.size - size);
     end_pending(block);
   }
 
-  /// A taken block becomes live.
+  /// Makes a taken block live.
   void make_live(Block& block, std::size_t requested) {
     block.phase = Phase::kLive;
     block.requested = requested;
@@ -68,21 +68,21 @@ class alignas(kCacheLine) Heap {
     sums.used += block.size;
     ++sums.live_blocks;
   }
-  /// A live block is not live any more; it is taken.
+  /// Makes a live block taken.
   void end_live(Block& block) {
     block.phase = Phase::kTaken;
     sums.live -= block.requested;
     sums.used -= block.size;
     --sums.live_blocks;
   }
-  /// A taken block becomes ready and merges with ready neighbours. Returns the block it is part of now.
+  /// Makes a taken block ready and merges it with ready neighbors. Returns the merged block.
   Block* make_ready(Block& block);
-  /// A taken block becomes pending.
+  /// Makes a taken block pending.
   void make_pending(Block& block) {
     block.phase = Phase::kPending;
     spaces[block.segment->is_large].pending.insert(block);
   }
-  /// A pending block becomes taken.
+  /// Makes a pending block taken.
   void end_pending(Block& block) {
     spaces[block.segment->is_large].pending.remove(block);
     block.phase = Phase::kTaken;
@@ -98,8 +98,8 @@ class alignas(kCacheLine) Heap {
       });
     }
   }
-  /// The cheapest run of neighbours of at least `size`, then the smallest. cost(block) is below 0 for a block that
-  /// cannot be part of one. Looks at every block of the space: for when the alternative is to grow.
+  /// Returns the cheapest run of neighbors of at least `size`, then the smallest. cost(block) is negative for a block
+  /// that cannot be part of one. Visits every block of the space: for use when the alternative is to grow.
   template <class Cost>
   [[nodiscard]] Run find_run(const Space& space, std::size_t size, const Cost& cost) const {
     Run best;
@@ -128,8 +128,8 @@ class alignas(kCacheLine) Heap {
     }
     return best;
   }
-  /// Takes the blocks of a run out of their lists as one block of `size`; what is left of the last one stays as it is.
-  /// before(block) is called for each that was pending.
+  /// Takes the blocks of a run as one block of `size`; the rest of the last one stays unchanged. Calls before(block)
+  /// for each pending one.
   template <class Before>
   Block* take_run(Run run, std::size_t size, const Before& before) {
     if (run.size - size >= least_remainder) {
@@ -154,7 +154,7 @@ class alignas(kCacheLine) Heap {
     return run.first;
   }
 
-  /// An unused Block object.
+  /// Returns an unused Block object.
   Block* new_block() {
     if (spare_ == nullptr) more_blocks();
     Block* block = spare_;
@@ -170,7 +170,7 @@ class alignas(kCacheLine) Heap {
     block->bin_next = spare_;
     spare_ = block;
   }
-  /// The block's extra, made when it has none.
+  /// Returns the extra data of the block, which is created if needed.
   BlockExtra& extra(Block& block) {
     if (block.extra != nullptr) return *block.extra;
     if (spare_extras_.empty()) {
@@ -181,15 +181,15 @@ class alignas(kCacheLine) Heap {
     }
     return *block.extra;
   }
-  /// The block needs it no more. It is kept: captures take and drop one with every free.
+  /// Drops the extra data of a block. It is cached, because captures take and drop one with every free.
   void drop_extra(Block& block) {
     if (block.extra == nullptr) return;
     block.extra->clear();
     spare_extras_.push_back(std::move(block.extra));
   }
-  /// Cuts [address, address + nbytes) out of `block`, whose parts all keep its phase and are in no list. Returns it.
+  /// Splits [address, address + nbytes) off `block`, whose parts keep its phase and are in no list. Returns that part.
   Block* carve(Block& block, std::byte* address, std::size_t nbytes);
-  /// Joins `block` with the block after it; both are in no list. Keeps `block`.
+  /// Merges `block` with the block after it; both are in no list. Keeps `block`.
   void absorb_next(Block& block);
 
   /// Calls visit(segment, block) for every block, in address order within segments.
@@ -208,12 +208,13 @@ class alignas(kCacheLine) Heap {
 
   mutable HeapLock lock;
   HeapSums sums;
-  std::size_t lease = 0;          ///< live bytes that the allocator's peak includes (live_peak.h): at least sums.live
-  std::size_t peak_live = 0;      ///< most of sums.live since the peaks were reset
-  std::uint64_t last_moment = 0;  ///< of its latest record: of two records about one address the later has the later
+  std::size_t lease = 0;      ///< live bytes that the peak of the allocator includes (live_peak.h): at least sums.live
+  std::size_t peak_live = 0;  ///< maximum of sums.live since the last reset
+  /// time of its latest record: of two records of an address, the later one has the later time
+  std::uint64_t last_moment = 0;
   std::uint64_t allocations = 0;
   std::uint64_t frees = 0;
-  std::array<std::uint64_t, 8> label_strings = {};  ///< label << 32 | its string, by the label's last bits
+  std::array<std::uint64_t, 8> label_strings = {};  ///< label << 32 | its string, by the last bits of the label
 
  private:
   Block* spare_ = nullptr;
@@ -222,7 +223,7 @@ class alignas(kCacheLine) Heap {
   Space spaces[2];  ///< small, large
 
  private:
-  /// Makes the last `nbytes` of a free block one of their own, free for the same reasons.
+  /// Splits the last `nbytes` off a free block, with the same phase.
   void cut_tail(Block& block, std::size_t nbytes);
   void split(Space& space, Block& block, std::size_t size);
   void more_blocks();

@@ -1,5 +1,5 @@
-// The lock of a heap. Held for tens of nanoseconds and never while a driver is called, so waiting means spinning; with
-// fewer cores than threads the waiter gives up its turn. Releasing is a plain store, which is why it is not std::mutex.
+// The lock of a heap. It is held for tens of nanoseconds and never during a driver call, so waiters spin; with fewer
+// cores than threads they yield. Releasing is a plain store, which is why it is not std::mutex.
 #pragma once
 
 #include <sched.h>

@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::string_view kRing = "memory";
 
-// Which record a kind's number means in one file. Comparing descriptions once a kind, not once a record.
+// Maps the number of a kind to its record type in one file. Descriptions are compared once per kind.
 class Decoder {
  public:
   Decoder(const probe::RecordFile& file, std::vector<std::string>& notes) : file_(file), notes_(notes) {}
 
-  /// Returns the pool whose making this record tells of, if it does.
+  /// Returns the pool whose creation this record describes, if it does.
   std::optional<MemoryPoolRow> made_pool(const probe::RecordRef& ref) {
     const auto [known, is_new] = is_pool_.try_emplace(ref.kind, false);
     if (is_new) known->second = file_.as<MemoryPoolRow>(ref).has_value();
@@ -52,7 +52,7 @@ class Decoder {
   static std::optional<HistoryRecord> decode_as(const probe::RecordFile& file, const probe::RecordRef& ref) {
     auto record = file.as<Record>(ref);
     if (!record) return std::nullopt;
-    // A spoilt record may hold a bool that is neither; reading it as one is undefined.
+    // A corrupt record may hold an invalid bool; reading it as one is undefined.
     auto* bytes = reinterpret_cast<unsigned char*>(&*record);
     for (const probe::FieldInfo& field : Record::record_fields()) {
       if (field.type == probe::FieldType::kBool) bytes[field.offset] = bytes[field.offset] != 0 ? 1 : 0;
@@ -121,7 +121,7 @@ struct OpenKeyframe {
   std::vector<std::uint32_t> pools;
 };
 
-// A keyframe is whole when begin, end and as many rows as the end says are there. A thread writes one at a time.
+// A keyframe is complete if begin, end and the stated number of rows exist. A thread writes one at a time.
 class Keyframes {
  public:
   explicit Keyframes(HistoryRecords& records) : records_(records) {}
@@ -186,8 +186,8 @@ HistoryRecords HistoryRecords::read(const probe::RecordFile& file) {
   for (const probe::RecordRef& ref : file.records()) {
     const probe::RingInfo& ring = rings[ref.ring];
     if (ring.name != kRing) continue;
-    // A thread that ended in the middle of a lease left records of the lap before in its other slots; what came between
-    // these and the oldest of the current lap is gone, so they would tell a story with holes.
+    // A thread that ended during a lease left records of the previous lap in its other slots; the records between these
+    // and the oldest of the current lap are gone, so they are incomplete.
     const bool is_current = std::uint64_t{ref.lap} * ring.slots + ref.slot >= ring.overwritten;
     if (is_current && !is_contiguous) records.events.clear();
     is_contiguous = is_contiguous || is_current;

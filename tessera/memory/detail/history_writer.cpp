@@ -13,7 +13,7 @@ namespace tessera::memory::detail {
 class RankHistory : public std::enable_shared_from_this<RankHistory> {
  public:
   ~RankHistory() {
-    // The recorder goes right after this.
+    // The recorder is destroyed right after this.
     for (HistoryWriter* writer : writers) writer->detach();
   }
   std::mutex mutex;
@@ -36,7 +36,7 @@ void HistoryWriter::open(AllocatorState& allocator) {
   shared.writers.push_back(this);
   number_ = ++shared.last_allocator;
   if (!recorder.is_on()) return;
-  // A small ring must be looked at more often.
+  // A small ring must be checked more often.
   const std::uint64_t every =
       std::clamp<std::uint64_t>(std::bit_floor(recorder.slots(probe::Ring::kMemory) / 16), 16, 512);
   look_mask_ = every - 1;
@@ -57,7 +57,7 @@ void HistoryWriter::detach() noexcept {
   const auto gate = allocator_->live_peak.gate();
   for (Heap* heap : heaps) heap->lock.lock();
   recorder_ = nullptr;
-  stacks_ = nullptr;  // the table of stacks stays, for the texts
+  stacks_ = nullptr;  // the stack table stays, for the texts
   for (const auto& pool : allocator_->pools) pool->row.release();
   for (Heap* heap : heaps) heap->lock.unlock();
 }
@@ -95,7 +95,7 @@ probe::StringId HistoryWriter::find_label_string(LabelId label) {
 
 namespace {
 
-// A moment for the next record about a heap, later than the last: locks are taken in another order than clocks are
+// Returns a time for the next record of a heap, later than the last: locks are taken in another order than clocks are
 // read.
 probe::Moment next_moment(Heap& heap, probe::Moment read) {
   heap.last_moment = std::max(read.value(), heap.last_moment + 1);
@@ -154,7 +154,7 @@ void HistoryWriter::write_keyframes_if_due() {
   const std::uint64_t now = recorder->leased(probe::Ring::kMemory);
   if (now - shared->keyframe_at.load(std::memory_order_relaxed) < recorder->slots(probe::Ring::kMemory) / 4) return;
   const std::unique_lock lock(shared->mutex, std::try_to_lock);
-  if (!lock.owns_lock()) return;  // another thread is at it
+  if (!lock.owns_lock()) return;  // another thread is writing
   if (now - shared->keyframe_at < recorder->slots(probe::Ring::kMemory) / 4) return;
   shared->keyframe_at = now;
   for (HistoryWriter* writer : shared->writers) writer->write_keyframe(*recorder, *shared);
@@ -163,7 +163,7 @@ void HistoryWriter::write_keyframes_if_due() {
 void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& shared) {
   constexpr auto kRing = probe::Ring::kMemory;
   const std::unique_lock slow(allocator_->slow_mutex, std::try_to_lock);
-  if (!slow.owns_lock()) {  // its memory is being changed: soon
+  if (!slow.owns_lock()) {  // its memory is being changed: retry soon
     shared.keyframe_at = 0;
     return;
   }
@@ -214,7 +214,7 @@ std::uint32_t HistoryWriter::stack() {
   StackTable* stacks = stacks_.load(std::memory_order_relaxed);
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
   if (stacks == nullptr || recorder == nullptr) return 0;
-  return stacks->here(2).value();  // without this function and the allocator's own
+  return stacks->here(2).value();  // without this function and the allocator
 }
 
 std::string HistoryWriter::stack_text(std::uint32_t stack) const {

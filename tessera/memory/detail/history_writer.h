@@ -1,4 +1,4 @@
-// Writes an allocator's history into the record of its rank (history.h), and decides when a keyframe is due.
+// Writes the history of an allocator to the record of its rank (history.h), and decides when a keyframe is due.
 #pragma once
 
 #include <atomic>
@@ -25,19 +25,19 @@ class Heap;
 class RankHistory;
 class StackTable;
 
-/// One per allocator. record_*() are called under the lock of the block's heap.
+/// One per allocator. record_*() are called under the lock of the heap of the block.
 class HistoryWriter {
  public:
   HistoryWriter();
   ~HistoryWriter();
-  /// Starts recording into the current rank's record.
+  /// Starts recording to the record of the current rank.
   void open(AllocatorState& allocator);
-  /// Ends it: the rank, or the allocator, goes away.
+  /// Ends recording, before the rank or the allocator is destroyed.
   void close() noexcept;
   /// Describes a pool in the state table.
   void add_pool(PoolState& pool);
 
-  /// The moment of a record to come. Read before the heap's lock is taken, so that the two go on side by side.
+  /// Returns the time for the next record. Read before the heap lock is taken, so that both overlap.
   [[nodiscard]] probe::Moment now() const {
     probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
     return recorder != nullptr && recorder->is_on() ? recorder->begin() : probe::Moment{};
@@ -48,25 +48,25 @@ class HistoryWriter {
   void record_map(Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped, bool is_expandable);
   void record_oom(std::size_t nbytes, std::size_t device_free, StreamId stream, std::uint32_t pool);
 
-  /// Whether it is time to ask if a keyframe is due, given the allocations of a heap so far.
+  /// Returns true if a keyframe may be due, by the number of allocations of a heap.
   [[nodiscard]] bool is_time_to_look(std::uint64_t allocations) const {
     return (allocations & look_mask_.load(std::memory_order_relaxed)) == 0;
   }
-  /// Writes keyframes of all allocators of the rank when a quarter of the ring was written since the last. No lock is
+  /// Writes keyframes of all allocators of the rank if a quarter of the ring was written since the last. No lock is
   /// held.
   void write_keyframes_if_due();
 
-  /// The id of the caller's stack when stacks are recorded, else 0.
+  /// Returns the id of the stack of the caller if stacks are recorded, otherwise 0.
   std::uint32_t stack();
-  /// The text of a stack.
+  /// Returns the text of a stack.
   [[nodiscard]] std::string stack_text(std::uint32_t stack) const;
-  /// The modules that stacks name, and the file of each.
+  /// Returns the modules in stacks, with the file of each.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> modules() const;
   void record_stacks(bool on);
 
  private:
   friend class RankHistory;
-  /// The string of a label; the heap keeps those asked for last, so that heaps do not wait for each other.
+  /// Returns the string of a label; the heap caches recent ones, so that heaps do not wait for each other.
   probe::StringId label_string(Heap& heap, LabelId label) {
     return label == 0 ? probe::StringId{} : known_label_string(heap, label);
   }

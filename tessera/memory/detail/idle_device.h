@@ -1,6 +1,6 @@
-// The device of a replay: streams that get no work and are always idle, no threads, no memory. What a log does not
-// tell, when work ended, is decided here: it has ended by the next operation. So that a replay has one result, whatever
-// the machine is doing, and takes the time of the allocator alone.
+// The device of a replay: streams without work that are always idle, no threads, no memory. A log does not contain the
+// end of work; here, work ends before the next operation. A replay therefore has one result on any machine, and takes
+// only the time of the allocator.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace tessera::memory::detail {
 
-/// A device with streams and events alone; everything else is NotSupported. It says to have `memory_nbytes`.
+/// Returns a device with streams and events only; all else throws NotSupported. It reports `memory_nbytes`.
 Device make_idle_device(std::size_t memory_nbytes);
 
 }  // namespace tessera::memory::detail

@@ -1,5 +1,5 @@
-// Writes JSON as a stream, with the calls of PickleWriter, so that one function writes both. Tuples become lists; bytes
-// of a string that are not UTF-8 become U+FFFD.
+// Writes JSON to a stream with the interface of PickleWriter, so that one function writes both. Tuples become lists;
+// invalid UTF-8 in strings becomes U+FFFD.
 #pragma once
 
 #include <concepts>
@@ -10,7 +10,7 @@
 
 namespace tessera::memory::detail {
 
-/// Not thread-safe. The caller ends what it begins.
+/// Not thread-safe. The caller ends each list and object that it begins.
 class JsonStream {
  public:
   explicit JsonStream(std::ostream& out) : out_(out) {}

@@ -18,7 +18,7 @@ void LivePeak::remove(Heap& heap) noexcept {
   heap.lease = 0;
 }
 
-// Takes a little more, since a heap that grows is likely to grow on, and leaves enough for the other heaps.
+// Takes a little more, because a growing heap is likely to grow again, and leaves enough for the other heaps.
 [[gnu::noinline]] bool LivePeak::extend(Heap& heap, std::size_t nbytes) {
   const std::size_t missing = heap.sums.live + nbytes - heap.lease;
   const std::size_t more = (std::size_t{16} << 10) + heap.sums.live / 256;
@@ -33,7 +33,7 @@ void LivePeak::remove(Heap& heap) noexcept {
   return true;
 }
 
-// All locks of heaps are held. Returns what is live.
+// All heap locks are held. Returns the live bytes.
 std::size_t LivePeak::cut_leases() {
   std::size_t live = 0;
   for (Heap* heap : heaps_) {

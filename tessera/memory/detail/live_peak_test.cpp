@@ -33,7 +33,7 @@ class LivePeakTest : public ::testing::Test {
   Allocator allocator{device};
 };
 
-// Replaces one of `count` blocks of each stream in turn. What a free gives up may be more than 1/64 of what is live.
+// Replaces one of `count` blocks of each stream in turn. A free may release more than 1/64 of the live bytes.
 void replace_blocks(const Allocator& allocator, const std::vector<Stream>& streams,
                     std::vector<std::vector<Buffer>>& live, std::size_t nbytes, int turns) {
   for (int turn = 0; turn < turns; ++turn) {
@@ -61,7 +61,7 @@ TEST_F(LivePeakTest, CountsWhileAnotherThreadTakesSnapshots) {
   });
   for (int i = 0; i < 5000; ++i) {
     allocator.reset_peaks();
-    static_cast<void>(allocator.allocate(64 * kKiB, stream));  // counts, since the peak is what was live
+    static_cast<void>(allocator.allocate(64 * kKiB, stream));  // counts, because the peak equals the live bytes
   }
   is_over.store(true);
   other.join();

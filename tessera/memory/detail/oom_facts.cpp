@@ -1,4 +1,4 @@
-// Gathers what is known when a request fails.
+// Collects the facts of a failed request.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ OomFacts oom_facts(AllocatorState& state, const Request& request, const device::
   facts.limit_nbytes = state.limit;
   add_address_limit(facts);
   facts.snapshot = state.snapshot(nullptr);
-  // Memory that does not come from the device (pinned, a user's own) has no account there.
+  // Memory from another source than the device (pinned, custom) has no account there.
   if (request.pool->upstream == state.upstream && !state.host_writes) {
     facts.device_total_nbytes = use.total_nbytes;
     facts.device_free_nbytes = use.free_nbytes;

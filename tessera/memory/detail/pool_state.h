@@ -1,4 +1,4 @@
-// What a Pool handle points at: the heaps of a pool, one per stream, and one for all captures into it. Owned by its
+// The state behind a Pool handle: the heaps of a pool, one per stream, and one for all captures into it. Owned by its
 // allocator, so that blocks outlive handles.
 #pragma once
 
@@ -23,7 +23,7 @@ struct AllocatorState;
 
 namespace detail {
 
-/// Ticks up to which streams must have come; few.
+/// Ticks that streams must reach; few.
 using SlotTicks = std::vector<std::pair<const device::StreamSlot*, Tick>>;
 inline void raise(SlotTicks& ticks, const device::StreamSlot& slot, Tick tick) {
   for (auto& [known, latest] : ticks) {
@@ -34,7 +34,8 @@ inline void raise(SlotTicks& ticks, const device::StreamSlot& slot, Tick tick) {
   ticks.emplace_back(&slot, tick);
 }
 
-/// A prover and the stream it asks. Kept from capture to capture: touching its memory first costs more than the proofs.
+/// A prover and the stream it queries. Reused by later captures, because the first access to its memory costs more than
+/// the proofs.
 struct CaptureProver {
   device::Stream origin;
   CaptureOrder order{[this](NodeId node, std::vector<device::Dependency>& out) {
@@ -43,7 +44,7 @@ struct CaptureProver {
   }};
 };
 
-/// Heaps by stream. Finding one is two loads; adding is guarded by the allocator's slow lock.
+/// Heaps by stream. A look-up is two loads; adding is guarded by the slow lock of the allocator.
 class HeapDirectory {
  public:
   ~HeapDirectory() {
@@ -74,45 +75,45 @@ class HeapDirectory {
 
 }  // namespace detail
 
-/// See the head of this file.
+/// State of one pool.
 struct PoolState {
   explicit PoolState(AllocatorState& owning) : allocator(owning) {}
 
   AllocatorState& allocator;
   PoolId id;
   std::string name;
-  std::string owner;  ///< for reports: what the pool is for
+  std::string owner;  ///< purpose of the pool, for reports
   PoolOptions options;
   std::shared_ptr<Upstream> upstream;
-  std::size_t capacity = 0;                  ///< the most the upstream could ever give
+  std::size_t capacity = 0;                  ///< maximum of the upstream
   ExpandableUpstream* expandable = nullptr;  ///< null: fixed segments
-  std::uint32_t number = 0;                  ///< in the record file; 0: not recorded
+  std::uint32_t number = 0;                  ///< number in the record file; 0: not recorded
   probe::Row<MemoryPoolRow> row;
 
   detail::HeapDirectory by_stream;
-  std::vector<std::unique_ptr<detail::Heap>> heaps;  ///< all; guarded by the slow lock
+  std::vector<std::unique_ptr<detail::Heap>> heaps;  ///< all heaps; guarded by the slow lock
   std::atomic<detail::Heap*> capture_heap{nullptr};
 
   std::mutex callbacks_mutex;
   std::map<std::uint64_t, std::function<void(const Growth&)>> growth_callbacks;
   std::uint64_t last_callback = 0;
 
-  std::mutex replay_mutex;  ///< guards what follows
+  std::mutex replay_mutex;  ///< guards the following members
   detail::ReplayOrder replays;
-  std::map<std::uint32_t, detail::GraphKey> graph_keys;  ///< by number of the graph; none where its capture was dropped
+  std::map<std::uint32_t, detail::GraphKey> graph_keys;  ///< by number of the graph; missing if its capture was dropped
 
-  std::mutex uses_mutex;             ///< guards what follows; no other lock is taken under it
-  detail::SlotTicks replay_streams;  ///< where graphs were replayed, and the latest tick there
+  std::mutex uses_mutex;             ///< guards the following members; no other lock is taken under it
+  detail::SlotTicks replay_streams;  ///< streams of graph replays, with the latest tick
   struct PastUse {
     detail::ByteRange range;
     detail::Use use;
   };
-  std::vector<PastUse> past_uses;  ///< of memory that captures were given before streams were done with it
+  std::vector<PastUse> past_uses;  ///< of memory that captures received before streams had finished with it
 
   std::vector<std::unique_ptr<detail::CaptureProver>> spare_provers;  ///< guarded by the slow lock
-  std::atomic<int> graphs{0};          ///< that were captured into it and can still be replayed, or are being captured
-  int borrowers = 0;                   ///< requests that are looking through it for memory; guarded by the slow lock
-  bool is_imaginary = false;           ///< only priced: counts nowhere and is not recorded
+  std::atomic<int> graphs{0};          ///< replayable graphs captured into it, and captures in progress
+  int borrowers = 0;                   ///< requests that search it for memory; guarded by the slow lock
+  bool is_imaginary = false;           ///< for estimates only: not counted and not recorded
   std::atomic<bool> is_closed{false};  ///< no handle is left
 };
 

@@ -2,7 +2,7 @@
 
 namespace tessera::memory::detail {
 
-// Takes [begin, end) away from the runs.
+// Removes [begin, end) from the runs.
 void RebuiltHeap::cut(Runs& runs, std::uint64_t begin, std::uint64_t end) {
   auto it = runs.upper_bound(begin);
   if (it != runs.begin()) --it;
@@ -18,8 +18,8 @@ void RebuiltHeap::cut(Runs& runs, std::uint64_t begin, std::uint64_t end) {
   }
 }
 
-// Pieces of a reservation that touch are one run; fixed segments stay apart. The owner is a copy: it may come from a
-// run that is about to be cut.
+// Adjacent chunks of a reservation are one run; fixed segments stay separate. The owner is a copy: it may come from a
+// run that is about to be split.
 void RebuiltHeap::insert(Runs& runs, std::uint64_t begin, std::uint64_t end, RunOwner owner) {
   cut(runs, begin, end);
   auto it = runs.insert_or_assign(begin, Run{end, owner}).first;

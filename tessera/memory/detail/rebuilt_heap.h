@@ -1,6 +1,6 @@
-// The memory of one allocator as records tell it, address by address: which runs are mapped, which blocks in them are
-// not cached. The later record is the truth: what is put replaces whatever it overlaps. Records may be lost, torn or
-// false, so nothing is believed to fit: segments() gives blocks that tile whatever was put in.
+// The memory of one allocator rebuilt from records, by address: mapped runs, and their blocks that are not cached. The
+// later record is valid: it replaces everything it overlaps. Records may be lost, torn or wrong, so nothing is assumed
+// to fit: segments() returns blocks that tile for any input.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tessera::memory::detail {
 
-/// Whom a mapped run belongs to.
+/// Owner of a mapped run.
 struct RunOwner {
   std::uint32_t stream = 0;
   std::uint32_t pool = 0;  // number of its MemoryPoolRow
@@ -31,7 +31,7 @@ struct RebuiltBlock {
   std::int64_t time_ns = 0;
 };
 
-/// One run of mapped memory with the blocks in it that are not cached, in address order.
+/// A run of mapped memory with its blocks that are not cached, in address order.
 struct RebuiltRun {
   std::uint64_t address = 0;
   std::uint64_t nbytes = 0;
@@ -39,18 +39,18 @@ struct RebuiltRun {
   std::vector<std::pair<std::uint64_t, RebuiltBlock>> blocks;
 };
 
-/// See the head of this file. Addresses and sizes must not pass the end of all addresses; sizes are not 0.
+/// Rebuilt memory. Ranges must not exceed the address space, and sizes must not be 0.
 class RebuiltHeap {
  public:
   void map(std::uint64_t address, std::uint64_t nbytes, const RunOwner& owner);
-  /// Blocks there are gone.
+  /// Removes the blocks there, too.
   void unmap(std::uint64_t address, std::uint64_t nbytes);
   void put(std::uint64_t address, const RebuiltBlock& block);
-  /// The block that starts there, or null.
+  /// Returns the block that starts there, or null.
   RebuiltBlock* find(std::uint64_t address);
   void erase(std::uint64_t address) { blocks_.erase(address); }
 
-  /// Runs in address order, each block inside one. Blocks that lie in no run get one; `unmapped` counts these.
+  /// Returns runs in address order, each block inside one. Blocks outside all runs get one; `unmapped` counts these.
   [[nodiscard]] std::vector<RebuiltRun> runs(std::uint64_t* unmapped) const;
 
  private:

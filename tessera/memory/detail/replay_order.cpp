@@ -11,7 +11,7 @@
 namespace tessera::memory::detail {
 namespace {
 
-// Sorted, with those that touch made one.
+// Sorts the ranges and merges adjacent ones.
 std::vector<ByteRange> tidied(std::vector<ByteRange> ranges) {
   std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
   std::vector<ByteRange> apart;
@@ -30,7 +30,7 @@ std::optional<ByteRange> shared_bytes(const ByteRange& a, const ByteRange& b) {
   return both.begin < both.end ? std::optional(both) : std::nullopt;
 }
 
-// The first bytes of `range` that are among sorted ranges.
+// Returns the first bytes of `range` that are in sorted ranges.
 std::optional<ByteRange> shared_bytes(const std::vector<ByteRange>& ranges, const ByteRange& range) {
   auto at = std::upper_bound(ranges.begin(), ranges.end(), range.begin,
                              [](std::uintptr_t begin, const ByteRange& r) { return begin < r.end; });
@@ -120,7 +120,7 @@ void ReplayOrder::add(GraphKey key, std::vector<ByteRange> writes, const std::ve
   recall(mine);
 }
 
-// Bytes that one writes and the other reads or writes.
+// Returns bytes that one writes and the other reads or writes.
 std::optional<ByteRange> ReplayOrder::shared(const Graph& a, const Graph& b) {
   auto bytes = shared_bytes(a.writes, b.writes);
   for (const Input& input : a.inputs) bytes = bytes.has_value() ? bytes : shared_bytes(b.writes, input.range);
@@ -128,7 +128,7 @@ std::optional<ByteRange> ReplayOrder::shared(const Graph& a, const Graph& b) {
   return bytes;
 }
 
-// Notes what two graphs, or one with itself, do to each other.
+// Records the conflicts of two graphs, or of one with itself.
 void ReplayOrder::relate(Slot a, Slot b) {
   const auto note_overwriter = [this](Slot reader, Slot writer) {
     for (Input& input : graphs_[reader].inputs) {
@@ -168,7 +168,7 @@ bool ReplayOrder::remove(GraphKey key) {
   return false;
 }
 
-// Past bytes begin and end at `at`, where any lie there.
+// Splits past bytes at `at`, if any contain it.
 ReplayOrder::Past::iterator ReplayOrder::split(std::uintptr_t at) {
   const auto next = past_.lower_bound(at);
   if (next == past_.begin() || (next != past_.end() && next->first == at)) return next;
@@ -179,7 +179,7 @@ ReplayOrder::Past::iterator ReplayOrder::split(std::uintptr_t at) {
   return past_.emplace_hint(next, at, std::move(after));
 }
 
-// Calls `change` for past bytes that make up `range`, filling in where there were none.
+// Calls `change` for the past bytes of `range`, and adds missing ones.
 template <class Change>
 void ReplayOrder::change_past(ByteRange range, const Change& change) {
   split(range.end);
@@ -201,8 +201,8 @@ void ReplayOrder::for_past(ByteRange range, const Visit& visit) const {
   for (; at != past_.end() && at->first < range.end; ++at) visit(at->first, at->second);
 }
 
-// Notes by address what a graph that is going away did last. A write stands for all before it on the same bytes: it was
-// ordered after them or made when they were known complete. A read stands for earlier reads on the same stream.
+// Records the last effects of a removed graph by address. A write represents all earlier ones on the same bytes: it was
+// ordered after them or made when they were known complete. A read represents earlier reads on the same stream.
 void ReplayOrder::remember(const Graph& graph, const Replay& replay) {
   const PastReplay last{graph.key, replay, graph.name};
   const auto is_earlier = [&](const PastReplay& other) { return other.replay.number < replay.number; };
@@ -226,7 +226,7 @@ void ReplayOrder::remember(const Graph& graph, const Replay& replay) {
   }
 }
 
-// Finds anew what removed graphs have to do with this one.
+// Recomputes the relation of removed graphs to this one.
 void ReplayOrder::recall(Slot slot) {
   Graph& graph = graphs_[slot];
   graph.past_conflicts.clear();
@@ -247,8 +247,8 @@ void ReplayOrder::recall(Slot slot) {
   }
 }
 
-// The latest removed graph that wrote over the input and, if the writer itself was removed, its last replay: none where
-// not every byte was written.
+// Finds the latest removed graph that overwrote the input and, if the writer itself was removed, its last replay: none
+// unless every byte was written.
 void ReplayOrder::recall(Input& input) const {
   input.written = 0;
   input.past_overwriter = {};
@@ -277,7 +277,7 @@ std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const
   for (const Input& input : graph.inputs) {
     const bool has_writer = input.writer != GraphKey();
     const bool is_removed = input.writer_slot == kRemoved;
-    // What the holder put there counts as written when the reader was added.
+    // Data of the holder counts as written when the reader was added.
     const std::uint64_t before = has_writer ? input.written : input.added;
     const std::uint64_t written = is_removed ? before : latest_[input.writer_slot].number;
     const PastReplay& past = input.past_overwriter;

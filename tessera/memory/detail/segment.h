@@ -1,4 +1,4 @@
-// What a heap is made of: segments of addresses, tiled by blocks, in a space for small blocks and one for large.
+// Parts of a heap: segments of addresses, tiled by blocks, in a space for small blocks and one for large.
 #pragma once
 
 #include <cstddef>
@@ -11,28 +11,28 @@
 
 namespace tessera::memory::detail {
 
-/// A run of addresses with memory behind parts of it (expandable) or all of it.
+/// A run of addresses that is partly (expandable) or completely mapped.
 struct Segment {
   std::byte* base = nullptr;
-  std::size_t nbytes = 0;  ///< addresses
-  std::size_t mapped = 0;  ///< bytes with memory
+  std::size_t nbytes = 0;  ///< reserved bytes
+  std::size_t mapped = 0;  ///< mapped bytes
   bool is_expandable = false;
-  bool is_large = false;  ///< which space it is in
+  bool is_large = false;  ///< selects the space
   Block* first = nullptr;
-  std::map<std::byte*, std::size_t> pieces;  ///< what was mapped at once, by address
-  std::map<std::byte*, Block*> holes;        ///< runs without memory, by address
+  std::map<std::byte*, std::size_t> pieces;  ///< mapped chunks, by address
+  std::map<std::byte*, Block*> holes;        ///< unmapped runs, by address
 };
 
-/// Segments of one size kind, and the free blocks in them.
+/// Segments of one size class, and their free blocks.
 struct Space {
   Bins ready;
   Bins pending;
   std::vector<std::unique_ptr<Segment>> segments;
 };
 
-/// Neighbours that together could hold a request.
+/// Neighbors that together fit a request.
 struct Run {
-  Block* first = nullptr;  ///< null: there is none
+  Block* first = nullptr;  ///< null if none
   Block* last = nullptr;
   std::size_t size = 0;
   int cost = 0;
@@ -41,9 +41,9 @@ struct Run {
 /// Byte sums of a heap.
 struct HeapSums {
   std::size_t mapped = 0;
-  std::size_t live = 0;    ///< asked for
+  std::size_t live = 0;    ///< requested bytes
   std::size_t used = 0;    ///< of live blocks
-  std::size_t cached = 0;  ///< of ready blocks; what is neither used nor cached is pending, or taken for a moment
+  std::size_t cached = 0;  ///< of ready blocks; the rest is pending, or taken for a moment
   std::size_t live_blocks = 0;
 };
 

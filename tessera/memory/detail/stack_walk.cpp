@@ -8,13 +8,13 @@
 #include <charconv>
 #include <utility>
 
-// A walk reads other functions' frames word by word, which the sanitizers take for stray accesses.
+// A walk reads frames of other functions word by word, which sanitizers report as stray accesses.
 #define TESSERA_READS_STACK __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
 
 namespace tessera::memory::detail {
 namespace {
 
-// The bytes of a thread's stack. `end` is 0 until the system was asked; both are 1 if it does not know.
+// Bounds of the stack of a thread. `end` is 0 until queried; both are 1 if unknown.
 struct StackBounds {
   std::uintptr_t begin;
   std::uintptr_t end;
@@ -37,7 +37,7 @@ constinit thread_local StackBounds bounds{};
 constexpr std::uintptr_t kFrameAlignment = 2 * sizeof(std::uintptr_t);
 constexpr std::uintptr_t kLeastCodeAddress = 4096;
 
-// AArch64 may sign return addresses; what is left is where the code is.
+// AArch64 may sign return addresses; this removes the signature.
 inline std::uintptr_t code_address(std::uintptr_t word) {
 #if defined(__aarch64__)
   register std::uintptr_t link asm("x30") = word;
@@ -69,7 +69,7 @@ struct Module {
   [[nodiscard]] std::string name() const { return path.substr(path.rfind('/') + 1); }
 };
 
-// The module whose loaded segments hold an address; no path: none.
+// Returns the module whose loaded segments contain an address; without a path if none.
 Module module_of(std::uintptr_t address) {
   std::pair<std::uintptr_t, Module> search{address, {}};
   ::dl_iterate_phdr(
@@ -108,7 +108,7 @@ TESSERA_READS_STACK std::size_t walk_chain(std::uintptr_t fp, std::uintptr_t end
     } else {
       frames[count++] = caller;
     }
-    if (record[0] <= fp) break;  // the stack grows down, so callers lie above
+    if (record[0] <= fp) break;  // the stack grows down, so callers are above
     fp = record[0];
   }
   return count;
@@ -129,7 +129,7 @@ std::size_t walk_stack(std::uintptr_t* /*frames*/, std::size_t /*most*/, std::si
 StackTable::StackTable(probe::Recorder& recorder, std::size_t most)
     : recorder_(recorder), most_(most), mask_(std::bit_ceil(2 * most + 2) - 1), slots_(new Slot[mask_ + 1]) {}
 
-// Where the stack of this hash is, or the empty slot where it would be. Half the slots are always empty.
+// Returns the slot of the stack of this hash, or the empty slot for it. Half the slots are always empty.
 StackTable::Slot& StackTable::slot_of(std::uint64_t hash) {
   std::size_t at = hash >> 20 & mask_;
   while (true) {
@@ -201,7 +201,7 @@ std::vector<std::pair<std::string, std::string>> StackTable::modules() const {
   return modules_;
 }
 
-// The row stays when this table goes: the stacks that name the module stay in the file too.
+// The row outlives this table, as do the stacks that name the module.
 void StackTable::note_module(const std::string& name, const std::string& path, std::uintptr_t load_bias) {
   for (const auto& [known, file] : modules_) {
     if (file == path) return;

@@ -1,10 +1,10 @@
-// Native call stacks, cheap enough to take at every allocation: the chain of frame pointers is followed, and a stack
-// that was seen before costs a hash and a lookup.
+// Native call stacks, cheap enough for every allocation: the walk follows the chain of frame pointers, and a known
+// stack costs a hash and a look-up.
 //
-//   [fp] -> the caller's fp      [fp + 1 word] -> return address into the caller      (x86-64: rbp, AArch64: x29)
+//   [fp] -> fp of the caller      [fp + 1 word] -> return address into the caller      (x86-64: rbp, AArch64: x29)
 //
-// Our own code keeps frame pointers (-fno-omit-frame-pointer); through code that does not, the chain may end early or
-// skip callers, but it never leaves the thread's stack, so that walking cannot fault. On other machines a stack has no
+// Tessera keeps frame pointers (-fno-omit-frame-pointer). In code without them, the chain may end early or skip
+// callers, but it never leaves the stack of the thread, so that walking cannot fault. On other machines a stack has no
 // frames.
 #pragma once
 
@@ -22,51 +22,51 @@
 
 namespace tessera::memory::detail {
 
-/// Most frames that StackTable::here() takes.
+/// Maximum number of frames of StackTable::here().
 inline constexpr std::size_t kMostFrames = 16;
 
-/// Return addresses of this thread's stack, the innermost first: frames[0] lies in the function that called
-/// walk_stack, after leaving out `skip` functions. Returns how many were written, at most `most`. The first call on a
-/// thread asks the system where its stack ends (some microseconds, not for a signal handler); later ones only read. On
-/// a stack that is not the thread's own (an alternative signal stack, a fiber) only one frame is known.
+/// Writes the return addresses of the stack of this thread, the innermost first, after skipping `skip` functions:
+/// frames[0] is in the caller of walk_stack. Returns their number, at most `most`. The first call on a thread queries
+/// the bounds of its stack (some microseconds, not for a signal handler); later calls only read. On another stack (an
+/// alternative signal stack, a fiber) only one frame is found.
 std::size_t walk_stack(std::uintptr_t* frames, std::size_t most, std::size_t skip);
 
-/// The walk itself: from the frame record at `fp`, upwards through [fp, end), which can be read. Stops where a link
-/// does not lead further up, is not aligned, or passes `end`.
+/// Walks upwards from the frame record at `fp` through the readable range [fp, end). Stops if a link does not lead
+/// upwards, is not aligned, or exceeds `end`.
 std::size_t walk_chain(std::uintptr_t fp, std::uintptr_t end, std::uintptr_t* frames, std::size_t most,
                        std::size_t skip);
 
-/// A module that stacks name (state table memory_module): where its file is, for who symbolises later.
+/// A module in stacks (state table memory_module): the location of its file, for later symbolization.
 struct ModuleRow {
-  probe::StringId name;     ///< as in stacks: "libtessera.so.0"
-  probe::StringId path;     ///< full path
-  std::uint64_t load_bias;  ///< address of its address 0 in the process
+  probe::StringId name;     ///< Name in stacks: "libtessera.so.0".
+  probe::StringId path;     ///< Full path.
+  std::uint64_t load_bias;  ///< Address of its address 0 in the process.
   static constexpr std::uint32_t kRows = 128;
   TESSERA_RECORD(ModuleRow, "memory_module", name, path, load_bias)
 };
 
 /// Stacks as strings of one record file: "train+0x1f3a libtessera.so.0+0x20a4 ...", innermost first. A number is the
-/// address in the module's file of the call's last byte, so that `addr2line -e MODULE 0x1f3a` names the line of the
-/// call, for executables (position independent or not) and shared objects alike.
+/// address in the file of the module of the last byte of the call, so that `addr2line -e MODULE 0x1f3a` returns the
+/// line of the call, for executables (position independent or not) and shared objects.
 ///
-/// A stack is known by a hash of 64 bits of its addresses; finding a known one takes no lock. The text is made once per
-/// stack. When `most` stacks are known, or the file has no room, a new one is 0 and counted. Thread-safe; must not
-/// outlive its recorder.
+/// A 64-bit hash of its addresses identifies a stack; finding a known one takes no lock. The text is created once per
+/// stack. If `most` stacks are known, or the file is full, a new one is 0 and counted. Thread-safe; must not outlive
+/// its recorder.
 class StackTable {
  public:
-  /// For the file of `recorder`.
+  /// Creates a table for the file of `recorder`.
   explicit StackTable(probe::Recorder& recorder, std::size_t most = 8192);
-  /// The stack's string; 0: none, or no room.
+  /// Returns the string of the stack; 0 if there is none or no space.
   probe::StringId intern(std::span<const std::uintptr_t> frames);
-  /// The string of the caller's own stack, after leaving out `skip` functions.
+  /// Returns the string of the stack of the caller, without `skip` functions.
   probe::StringId here(std::size_t skip);
-  /// The text of a stack that this table interned; else empty.
+  /// Returns the text of a stack of this table; otherwise empty.
   [[nodiscard]] std::string text_of(probe::StringId id) const;
-  /// The modules that its stacks name, and the file of each.
+  /// Returns the modules in its stacks, with the file of each.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> modules() const;
-  /// Stacks that found no room, counted each time.
+  /// Returns the number of stacks that did not fit, counted each time.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
-  /// Distinct stacks known.
+  /// Returns the number of distinct stacks.
   [[nodiscard]] std::size_t size() const { return count_.load(std::memory_order_relaxed); }
 
  private:
@@ -86,7 +86,7 @@ class StackTable {
   std::atomic<std::uint64_t> dropped_{0};
   mutable std::mutex mutex_;  // for adding
   std::unordered_map<std::uint32_t, std::string> texts_;
-  std::vector<std::pair<std::string, std::string>> modules_;  // noted: name, path
+  std::vector<std::pair<std::string, std::string>> modules_;  // recorded: name, path
 };
 
 }  // namespace tessera::memory::detail

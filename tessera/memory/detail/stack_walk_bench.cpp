@@ -1,4 +1,4 @@
-// What a native stack costs at an allocation: walking 16 frames and finding the stack among those known.
+// Cost of a native stack at an allocation: walking 16 frames and finding the stack among the known ones.
 #include <string>
 
 #include "tessera/base/testing/bench.h"
@@ -14,7 +14,7 @@ template <class Body>
   } else {
     at_depth(depth - 1, body);
   }
-  bench::do_not_optimize(depth);  // or the call becomes a jump, and the frame is gone
+  bench::do_not_optimize(depth);  // otherwise the call becomes a jump, without a frame
 }
 
 TESSERA_BENCH(stack_walk) {

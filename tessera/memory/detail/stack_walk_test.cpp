@@ -1,5 +1,5 @@
-// Stacks by frame pointer: callers in order, never a read outside the stack, and texts that name modules and addresses
-// which tools can read later.
+// Stacks by frame pointer: callers in order, no read outside the stack, and texts with modules and addresses that tools
+// can read later.
 #include "tessera/memory/detail/stack_walk.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Walk {
   std::size_t count = 0;
 };
 
-// Each does something after its call, so that no call becomes a jump.
+// Each continues after its call, so that no call becomes a jump.
 [[gnu::noinline]] std::size_t inner_function(Walk& walk, std::size_t most, std::size_t skip) {
   walk.count = walk_stack(walk.frames, most, skip);
   bench::do_not_optimize(walk);
@@ -77,7 +77,7 @@ TEST(WalkStack, WorksOnEveryThread) {
 Walk signal_walk;
 void on_signal(int /*number*/) { inner_function(signal_walk, 64, 0); }
 
-// The handler runs on memory that is not the thread's stack; what lies beyond it may not be read.
+// The handler runs on memory that is not the stack of the thread; memory beyond it must not be read.
 TEST(WalkStack, StaysOnASignalStack) {
   Walk first;
   inner_function(first, 64, 0);  // the bounds of this thread are known from here on
@@ -102,7 +102,7 @@ TEST(WalkStack, StaysOnASignalStack) {
   EXPECT_TRUE(is_in(signal_walk.frames[0], inner_function));
 }
 
-// A made-up stack with a page behind it that cannot be read.
+// An artificial stack followed by an unreadable page.
 class Chain : public ::testing::Test {
  protected:
   Chain() {
@@ -133,7 +133,7 @@ TEST_F(Chain, EndsAtItsTop) {
   link(8, 0, 0x402000);
   EXPECT_EQ(walk(at(0)), (Frames{0x401000, 0x402000}));
   link(8, end() - 16, 0x402000);
-  link(page_ / 8 - 2, end(), 0x403000);  // the last two words there are
+  link(page_ / 8 - 2, end(), 0x403000);  // the last two words
   EXPECT_EQ(walk(at(0)), (Frames{0x401000, 0x402000, 0x403000}));
 }
 
@@ -188,7 +188,7 @@ probe::RecordOptions small_options() { return {.nbytes = probe::RecordOptions::k
   return id;
 }
 
-// The address in `text` of the innermost frame, and its module.
+// Returns the address in `text` of the innermost frame, and its module.
 std::pair<std::string, std::string> first_frame(const std::string& text) {
   const std::string frame = text.substr(0, text.find(' '));
   const std::size_t plus = frame.rfind('+');

@@ -6,7 +6,7 @@
 namespace tessera::memory::detail {
 namespace {
 
-// What the viewer holds while it goes backwards.
+// State of the viewer while it goes backwards.
 class Undo {
  public:
   explicit Undo(const Snapshot& snapshot) {
@@ -18,7 +18,7 @@ class Undo {
     }
   }
 
-  // Undoes the event; false, and nothing changed, when it does not fit.
+  // Undoes the event; returns false and changes nothing if it does not fit.
   bool undo(const ViewerEvent& event) {
     const TraceEntry& entry = *event.entry;
     switch (entry.action) {
@@ -43,7 +43,7 @@ class Undo {
   };
   using Runs = std::map<std::uint64_t, Run>;
 
-  // The run that holds the whole range, or the end.
+  // Returns the run that holds the complete range, or the end.
   Runs::iterator run_of(std::uint64_t address, std::uint64_t nbytes) {
     auto it = runs_.upper_bound(address);
     if (it == runs_.begin()) return runs_.end();
@@ -106,12 +106,12 @@ class Undo {
   }
 
   Runs runs_;
-  std::map<std::uint64_t, bool> blocks_;  // that are not cached, by address: whether pending
+  std::map<std::uint64_t, bool> blocks_;  // not cached, by address: whether pending
 };
 
-// Whether an event is about a segment of fixed size. The trace does not say, so what there is at the end does: the
-// segment at that place, else those of the same pool. Where nothing tells, a piece is the safe choice, since a whole
-// segment is a piece as well.
+// Decides whether an event concerns a fixed segment. The trace does not state it, so the final state decides: the
+// segment at that address, otherwise those of the same pool. Without either, a chunk is the safe choice, because a
+// complete segment is a chunk too.
 class FixedSegments {
  public:
   explicit FixedSegments(const Snapshot& snapshot) : segments_(snapshot.segments) {
@@ -135,7 +135,7 @@ class FixedSegments {
 
  private:
   const std::vector<SegmentView>& segments_;
-  std::map<PoolId, bool> pools_;  // whether all segments of the pool are fixed
+  std::map<PoolId, bool> pools_;  // true if all segments of the pool are fixed
 };
 
 }  // namespace

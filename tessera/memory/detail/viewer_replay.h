@@ -1,6 +1,6 @@
-// PyTorch's viewer shows past states by undoing a trace, event by event, from the state at its end; an event that does
-// not fit the state it is undone in makes it fail, or draw nonsense. This does the same on plain data and tells which
-// events fit. Where the record was complete, all do.
+// The viewer of PyTorch shows past states by undoing a trace, event by event, from its final state. It fails or draws
+// nonsense if an event does not fit the state. This does the same on plain data and returns the events that fit: all of
+// them, if the record was complete.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,10 @@ namespace tessera::memory::detail {
 /// An event of a trace that can be undone.
 struct ViewerEvent {
   const TraceEntry* entry = nullptr;
-  bool is_fixed = false;  // of kMap and kUnmap: a whole segment rather than a piece of one that grows
+  bool is_fixed = false;  // kMap and kUnmap: a complete fixed segment rather than a chunk of an expandable one
 };
 
-/// The events of the snapshot's trace that can be undone, oldest first.
+/// Returns the events of the trace of the snapshot that can be undone, oldest first.
 std::vector<ViewerEvent> viewer_events(const Snapshot& snapshot);
 
 }  // namespace tessera::memory::detail

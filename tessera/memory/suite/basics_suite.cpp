@@ -1,4 +1,4 @@
-// Sizes, splitting, merging, the identity, and buffers that outlive what made them.
+// Sizes, splitting, merging, the identity, and buffers that outlive their allocator, stream or graph.
 #include <random>
 #include <thread>
 

@@ -1,4 +1,4 @@
-// Memory under graph capture: reuse by proof, pools that graphs share, and replays that would corrupt being refused.
+// Memory under graph capture: reuse by proof, pools shared by graphs, and rejection of replays that would corrupt data.
 #include "tessera/memory/graph_capture.h"
 #include "tessera/memory/suite/memory_suite.h"
 
@@ -73,7 +73,7 @@ TEST_P(MemorySuite, AReplacedDependencySetProvesNothing) {
   for (const device::Dependency& one : before) nodes.push_back(one.node);
   std::vector<NodeId> all = nodes;
   for (const device::Dependency& one : stream.capture_info().dependencies) all.push_back(one.node);
-  stream.set_capture_dependencies(nodes);  // beside the fill, not after it
+  stream.set_capture_dependencies(nodes);  // concurrent with the fill, not after it
   used.reset();
   const Buffer beside = allocator.allocate(4 * kMiB, stream);
   EXPECT_NE(beside.data(), address);
@@ -182,7 +182,7 @@ TEST_P(MemorySuite, ThirtyTwoGraphsShareAPoolAndReplayInAnyOrder) {
   }
 }
 
-// Three graphs in one pool: the second reads what the first made, the third takes the memory of that once it is free.
+// Three graphs in one pool: the second reads the output of the first, the third reuses that memory after it is free.
 class ThreeGraphs {
  public:
   ThreeGraphs(const Allocator& allocator, const Stream& stream) : pool_(allocator.create_pool({.name = "three"})) {
@@ -306,7 +306,7 @@ TEST_P(MemorySuite, AnAllocatorThatGoesDuringACaptureGivesBackAfterIt) {
     static_cast<void>(capture.end());
     device.faults().count_calls(false);
   }
-  EXPECT_LE(device.memory_use().own_nbytes + 4 * kMiB, before + 2 * kMiB);  // what the capture took is still there
+  EXPECT_LE(device.memory_use().own_nbytes + 4 * kMiB, before + 2 * kMiB);  // memory of the capture is still there
 }
 
 TEST_P(MemorySuite, TheMemoryOfAGraphsOwnPoolGoesBackWithIt) {

@@ -1,4 +1,4 @@
-// Memory under heaps: what is mapped, moved and given back, in expandable and in fixed segments.
+// Memory of heaps: mapping, moving and releasing, in expandable and in fixed segments.
 #include <algorithm>
 
 #include "tessera/memory/device_upstream.h"
@@ -219,7 +219,7 @@ TEST_P(MemorySuite, SmallAndLargeRequestsLiveInSpacesOfTheirOwn) {
   small.reset();
   std::vector<Buffer> all;
   for (int i = 0; i < 1024; ++i) all.push_back(allocator.allocate(4 * kKiB, stream));
-  EXPECT_EQ(reserved(), 6 * kMiB);  // the small ones did not take the large one's cached megabyte
+  EXPECT_EQ(reserved(), 6 * kMiB);  // the small ones did not take the cached megabyte of the large one
   const Buffer another = allocator.allocate(kMiB, stream);
   EXPECT_EQ(reserved(), 6 * kMiB);
 }

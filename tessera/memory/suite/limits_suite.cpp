@@ -1,4 +1,4 @@
-// Limits, what is tried before a request fails, and the failure itself.
+// Limits, the retry sequence, and failures.
 #include <cmath>
 #include <limits>
 #include <thread>
@@ -15,14 +15,14 @@ namespace tessera::memory::suite {
 
 namespace {
 
-// An allocator of a device that seems to have this much memory.
+// Returns an allocator of a device that seems to have this much memory.
 Allocator with_capacity(const Device& device, std::size_t nbytes, const Policy& policy = {}) {
   return Allocator(device, {.policy = policy,
                             .upstream = std::make_shared<LimitUpstream>(device_upstream(device), nbytes),
                             .name = device.name()});
 }
 
-// Leaves this many bytes cached in a pool, for the stream, with all work on them over.
+// Leaves this many bytes cached in a pool, for the stream, with all work on them finished.
 void leave_cached(const Allocator& allocator, const Pool& pool, std::size_t nbytes, const Stream& stream) {
   const PoolScope scope(pool);
   { const Buffer brief = allocator.allocate(nbytes, stream); }
@@ -104,7 +104,7 @@ TEST_P(MemorySuite, APendingBlockThatHasCompletedSavesARequest) {
   buffer.use_on(other);
   fill(other, buffer, 1);
   other.synchronize();
-  buffer.reset();  // the stream is idle, but nobody has asked it since
+  buffer.reset();  // the stream is idle, but has not been queried since
   const Buffer saved = allocator.allocate(8 * kMiB, stream);
   EXPECT_EQ(allocator.statistics().retries_pending, 1U);
   EXPECT_EQ(allocator.statistics().retries_trim, 0U);
@@ -129,7 +129,7 @@ TEST_P(MemorySuite, WaitingForTheStreamsSavesARequest) {
   Buffer saved;
   subject->run_together({[&] { saved = allocator.allocate(8 * kMiB, stream); },
                          [&] {
-                           // Lets go only once the other thread waits for the streams. Recording lets others run.
+                           // Releases only when the other thread waits for the streams. Recording lets others run.
                            const Stream idle = device.create_stream();
                            const Event event = device.create_event();
                            while (device.faults().calls(device::DriverCall::kSynchronize) == 0) {

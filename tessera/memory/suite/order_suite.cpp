@@ -1,4 +1,4 @@
-// The reuse prover: what is proven, what marks hold, by example and from seeds.
+// The reuse prover: proofs and marks, by example and from seeds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ constexpr StreamId kTwo(2);
 Dependency weak(NodeId node) { return {node, EdgeKind::kWeak}; }
 Dependency full(NodeId node) { return {node, EdgeKind::kFull}; }
 
-// A capture whose nodes are made by hand.
+// A capture with explicit nodes.
 struct CaptureOrderTest : ::testing::Test {
   NodeId node(Dependencies on = {}) {
     const NodeId id(nodes.size() + 1);
@@ -35,7 +35,7 @@ struct CaptureOrderTest : ::testing::Test {
     return id;
   }
   NodeId after(NodeId before) { return node({full(before)}); }
-  // The marks of a block freed when the stream's dependency set is this.
+  // Returns the marks of a block freed with this dependency set of the stream.
   Marks marks(StreamId stream, const Dependencies& set, CaptureMoment since = 0) {
     Marks made;
     order.advance(stream, set);

@@ -1,5 +1,5 @@
-// Host memory that the device reads in place: the host writes a block as soon as it has it, so that a block comes back
-// only when what used it has completed, not merely when it is ordered before.
+// Host memory that the device reads in place: the host writes a block immediately after its allocation, so a block is
+// reused only when its uses have completed, not merely if they are ordered before.
 #include <cstring>
 
 #include "tessera/base/rank.h"
@@ -11,15 +11,15 @@ namespace tessera::memory::suite {
 
 namespace {
 
-// A segment of its own, so that nothing is cached beside it.
+// A separate segment, so that nothing is cached next to it.
 constexpr std::size_t kStaging = 10 * kMiB;
 
-// As Allocator::pinned_of gives, but with nothing in it.
+// As Allocator::pinned_of returns it, but empty.
 Allocator fresh_pinned(const Device& device) {
   return Allocator(device, {.upstream = pinned_upstream(device), .host_writes = true});
 }
 
-// A graph that copies staging memory to a buffer of its own, `result`.
+// A graph that copies staging memory to a separate buffer, `result`.
 CapturedGraph capture_copy(GraphCapture&& capture, const Allocator& allocator, const Stream& stream,
                            const Buffer& staging, Buffer& result) {
   result = allocator.allocate(kStaging, stream);
@@ -61,7 +61,7 @@ TEST_P(MemorySuite, AUsedPinnedBlockComesBackOnlyWhenTheUseHasCompleted) {
   Buffer staging = pinned.allocate(kStaging, stream);
   const std::byte* const address = staging.data();
   std::memset(staging.data(), 3, kStaging);
-  staging.use_on(stream);  // its own stream too: that the copy is ordered before does not help the host
+  staging.use_on(stream);  // also its own stream: that the copy is ordered before does not help the host
   stream.copy(result.data(), staging.data(), kStaging);
   staging.reset();
   Buffer another = pinned.allocate(kStaging, stream);
@@ -96,8 +96,8 @@ TEST_P(MemorySuite, ACompletedPinnedBlockIsFoundWithoutWaitingForItsStream) {
   stream.copy(result.data(), staging.data(), kStaging);
   staging.reset();
   join(other, stream);
-  other.synchronize();                     // what was on the stream is over; nobody asked the stream itself
-  const device::Hold held = hold(stream);  // and now it is busy with something else
+  other.synchronize();                     // the work on the stream is over, but the stream has not been queried
+  const device::Hold held = hold(stream);  // now it is busy with other work
   EXPECT_EQ(pinned.allocate(kStaging, stream).data(), address);
   EXPECT_EQ(pinned.statistics().now.pending_nbytes, 0U);
   held.release();
@@ -254,7 +254,7 @@ TEST_P(MemorySuite, AGraphKeepsAPinnedBlockOfAnAllocatorThatIsGone) {
   CapturedGraph graph = capture_copy(GraphCapture(allocator, stream), allocator, stream, kept, result);
   std::memset(kept.data(), 8, kStaging);
   kept.reset();
-  pinned = {};  // with no block live
+  pinned = {};  // without live blocks
   graph.replay(stream);
   EXPECT_TRUE(holds(result, 8));
 }

@@ -1,4 +1,4 @@
-// Checkpoint and restore: where the blocks of a pool lie, and which are live, comes back.
+// Checkpoint and restore of the positions and states of the blocks of a pool.
 #include <algorithm>
 
 #include "tessera/memory/graph_capture.h"
@@ -10,7 +10,7 @@ namespace {
 
 std::uint64_t live_in(const Pool& pool) { return pool.snapshot().totals().live_blocks; }
 
-// Live blocks of a pool, by address.
+// Returns the live blocks of a pool, by address.
 std::vector<std::uint64_t> live_addresses(const Pool& pool) {
   std::vector<std::uint64_t> all;
   for (const SegmentView& segment : pool.snapshot().segments) {
@@ -70,7 +70,7 @@ TEST_P(MemorySuite, ARestoreMakesDeadBlocksLiveAgain) {
   EXPECT_EQ(live_in(pool), 1U);
   more.clear();
   EXPECT_EQ(live_in(pool), 0U);
-  const Buffer whole = allocator.allocate(kMiB + 100, stream);  // it all merges again
+  const Buffer whole = allocator.allocate(kMiB + 100, stream);  // everything merges again
   fill(stream, whole, 3);
   EXPECT_TRUE(holds(whole, 3));
 }

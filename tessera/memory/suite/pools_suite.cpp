@@ -1,4 +1,4 @@
-// Pools: scopes, memory of their own, growth that others can follow, and layouts that come back.
+// Pools: scopes, private memory, growth callbacks, and restored layouts.
 #include <map>
 #include <set>
 
@@ -14,7 +14,7 @@ namespace {
 std::uint64_t live_in(const Pool& pool) { return pool.snapshot().totals().live_blocks; }
 std::size_t reserved_in(const Pool& pool) { return pool.snapshot().totals().reserved_nbytes; }
 
-// What a growth callback was told, as the registrations a user would keep.
+// Calls of a growth callback, as the registrations that a user would keep.
 class Registrations {
  public:
   explicit Registrations(const Pool& pool)
@@ -23,7 +23,7 @@ class Registrations {
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
 
-  // Whether every mapped byte of the pool, and none else, is registered.
+  // Succeeds if exactly the mapped bytes of the pool are registered.
   [[nodiscard]] testing::AssertionResult match() const {
     std::size_t nbytes = 0;
     for (const auto& [address, size] : all) nbytes += size;
@@ -61,7 +61,7 @@ class Registrations {
   std::uint64_t number_;
 };
 
-// An upstream that says when it goes.
+// An upstream that reports its destruction.
 class MortalUpstream final : public UpstreamDecorator {
  public:
   MortalUpstream(std::shared_ptr<Upstream> inner, bool& is_gone)
@@ -226,7 +226,7 @@ TEST_P(MemorySuite, APoolThatIsGoneLendsNothing) {
     const Buffer freed = allocator.allocate(6 * kMiB, stream);
   }
   stream.synchronize();
-  const Buffer taken = allocator.allocate(6 * kMiB, stream);  // given back by the pool, not lent
+  const Buffer taken = allocator.allocate(6 * kMiB, stream);  // released by the pool, not lent
   EXPECT_EQ(allocator.statistics().retries_borrow, 0U);
   EXPECT_EQ(live_in(allocator.default_pool()), 1U);
 }
@@ -382,7 +382,7 @@ TEST_P(MemorySuite, APoolThatDoesNotSplitHasOneBlockPerSegment) {
   const std::byte* const address = live[1].data();
   live[1].reset();
   const PoolScope scope(whole);
-  const Buffer again = allocator.allocate(512, stream);  // a smaller one takes it whole
+  const Buffer again = allocator.allocate(512, stream);  // a smaller one takes all of it
   EXPECT_EQ(again.data(), address);
   EXPECT_EQ(whole.snapshot().segments.size(), 4U);
   for (const SegmentView& segment : whole.snapshot().segments) EXPECT_EQ(segment.blocks.size(), 1U);
@@ -429,7 +429,7 @@ TEST_P(MemorySuite, GrowthCallbacksFollowWhatIsMapped) {
   {
     const PoolScope scope(pool);
     live.push_back(allocator.allocate(4 * kMiB, stream));
-    const Registrations registered(pool);  // what is there comes first
+    const Registrations registered(pool);  // existing segments come first
     EXPECT_EQ(registered.calls, 2);
     EXPECT_TRUE(registered.match());
     live.push_back(allocator.allocate(8 * kMiB, stream));  // then each growth
@@ -443,7 +443,7 @@ TEST_P(MemorySuite, GrowthCallbacksFollowWhatIsMapped) {
     EXPECT_TRUE(registered.match());
     live.clear();
     device.synchronize();
-    pool.trim();  // and each piece that goes
+    pool.trim();  // and each released chunk
     EXPECT_TRUE(registered.all.empty());
   }
   const PoolScope scope(pool);

@@ -40,7 +40,7 @@ TEST(AllocatorPrograms, LeaveAHistoryThatTellsWhatIsLive) {
   const Allocator allocator(device);
   const Stream one = device.create_stream();
   const Stream two = device.create_stream();
-  const Buffer old = allocator.allocate(1000, one);  // the ring has long forgotten its allocation
+  const Buffer old = allocator.allocate(1000, one);  // the ring has long overwritten its allocation
   std::vector<Buffer> held;
   memory::testing::churn(allocator, 1, 20000, one, two, held);
   std::vector<std::string> notes;

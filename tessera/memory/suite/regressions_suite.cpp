@@ -1,4 +1,4 @@
-// Cases that once went wrong, each as small as it could be made.
+// Minimal cases of former bugs.
 #include <cstring>
 
 #include "tessera/memory/device_upstream.h"
@@ -91,7 +91,7 @@ TEST_P(MemorySuite, MemoryOfAPoolScopeInsideACaptureIsTheGraphsToo) {
     second = capture.end();
   }
   inner = {};
-  EXPECT_EQ(reserved(), before);  // what the first freed in the inner pool was free for the second
+  EXPECT_EQ(reserved(), before);  // memory that the first freed in the inner pool was available to the second
   const device::Hold held = hold(stream);
   first.replay(stream);
   expect_error<InvalidArgument>([&] { second.replay(other); }, {"first", "second"});
@@ -165,7 +165,7 @@ TEST_P(MemorySuite, AMoveLeavesABlockBesideItAloneThatIsBeingHandedOut) {
   Buffer first = allocator.allocate(2 * kMiB, stream);
   fill(stream, first, 1);
   stream.synchronize();
-  const Stream::OverlapScope scope(stream);  // growth keeps off the cached block and moves its memory instead
+  const Stream::OverlapScope scope(stream);  // growth avoids the cached block and moves its memory instead
   first.reset();
   const Buffer second = allocator.allocate(3 * kMiB, stream);
   const Buffer third = allocator.allocate(kMiB, stream);
@@ -245,7 +245,7 @@ TEST_P(MemorySuite, AWaitThatADroppedCaptureTookOverIsTheNextGraphs) {
   const Buffer target = allocator.allocate(2 * kMiB, other);
   made.use_on(other);
   fill(other, made, 1);
-  const Stream third = device.create_stream();  // keeps the copy from running without making `other` one that spins
+  const Stream third = device.create_stream();  // keeps the copy from running without making `other` a spinning stream
   const device::Hold held = hold(third);
   join(other, third);
   other.copy(target.data(), made.data(), 2 * kMiB);

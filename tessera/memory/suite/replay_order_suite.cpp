@@ -1,4 +1,4 @@
-// Which replays of graphs that share memory are refused, and what the refusal says, by example and from seeds.
+// Rejected replays of graphs that share memory, and their messages, by example and from seeds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,13 +24,13 @@ constexpr StreamId kOne(1);
 constexpr StreamId kTwo(2);
 
 struct ReplayOrderTest : ::testing::Test {
-  // Announces and adds.
+  // Announces and adds a graph.
   GraphKey add(std::string name, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs) {
     const GraphKey key = order.announce(std::move(name));
     order.add(key, std::move(writes), inputs);
     return key;
   }
-  // Why not; "": it was replayed.
+  // Returns the reason of a rejection; "" if it was replayed.
   std::string replay(GraphKey graph, StreamId on = kOne) {
     const auto why = order.refusal(graph, on, [&](StreamId, Tick tick) { return over.contains(tick.value()); });
     if (why.has_value()) return *why;
@@ -40,7 +40,7 @@ struct ReplayOrderTest : ::testing::Test {
 
   ReplayOrder order;
   std::uint64_t ticks = 0;       // of all streams together
-  std::set<std::uint64_t> over;  // ticks ordered before whatever is replayed
+  std::set<std::uint64_t> over;  // ticks ordered before all replays
 };
 
 TEST_F(ReplayOrderTest, IndependentGraphsReplayInAnyOrder) {

@@ -1,5 +1,5 @@
-// Memory that several streams use: who gets a freed block, and when. Streams are held so that nothing completes: what
-// is reused is reused because of order alone.
+// Memory that several streams use: reuse of freed blocks. Streams are held so that nothing completes: reuse depends on
+// order alone.
 #include "tessera/memory/suite/memory_suite.h"
 
 namespace tessera::memory::suite {
@@ -31,7 +31,7 @@ TEST_P(MemorySuite, AJoinFromBeforeTheFreeCoversNothing) {
   Buffer buffer = allocator.allocate(4 * kMiB, stream);
   const std::byte* address = buffer.data();
   join(other, stream);
-  fill(stream, buffer, 1);  // after the join: the free stands for this too
+  fill(stream, buffer, 1);  // after the join: the free covers this too
   buffer.reset();
   EXPECT_NE(allocator.allocate(4 * kMiB, other).data(), address);
 }
@@ -46,7 +46,7 @@ TEST_P(MemorySuite, ALentBlockComesBackToItsStreamOnlyWhenOrdered) {
   ASSERT_EQ(lent.data(), address);
   fill(other, lent, 2);
   lent.reset();
-  // The borrower has it again at once; its first owner only after a join.
+  // The borrower gets it again immediately; its first owner only after a join.
   Buffer again = allocator.allocate(4 * kMiB, other);
   EXPECT_EQ(again.data(), address);
   EXPECT_NE(allocator.allocate(4 * kMiB, stream).data(), address);
@@ -79,7 +79,7 @@ TEST_P(MemorySuite, ABlockUsedOnASecondStreamIsReusedOnceCovered) {
 
 TEST_P(MemorySuite, WaitsOnTheDeviceForTheSecondStreamRatherThanGrow) {
   const device::Hold held = [&] {
-    // The hold marks its stream as one that may spin, so it stands on a third one that the second waits for.
+    // The hold marks its stream as one that may spin, so it is on a third stream that the second one waits for.
     const Stream third = device.create_stream({.name = "third"});
     device::Hold stopped = hold(third);
     join(other, third);
@@ -194,7 +194,7 @@ TEST_P(MemorySuite, ContentsHoldWhileStreamsPassBlocksAround) {
     a.use_on(other);
     other.copy(b.data(), a.data(), a.nbytes());
     a.reset();
-    Buffer scratch = allocator.allocate(256 * kKiB, stream);  // may be a's memory, behind the copy
+    Buffer scratch = allocator.allocate(256 * kKiB, stream);  // may be the memory of a, after the copy
     fill(stream, scratch, 255);
     results.push_back(std::move(b));
   }

@@ -125,7 +125,7 @@ Item* AllocatorProgram::random_item(bool may_be_captured) {
 
 // ---- order
 
-// What must be over before the item is touched. Replays are known of all buffers of their pool at once.
+// Returns the work that must be over before the item is accessed. Replays count for all buffers of their pool.
 std::vector<Moment> AllocatorProgram::needed(const Item& one, bool is_write) const {
   std::vector<Moment> moments{one.writer};
   if (is_write) moments.insert(moments.end(), one.readers.begin(), one.readers.end());
@@ -143,7 +143,7 @@ void AllocatorProgram::join(int index, int other) {
   clocks_.join(index, other);
 }
 
-// Orders the lane after the moments; false: it cannot be done now.
+// Orders the lane after the moments; false if that is impossible now.
 bool AllocatorProgram::demand(int index, const std::vector<Moment>& moments) {
   for (const Moment moment : moments) {
     if (clocks_.covers(index, moment)) continue;
@@ -187,7 +187,7 @@ Item& AllocatorProgram::add_item(Buffer buffer, int index, int home) {
   return *items_.back();
 }
 
-// Null: there is no memory.
+// Returns null if there is no memory.
 Item* AllocatorProgram::allocate(int index, std::size_t nbytes) {
   std::vector<std::unique_ptr<PoolScope>> scopes;
   int home = 0;
@@ -221,13 +221,13 @@ void AllocatorProgram::allocate_step() {
   const int index = random_lane(false);
   if (index < 0) return;
   Item* made = allocate(index, random_size());
-  // Always, and all of it: of work that is over the checker knows what came before only where that was a launch.
+  // Always, and all of it: for finished work the checker knows the order only after a launch.
   if (made != nullptr) eager_work(index, *made, nullptr);
 }
 
 void AllocatorProgram::free_step() {
   if (held_.empty()) return;
-  // A program that never lets go of much would only ever grow.
+  // Without frequent frees a program would only grow.
   for (int n = held_.size() > 24 ? 6 : 1; n > 0 && !held_.empty(); --n) {
     Item& one = item(held_[static_cast<std::size_t>(random_.below(static_cast<int>(held_.size())))]);
     if (!is_open(one)) free(one);

@@ -8,7 +8,7 @@ namespace tessera::memory::testing {
 
 namespace {
 
-// Words of a checked device about work that is not in order: never the program's fault where these are caught.
+// Returns true for messages of a checked device about unordered work, which are never the fault of the program here.
 bool is_disorder(const std::string& text) {
   for (const char* words : {"is not ordered before", "no full edge", "not given out"}) {
     if (text.find(words) != std::string::npos) return true;
@@ -18,7 +18,7 @@ bool is_disorder(const std::string& text) {
 
 }  // namespace
 
-// Begins a capture, or takes one further: a stream joins it, or it ends.
+// Begins a capture, or continues one: a stream joins it, or it ends.
 void AllocatorProgram::capture_step() {
   if (captures_under_way() == 0 || (captures_under_way() == 1 && random_.one_in(6))) {
     const int index = random_lane(false);
@@ -87,7 +87,7 @@ void AllocatorProgram::captured_step(CaptureModel& capture) {
     if (mine.empty()) return;
     Item& gone = item(mine[static_cast<std::size_t>(random_.below(static_cast<int>(mine.size())))]);
     free(gone);
-    if (random_.one_in(2)) captured_allocate(capture, inner, gone.nbytes);  // wanted again, maybe on another stream
+    if (random_.one_in(2)) captured_allocate(capture, inner, gone.nbytes);  // requested again, maybe on another stream
   } else if (choice < 19) {
     const int other = random_.below(static_cast<int>(capture.lanes.size()));
     if (other != inner && is_current(capture, other)) captured_join(capture, inner, other);
@@ -126,12 +126,12 @@ void AllocatorProgram::captured_allocate(CaptureModel& capture, int inner, std::
   captured_work(capture, inner, made, nullptr);
 }
 
-// Orders a lane of the capture after what was captured on the item; false: there is no way back to it.
+// Orders a lane of the capture after captured work on the item; false if that is impossible.
 bool AllocatorProgram::captured_demand(CaptureModel& capture, int inner, int id, bool is_write) {
   const CaptureModel::Touch& touch = capture.touched[id];
   std::vector<Moment> before{touch.writer};
   if (is_write) before.insert(before.end(), touch.readers.begin(), touch.readers.end());
-  // Where dependencies were replaced there may be nobody left who comes after a moment.
+  // If dependencies were replaced, no lane may come after a moment any more.
   const auto witness = [&](Moment moment) {
     for (int other = 0; other < static_cast<int>(capture.lanes.size()); ++other) {
       if (is_current(capture, other) && capture.clocks.covers(other, moment)) return other;
@@ -186,7 +186,7 @@ void AllocatorProgram::captured_work(CaptureModel& capture, int inner, Item& to,
       {from == nullptr ? Operation::kWrite : Operation::kCopy, to.id, from == nullptr ? -1 : from->id, value});
 }
 
-// Notes what a stream depends on, or makes it depend on what was noted: it forgets all it has captured since.
+// Saves the dependencies of a stream, or restores saved ones: it forgets all work captured since.
 void AllocatorProgram::captured_dependencies(CaptureModel& capture, int inner) {
   const Stream& stream = lane(capture.lanes[static_cast<std::size_t>(inner)]).stream;
   if (!capture.saved.has_value()) {
@@ -200,7 +200,7 @@ void AllocatorProgram::captured_dependencies(CaptureModel& capture, int inner) {
   }
   const CaptureModel::Saved saved = *std::exchange(capture.saved, std::nullopt);
   stream.set_capture_dependencies(saved.nodes);
-  // From here on it is another lane, to which nothing says what came before.
+  // From here on it is another lane, with an empty clock.
   const int outer = capture.lanes[static_cast<std::size_t>(inner)];
   const int fresh = capture.clocks.add();
   capture.lanes.push_back(outer);
@@ -211,7 +211,7 @@ void AllocatorProgram::captured_dependencies(CaptureModel& capture, int inner) {
 void AllocatorProgram::close_capture(int index) {
   CaptureModel& capture = *captures_[static_cast<std::size_t>(index)];
   for (const int outer : capture.lanes) lane(outer).capture = -1;
-  // As with any allocation, other streams come after the one it was made for.
+  // As for any allocation, other streams come after that of the allocation.
   for (const int id : capture.model.made) {
     if (item(id).freed == 0) item(id).writer = clocks_.step(item(id).lane);
   }
@@ -232,7 +232,7 @@ void AllocatorProgram::end_capture(int index, bool is_dropped) {
     return;
   }
   if (capture.lanes.size() > 1 && random_.one_in(4)) {
-    try {  // a stream that was not joined back may be refused; then the capture goes on
+    try {  // the end of a capture with an unjoined stream may throw; then the capture continues
       capture.model.graph = capture.capture->end();
     } catch (const InvalidArgument& error) {
       if (is_disorder(error.what())) throw;
@@ -250,8 +250,8 @@ void AllocatorProgram::end_capture(int index, bool is_dropped) {
   close_capture(index);
 }
 
-// Orders a replay after the program's own work. Work on buffers of the pool that were freed before the graph was given
-// their memory is the allocator's to order, and so are the replays of other graphs unless `with_replays`.
+// Orders a replay after the own work of the program. The allocator orders work on buffers of the pool that were freed
+// before the graph received their memory and, unless `with_replays`, the replays of other graphs.
 bool AllocatorProgram::order_replay(const GraphModel& graph, int index, bool with_replays) {
   std::vector<Moment> before{graph.last};
   const auto add = [&](const std::vector<Moment>& more) { before.insert(before.end(), more.begin(), more.end()); };
@@ -270,7 +270,7 @@ bool AllocatorProgram::order_replay(const GraphModel& graph, int index, bool wit
       const bool is_handed_over = one->freed != 0 && one->freed <= item(id).born;
       return one->overlaps(item(id)) && !is_handed_over;
     });
-    // What it reads may have been freed and lie under a buffer of a later capture by now.
+    // Its input may have been freed and reused by a buffer of a later capture.
     const bool is_under = std::any_of(graph.read.begin(), graph.read.end(),
                                       [&](int id) { return item(id).is_captured && one->overlaps(item(id)); });
     if (!is_shared && !is_under) continue;
@@ -327,7 +327,7 @@ void AllocatorProgram::replayed(GraphModel& graph, int index) {
       wrote(to, from.state == Value::kKnown ? std::optional(from.value) : std::nullopt, false, true);
     }
   }
-  // Of what graphs share in their pool the replays know the readers; elsewhere it is the holder's to know them.
+  // The replay order knows the readers of memory shared in the pool; elsewhere the holder must know them.
   for (const int id : graph.read) {
     if (!item(id).is_captured || item(id).home != graph.pool) item(id).readers.push_back(moment);
   }
@@ -337,7 +337,7 @@ void AllocatorProgram::replayed(GraphModel& graph, int index) {
   }
 }
 
-// A graph goes, or a stream in the middle of its replays.
+// Removes a graph, or a stream during its replays.
 void AllocatorProgram::graph_step() {
   if (graphs_.size() < 4 && !random_.one_in(4)) return;
   if (!graphs_.empty()) graphs_.erase(graphs_.begin() + random_.below(static_cast<int>(graphs_.size())));

@@ -1,4 +1,4 @@
-// The parts of a random allocator program (allocator_program.h): its streams, what it holds, and its captures.
+// State of a random allocator program (allocator_program.h): its streams, its buffers, and its captures.
 #pragma once
 
 #include <cstdint>
@@ -20,37 +20,37 @@
 
 namespace tessera::memory::testing {
 
-/// The allocator did what it must not.
+/// Thrown if the allocator violates its contract.
 struct ProgramFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What is known of the value of a buffer.
+/// Knowledge of the value of a buffer.
 enum class Value : std::uint8_t {
-  kUnwritten,    ///< nobody wrote it
+  kUnwritten,    ///< not written
   kKnown,        ///< Item::value
-  kUnknown,      ///< not known
-  kOverwritten,  ///< of a captured buffer: another graph wrote over it
+  kUnknown,      ///< unknown
+  kOverwritten,  ///< of a captured buffer: another graph overwrote it
 };
 
-/// A buffer that the program has, or had.
+/// A current or former buffer of the program.
 struct Item {
   int id = 0;
   Buffer buffer;  ///< empty: freed
   std::byte* data = nullptr;
   std::size_t nbytes = 0;
   std::size_t usable = 0;
-  int lane = -1;             ///< allocated for
+  int lane = -1;             ///< lane of the allocation
   int home = 0;              ///< number of its pool
-  int capture = -1;          ///< in which it was allocated; -1: none
-  bool is_captured = false;  ///< lies where captures have their memory
-  bool is_dropped = false;   ///< its capture was: no graph writes it
+  int capture = -1;          ///< capture of its allocation; -1: none
+  bool is_captured = false;  ///< in memory of captures
+  bool is_dropped = false;   ///< its capture was dropped: no graph writes it
   Value state = Value::kUnwritten;
   std::uint32_t value = 0;
   bool is_solid = false;        ///< the value is in every byte
-  Moment writer;                ///< of eager work and, of a buffer from outside a graph's pool, of replays
+  Moment writer;                ///< of eager work and, for a buffer outside of the pool of a graph, of replays
   std::vector<Moment> readers;  ///< since then
-  int overwritten = 0;          ///< number of the last replay that wrote another buffer over it
+  int overwritten = 0;          ///< number of the last replay that overwrote it with another buffer
   int born = 0;                 ///< step of the program
   int freed = 0;                ///< 0: held
 
@@ -67,20 +67,20 @@ struct Operation {
   std::uint32_t value = 0;
 };
 
-/// What was captured.
+/// A captured graph.
 struct GraphModel {
   CapturedGraph graph;
-  int pool = 0;         ///< it was captured into
-  std::set<int> pools;  ///< in which it has memory
+  int pool = 0;         ///< pool of the capture
+  std::set<int> pools;  ///< pools in which it has memory
   std::vector<Operation> operations;
   std::set<int> made;     ///< items allocated in it
   std::set<int> read;     ///< other items it reads
   std::set<int> written;  ///< other items it writes
-  int captured = 0;       ///< after so many replays
-  Moment last;            ///< replay
+  int captured = 0;       ///< number of earlier replays
+  Moment last;            ///< last replay
 };
 
-/// A capture under way.
+/// A capture in progress.
 struct CaptureModel {
   std::unique_ptr<GraphCapture> capture;
   int number = 0;
@@ -96,10 +96,10 @@ struct CaptureModel {
     std::vector<NodeId> nodes;
     LaneClocks::Clock clock;
   };
-  std::optional<Saved> saved;  ///< a set of dependencies to go back to
+  std::optional<Saved> saved;  ///< a dependency set to return to
 };
 
-/// One program; run() throws what went wrong. Not thread-safe.
+/// One program; run() throws failures. Not thread-safe.
 class AllocatorProgram {
  public:
   AllocatorProgram(device::Device device, std::uint64_t seed, AllocatorProgramCounts& counts);
@@ -160,11 +160,11 @@ class AllocatorProgram {
   void graph_step();
   void estimate_step();
 
-  // choices
+  // random choices
   std::size_t random_size();
   int random_lane(bool may_capture);
   Item* random_item(bool may_be_captured);
-  [[nodiscard]] bool is_open(const Item& item) const;  ///< its capture is still under way
+  [[nodiscard]] bool is_open(const Item& item) const;  ///< its capture is still in progress
   [[nodiscard]] int captures_under_way() const;
   Item& item(int id) { return *items_[static_cast<std::size_t>(id)]; }
   Lane& lane(int index) { return lanes_[static_cast<std::size_t>(index)]; }

@@ -1,4 +1,4 @@
-// The work of a random program: what it launches, and what it does to streams, pools and layouts.
+// The work of a random program: launches, and actions on streams, pools and layouts.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -33,7 +33,7 @@ void AllocatorProgram::launch(const Stream& stream, const Item& to, const Item* 
   }
 }
 
-// A buffer has a new value. What shares its memory, in the heaps of captures, has lost its own.
+// Records a new value of a buffer. Buffers that share its memory, in capture heaps, lose theirs.
 void AllocatorProgram::wrote(Item& to, std::optional<std::uint32_t> value, bool is_solid, bool by_graph) {
   to.state = value.has_value() ? Value::kKnown : Value::kUnknown;
   to.value = value.value_or(0);
@@ -51,7 +51,7 @@ void AllocatorProgram::wrote(Item& to, std::optional<std::uint32_t> value, bool 
   }
 }
 
-// Fills `to`, or copies to it; false: what must come before cannot be waited for now.
+// Fills `to`, or copies to it; false if earlier work cannot be waited for now.
 bool AllocatorProgram::eager_work(int index, Item& to, Item* from) {
   std::vector<Moment> before = needed(to, true);
   if (from != nullptr) {
@@ -89,7 +89,7 @@ void AllocatorProgram::work_step() {
   const bool is_done = eager_work(index, *to, from);
   const int home = to->lane;
   if (is_done && home != index && random_.one_in(4) && lane(home).is_alive() && lane(home).capture < 0) {
-    // Freed with another stream's work in flight, and wanted again at once.
+    // Freed with work of another stream in flight, and requested again immediately.
     free(*to);
     Item* again = allocate(home, to->nbytes);
     if (again != nullptr) eager_work(home, *again, nullptr);
@@ -100,7 +100,7 @@ void AllocatorProgram::work_step() {
   }
 }
 
-// Launches that may overlap, each on a buffer of its own: none may share memory with one before.
+// Overlapping launches, each on a separate buffer: none may share memory with an earlier one.
 void AllocatorProgram::overlap_step() {
   const int index = random_lane(false);
   if (index < 0) return;
@@ -153,7 +153,7 @@ void AllocatorProgram::pool_step() {
   }
 }
 
-// Remembers where the blocks of a pool lie, or brings them back.
+// Saves the layout of a pool, or restores it.
 void AllocatorProgram::layout_step() {
   if (captures_under_way() > 0) return;
   if (!layout_.has_value()) {
@@ -185,7 +185,7 @@ void AllocatorProgram::layout_step() {
   try {
     restored = pool.restore(layout, std::move(give_up));
   } catch (const InvalidArgument&) {
-    return;  // still in use, or given back since
+    return;  // still in use, or released since
   }
   ++counts_.restores;
   for (Buffer& buffer : restored) {
@@ -202,14 +202,14 @@ void AllocatorProgram::layout_step() {
   }
 }
 
-// A value comes to a buffer by way of host memory, which is written anew as soon as it is handed out again.
+// A value reaches a buffer through host memory, which is overwritten as soon as it is allocated again.
 void AllocatorProgram::pinned_step() {
   const int index = random_lane(false);
   Item* to = random_item(true);
   if (index < 0 || to == nullptr || !demand(index, needed(*to, true))) return;
   const Stream& stream = lane(index).stream;
   const Buffer staging = pinned_.allocate(4 + random_.bits() % 2000, stream);
-  staging.use_on(stream);  // the host writes it again as soon as it can have it
+  staging.use_on(stream);  // the host overwrites it as soon as it is allocated again
   const std::uint32_t value = ++last_value_;
   write_value(staging.data(), staging.nbytes(), value);
   if (to->lane != index) to->buffer.use_on(stream);

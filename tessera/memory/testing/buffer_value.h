@@ -1,4 +1,4 @@
-// A value that fills a buffer at three places, so that large buffers cost nothing to check.
+// A value written at three positions of a buffer, so that large buffers are cheap to check.
 #pragma once
 
 #include <array>
@@ -8,16 +8,16 @@
 
 namespace tessera::memory::testing {
 
-inline constexpr std::uint32_t kTorn = 0xBAD0BAD0;  // not all places have the same value
+inline constexpr std::uint32_t kTorn = 0xBAD0BAD0;  // the positions have different values
 
-// Where a value is written: pages that are never touched cost nothing.
+// Returns the positions of a value: untouched pages cost nothing.
 inline std::array<std::byte*, 3> places(std::byte* data, std::size_t nbytes) {
   return {data, data + (nbytes - 4) / 2, data + nbytes - 4};
 }
 
 inline void write_value(std::byte* data, std::size_t nbytes, std::uint32_t value) {
   for (std::byte* place : places(data, nbytes)) std::memcpy(place, &value, sizeof value);
-  // The places may overlap in a small buffer: the value repeats so that all read the same.
+  // The positions may overlap in a small buffer: the value repeats, so that all read the same.
   if (nbytes < 12) {
     for (std::size_t i = 0; i < nbytes; ++i) std::memcpy(data + i, reinterpret_cast<std::byte*>(&value) + i % 4, 1);
   }

@@ -23,7 +23,7 @@ constexpr int kBlocks = 5;
 
 Set one(int node) { return Set{1} << node; }
 
-// What something depends on.
+// Dependencies of a node or stream.
 struct Edges {
   Set full = 0;
   Set weak = 0;
@@ -31,7 +31,7 @@ struct Edges {
   friend bool operator==(const Edges&, const Edges&) = default;
 };
 
-// The nodes so far. Edges lead from lower numbers to higher, so that one pass downwards closes a set.
+// The nodes so far. Edges lead from lower numbers to higher, so that one downward pass closes a set.
 struct Dag {
   std::array<Edges, kMostNodes> edges;
   int size = 0;
@@ -55,17 +55,17 @@ struct ModelStream {
   StreamId id;
   Edges next;               // the dependency set
   Set captured = 0;         // nodes captured on it
-  std::vector<Edges> told;  // dependency sets the prover was told of
+  std::vector<Edges> told;  // dependency sets passed to the prover
 };
 
 struct Block {
   enum State { kFresh, kLive, kFree };
   State state = kFresh;
-  // This life:
+  // Current life:
   unsigned users = 0;  // streams, by bit
-  int born = 0;        // nodes there were
+  int born = 0;        // number of nodes then
   CaptureMoment since = 0;
-  std::array<std::size_t, kMostStreams> told{};  // dependency sets told by then
+  std::array<std::size_t, kMostStreams> told{};  // dependency sets passed by then
   // All lives:
   Set uses = 0;
   // Once free:
@@ -167,7 +167,7 @@ class Program {
     const Edges from = random_.one_in(3) ? event_ : any_stream().next;
     on.next.full |= from.full;
     on.next.weak |= from.weak;
-    if (!random_.one_in(8)) on.next.weak &= ~on.next.full;  // now and then a node is there both ways
+    if (!random_.one_in(8)) on.next.weak &= ~on.next.full;  // sometimes a node is present both ways
   }
 
   void replace(ModelStream& on) {
@@ -232,7 +232,7 @@ class Program {
     block.state = Block::kFree;
   }
 
-  // All nodes behind the first `count` dependency sets that were told.
+  // Returns all nodes before the first `count` passed dependency sets.
   [[nodiscard]] Set seen(const ModelStream& on, std::size_t count) const {
     Set nodes = 0;
     for (std::size_t i = 0; i < count; ++i) nodes |= on.told[i].all();
@@ -272,8 +272,8 @@ class Program {
   CaptureCounts* counts_;
   int ids_;
   std::vector<ModelStream> streams_;
-  bool unseen_;      // dependencies are sometimes replaced and nobody says so
-  int weak_one_in_;  // launches that overlap
+  bool unseen_;      // dependencies are sometimes replaced without notice
+  int weak_one_in_;  // overlapping launches
   CaptureOrder order_;
   Dag dag_;
   Edges event_;

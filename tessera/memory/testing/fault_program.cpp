@@ -38,7 +38,7 @@ void use_streams(const FaultGround& ground, const Stream& one, const Stream& two
   a.use_on(two);
   two.fill(a.data(), 2, 1, 64);
   a.reset();
-  a = ground.memory.allocate(3 * kMiB, one);  // behind a wait
+  a = ground.memory.allocate(3 * kMiB, one);  // after a wait
   b.reset();
   join(ground.device, two, one);
   b = ground.memory.allocate(100 * kKiB, two);  // lent
@@ -76,7 +76,7 @@ void use_graphs(const FaultGround& ground, const Stream& one, const Stream& two)
     two.copy(b.data(), a.data(), 64);
     join(ground.device, one, two);
     a.reset();
-    a = ground.memory.allocate(kMiB, one);  // proved
+    a = ground.memory.allocate(kMiB, one);  // proven
     outside.use_on(one);
     one.copy(outside.data(), b.data(), 64);
     return a;

@@ -1,4 +1,4 @@
-// A rank with a small record file, and its live blocks by both ways: from the allocator, and from the file.
+// A rank with a small record file, and its live blocks from two sources: the allocator and the file.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace tessera::memory::testing {
 
-/// Address, size, bytes asked for, stream, pool, label.
+/// Address, size, requested bytes, stream, pool, label.
 using LiveBlock = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint32_t, PoolId, std::string>;
 
-/// The live blocks of a snapshot, by address.
+/// Returns the live blocks of a snapshot, by address.
 std::vector<LiveBlock> live_blocks(const Snapshot& snapshot);
 
 /// Makes the enclosing scope work for a rank with a record file of this size.
 class RecordedRank {
  public:
   explicit RecordedRank(std::uint64_t nbytes = probe::RecordOptions::kMinBytes);
-  /// The record file.
+  /// Returns the path of the record file.
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
@@ -33,7 +33,7 @@ class RecordedRank {
   std::string path_;
 };
 
-/// Allocates and frees on two streams by a seed, with labels; `held` is what is left.
+/// Allocates and frees on two streams by a seed, with labels; `held` receives the rest.
 void churn(const Allocator& allocator, std::uint64_t seed, int steps, const Stream& one, const Stream& two,
            std::vector<Buffer>& held);
 

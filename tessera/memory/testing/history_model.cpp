@@ -32,7 +32,7 @@ bool HistoryModel::is_free(const Heap& heap, std::uint64_t address, std::uint64_
   return it == heap.blocks.begin() || std::prev(it)->first + std::prev(it)->second.nbytes <= address;
 }
 
-// First fit; blocks cross pieces of expandable heaps that touch, never fixed ones.
+// First fit; blocks cross adjacent chunks of expandable heaps, never fixed segments.
 std::uint64_t HistoryModel::find_gap(const Heap& heap, std::uint64_t nbytes) {
   for (auto piece = heap.pieces.begin(); piece != heap.pieces.end(); ++piece) {
     std::uint64_t end = piece->first + piece->second;
@@ -105,7 +105,7 @@ void HistoryModel::step() {
     case 3: return complete(heap);
     default: break;
   }
-  // About eight blocks a heap, so that a keyframe is much smaller than the smallest ring.
+  // About eight blocks per heap, so that a keyframe is much smaller than the smallest ring.
   pick(16) >= heap.blocks.size() ? allocate(heap) : free(heap);
 }
 

@@ -1,5 +1,5 @@
-// A model of an allocator, for tests of what reads its history: it hands out, frees and maps addresses that no memory
-// stands behind, writes the records that an allocator would, keyframes among them, and knows what is live.
+// A model of an allocator, for tests of history readers: it allocates, frees and maps addresses without memory, writes
+// the records of an allocator including keyframes, and knows the live blocks.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@
 
 namespace tessera::memory::testing {
 
-/// One allocator with pools on several streams, each pair a heap with addresses of its own.
+/// One allocator with pools on several streams, each pair a heap with separate addresses.
 class HistoryModel {
  public:
   static constexpr std::uint64_t kGranule = 2 << 20;
 
-  /// Makes pools with rows in the table of pools. `number` tells allocators of one file apart.
+  /// Creates pools with rows in the pool table. `number` distinguishes allocators of one file.
   HistoryModel(probe::Recorder& recorder, std::uint32_t number, std::uint64_t seed);
 
-  /// Does something at random and records it.
+  /// Performs and records a random action.
   void step();
-  /// Writes a keyframe as an allocator does, heap by heap; `between` runs between heaps. With `heaps` less than there
-  /// are it stops there, as a process that is killed does.
+  /// Writes a keyframe as an allocator does, heap by heap; calls `between` between heaps. Stops after `heaps` heaps,
+  /// like a killed process.
   void keyframe(const std::function<void()>& between = {}, std::size_t heaps = ~std::size_t{0});
 
-  /// Records written so far.
+  /// Returns the number of records written so far.
   [[nodiscard]] std::uint64_t records() const { return records_; }
-  /// What is wrong with a snapshot that should show this model's state; empty: nothing.
+  /// Returns the difference between a snapshot and the state of this model; empty if none.
   [[nodiscard]] std::string difference(const Snapshot& snapshot) const;
-  /// Its device's name.
+  /// Returns the name of its device.
   [[nodiscard]] std::string device() const { return "model:" + std::to_string(number_); }
-  /// What is live: bytes asked for, by label.
+  /// Returns the live requested bytes, by label.
   [[nodiscard]] std::map<std::string, std::uint64_t> live_by_label() const;
 
  private:

@@ -1,5 +1,5 @@
-// What a program that is made up knows of the order of its own work: vector clocks over lanes (streams, or streams in a
-// capture), kept apart from the clocks of the device so that each can be held against the other.
+// The order of the work of a generated program: vector clocks over lanes (streams, or streams in a capture), separate
+// from the clocks of the device so that both can be compared.
 #pragma once
 
 #include <algorithm>
@@ -9,18 +9,18 @@
 
 namespace tessera::memory::testing {
 
-/// The n-th thing a lane did; lane -1: nothing.
+/// The n-th action of a lane; lane -1: none.
 struct Moment {
   int lane = -1;
   int at = 0;
 };
 
-/// Who knows of what. Not thread-safe.
+/// Vector clocks of all lanes. Not thread-safe.
 class LaneClocks {
  public:
   using Clock = std::vector<int>;
 
-  /// A new lane, which knows of nothing.
+  /// Adds a lane with an empty clock.
   int add() {
     done_.push_back(0);
     completed_.push_back(0);
@@ -28,26 +28,26 @@ class LaneClocks {
     for (Clock& clock : known_) clock.resize(done_.size());
     return static_cast<int>(done_.size()) - 1;
   }
-  /// The lane does something.
+  /// Records an action of the lane.
   Moment step(int lane) {
     const int at = ++done_[index(lane)];
     known_[index(lane)][index(lane)] = at;
     return {lane, at};
   }
-  /// Whether what `lane` does next comes after `moment`.
+  /// Returns true if the next action of `lane` comes after `moment`.
   [[nodiscard]] bool covers(int lane, Moment moment) const {
     if (moment.lane < 0 || completed_[index(moment.lane)] >= moment.at) return true;
     return known_[index(lane)][index(moment.lane)] >= moment.at;
   }
-  /// What `lane` does next comes after all that `other` has done.
+  /// Orders the next action of `lane` after all actions of `other`.
   void join(int lane, int other) { merge(lane, known_[index(other)]); }
-  /// The same for a clock that was kept.
+  /// Orders the next action of `lane` after a saved clock.
   void merge(int lane, const Clock& clock) {
     for (std::size_t i = 0; i < clock.size(); ++i) known_[index(lane)][i] = std::max(known_[index(lane)][i], clock[i]);
   }
-  /// A copy of what a lane knows.
+  /// Returns a copy of the clock of a lane.
   [[nodiscard]] Clock clock(int lane) const { return known_[index(lane)]; }
-  /// All is over.
+  /// Marks all actions as complete.
   void complete() { completed_ = done_; }
 
  private:

@@ -33,8 +33,8 @@ struct Replay {
   int graph = -1;
   std::size_t stream = 0;
   int tick = 0;
-  Clock before;  // what truly happens before its end, itself included
-  Clock known;   // what the clocks know of that
+  Clock before;  // work that truly happens before its end, including itself
+  Clock known;   // the part of it that the clocks know
 };
 
 struct Span {
@@ -48,8 +48,8 @@ struct Graph {
   enum { kAnnounced, kLive, kRemoved, kDropped } state = kAnnounced;
   std::vector<Span> writes;
   std::vector<Span> inputs;
-  int added = 0;    // after so many replays
-  int latest = -1;  // replay
+  int added = 0;    // number of earlier replays
+  int latest = -1;  // latest replay
 
   [[nodiscard]] bool writes_byte(int byte) const {
     return std::any_of(writes.begin(), writes.end(), [&](const Span& s) { return s.begin <= byte && byte < s.end; });
@@ -60,8 +60,8 @@ struct Graph {
 };
 
 struct Byte {
-  int writer = -1;           // replay
-  std::vector<int> readers;  // replays since
+  int writer = -1;           // last replay that wrote it
+  std::vector<int> readers;  // replays that read it since
 };
 
 class Program {
@@ -103,7 +103,7 @@ class Program {
     return {first, first + 1 + random_.below(std::min(end - first, 12)), -1};
   }
 
-  // A graph that will be there at once, or after others that may read what it writes.
+  // Announces a graph that is added immediately, or after others that may read its output.
   void announce() {
     if (live_ == kMostLive) return remove();
     Graph made;
@@ -118,7 +118,7 @@ class Program {
     }
   }
 
-  // The one that was announced is there, or never will be.
+  // Adds or drops the announced graph.
   void conclude() {
     const int number = std::exchange(announced_, -1);
     if (live_ < kMostLive && !random_.one_in(3)) return add(number);
@@ -136,7 +136,7 @@ class Program {
     std::vector<GraphInput> inputs;
     for (const Span& span : made.writes) writes.push_back({address(span.begin), address(span.end)});
     for (int i = random_.below(3); i > 0; --i) {
-      // Of a graph that was removed, too: what it wrote lives on.
+      // Also a removed graph: its output stays.
       const int writer =
           random_.one_in(4) || live_ == 0 ? random_.below(static_cast<int>(graphs_.size())) : last_live(any_live());
       if (writer == number) continue;
@@ -172,7 +172,7 @@ class Program {
     known_[by].merge(known_[on]);
   }
 
-  // The host waits for a stream; what happens before its work is complete too.
+  // The host waits for a stream; work before its work is complete too.
   void complete() {
     const std::size_t on = any_stream();
     complete_.merge(before_[on]);
@@ -206,8 +206,8 @@ class Program {
     return false;
   }
 
-  // Whether a replay would touch a byte while another graph's replay may be at it. The device puts it after the graph's
-  // own latest.
+  // Returns true if a replay would access a byte concurrently with a replay of another graph. The device orders it
+  // after the latest one of the same graph.
   [[nodiscard]] bool has_race(int number, std::size_t on) {
     const Graph& g = graph(number);
     Clock before = before_[on];
@@ -225,8 +225,8 @@ class Program {
     return false;
   }
 
-  // The rule as it is written: some other graph's latest replay, made after this graph's own, conflicts on some byte
-  // and is not known to be over.
+  // The literal rule: the latest replay of some other graph, made after the latest one of this graph, conflicts on some
+  // byte and is not known to be over.
   template <class Knows>
   [[nodiscard]] bool may_race(int number, std::size_t on, const Knows& knows) {
     const Graph& g = graph(number);
@@ -269,10 +269,10 @@ class Program {
 
   RandomNumbers random_;
   ReplayCounts* counts_;
-  bool clocks_know_;  // that replays of one graph follow each other
+  bool clocks_know_;  // that replays of one graph are ordered
   bool one_stream_;
   ReplayOrder order_;
-  std::vector<Graph> graphs_;  // all there ever were
+  std::vector<Graph> graphs_;  // all graphs ever created
   std::vector<Replay> replays_;
   std::array<Byte, kBytes> bytes_;
   std::array<Clock, kStreams> before_;
@@ -280,7 +280,7 @@ class Program {
   Clock complete_;
   Clock known_complete_;
   int live_ = 0;
-  int announced_ = -1;  // graph
+  int announced_ = -1;  // announced graph
   int last_replayed_ = -1;
   std::string failure_;
 };

@@ -1,12 +1,12 @@
-// Random graphs that share memory, announced, added or dropped, removed and replayed on several streams, against which
-// ReplayOrder (detail/replay_order.h) is held.
+// Random graphs that share memory, announced, added or dropped, removed and replayed on several streams, to test
+// ReplayOrder (detail/replay_order.h).
 //
-// The model is an array of bytes. Each remembers which replay wrote it last and which have read it since. A replay is
-// bad if a byte of an input was last written by another than the expected writer (where no graph is: by any since the
-// reader was added), or if a replay of another graph that it conflicts with on some byte does not happen before it. In
-// most programs the clocks know that replays of one graph follow each other; then a replay must be refused if and only
-// if it is bad. In the others they do not, as on a real device; then no bad replay may pass, and none may be refused
-// unless the rule of replay_order.h, evaluated byte by byte over all replays there ever were, says so.
+// The model is an array of bytes. Each stores the replay that wrote it last and the replays that have read it since. A
+// replay is invalid if a byte of an input was last written by another than the expected writer (without one: by any
+// graph since the reader was added), or if a conflicting replay of another graph does not happen before it. In most
+// programs the clocks know that replays of one graph are ordered; then a replay must be rejected if and only if it is
+// invalid. In the others they do not, as on a real device; then no invalid replay may pass, and a replay may be
+// rejected only if the rule of replay_order.h, evaluated byte by byte over all replays, rejects it.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace tessera::memory::testing {
 
-/// Counts over many programs, to see that both answers are common.
+/// Counts over many programs, to check that both answers are common.
 struct ReplayCounts {
-  std::uint64_t accepted = 0;  ///< replays made
-  std::uint64_t refused = 0;   ///< replays refused
+  std::uint64_t accepted = 0;  ///< Accepted replays.
+  std::uint64_t refused = 0;   ///< Rejected replays.
 };
 
-/// Makes and checks the program of a seed. Returns what went wrong; empty: nothing.
+/// Generates and checks the program of a seed. Returns the failure; empty if none.
 std::string check_replay_program(std::uint64_t seed, ReplayCounts* counts = nullptr);
 
 }  // namespace tessera::memory::testing

@@ -113,7 +113,7 @@ void measure_threads(bench::Context& context, const Setup& setup) {
       for (std::size_t i = 0; i < kSteps; ++i) pairs.step();
     });
   };
-  run(kThreads);  // maps what is needed
+  run(kThreads);  // maps the required memory
   const bool has_cores = std::thread::hardware_concurrency() >= kThreads;
   if (!has_cores) context.skip("threads_16 has a bound only on 16 cores");
   context.measure({.name = name,
@@ -128,7 +128,7 @@ namespace {
 constexpr int kSteps = 200;
 constexpr std::size_t kBlock = 4 * kMiB;
 
-// One capture of the side-stream steps with memory from the allocator. Returns the pool's reserved bytes.
+// Captures the side-stream steps once with memory from the allocator. Returns the reserved bytes of the pool.
 std::size_t capture_allocating(const Setup& setup, const Allocator& allocator, const Pool& pool, const Stream& s1,
                                const Stream& s2, const std::vector<Event>& events) {
   GraphCapture capture(pool, s1, "side stream");
@@ -151,10 +151,10 @@ std::size_t capture_allocating(const Setup& setup, const Allocator& allocator, c
     launch(setup, s1, y.data(), u.data());
     u.use_on(s1);
   }
-  return allocator.statistics().now.reserved_nbytes;  // the capture is dropped: what is measured is capturing
+  return allocator.statistics().now.reserved_nbytes;  // the capture is dropped: only capturing is measured
 }
 
-// The same on three buffers that are there already.
+// Captures the same steps on three existing buffers.
 void capture_in_place(const Setup& setup, const std::vector<Buffer>& buffers, const Stream& s1, const Stream& s2,
                       const std::vector<Event>& events) {
   s1.begin_capture();
@@ -192,7 +192,7 @@ void measure_side_stream(bench::Context& context, const Setup& setup) {
   const Pool pool = allocator.create_pool();
   std::vector<Buffer> buffers;
   for (int i = 0; i < 3; ++i) buffers.push_back(allocator.allocate(kBlock, s1));
-  // Memory is mapped once: the time is that of capturing, as in a program that captures many graphs into one pool.
+  // Memory is mapped once: the time is that of capturing, as in a program with many graphs in one pool.
   context.measure({.name = name + "_time",
                    .unit = "us",
                    .ours = [&] { capture_allocating(setup, allocator, pool, s1, s2, events); },
@@ -239,8 +239,9 @@ void measure_random_capture(bench::Context& context, const Setup& setup) {
 
 namespace {
 
-// 50 steps of a training-like loop: gradients made on one stream and reduced on a second, weights fetched on a third.
-// With `is_apart` false everything is on one stream. Nothing runs until all is enqueued. Returns the peak reserved.
+// 50 steps of a training-like loop: gradients are computed on one stream and reduced on a second, weights are fetched
+// on a third. If `is_apart` is false, everything is on one stream. Nothing runs until all is enqueued. Returns the peak
+// of reserved bytes.
 std::size_t run_ahead(const Setup& setup, bool is_apart) {
   const Allocator allocator(setup.device);
   const Stream main = setup.device.create_stream({.name = "main"});
@@ -248,7 +249,7 @@ std::size_t run_ahead(const Setup& setup, bool is_apart) {
   const Stream fetch = is_apart ? setup.device.create_stream({.name = "fetch"}) : main;
   const Stream gate = setup.device.create_stream({.name = "gate"});
   const device::Hold hold = gate.hold(std::chrono::seconds(60));
-  // On one stream there is nothing to join, and a driver's queue takes no more than some hundred operations.
+  // On one stream there is nothing to join, and the queue of a driver holds only some hundred operations.
   const auto order = [&](const Stream& waiter, const Stream& on) {
     if (waiter.state() != on.state()) join(setup.device, waiter, on);
   };
@@ -258,7 +259,7 @@ std::size_t run_ahead(const Setup& setup, bool is_apart) {
   const auto work = [&](const Stream& stream, const Buffer& buffer) { stream.fill(buffer.data(), 1, 1, 4 * kKiB); };
   for (int step = 0; step < 50; ++step) {
     std::vector<Buffer> activations;
-    for (int layer = 0; layer < 2; ++layer) {  // few enough for a driver's queue to take 50 steps
+    for (int layer = 0; layer < 2; ++layer) {  // few enough for the queue of a driver to hold 50 steps
       Buffer weight = allocator.allocate(6 * kMiB, fetch);
       work(fetch, weight);
       order(main, fetch);
@@ -318,7 +319,7 @@ void measure_replay_check(bench::Context& context, const Setup& setup) {
   }
   std::size_t at = 0;
   std::size_t at_plain = 0;
-  // Nothing runs while launches are timed: what a replay does on the device is not the question.
+  // Nothing runs while launches are timed: the execution of a replay is not measured.
   const Stream gate = setup.device.create_stream({.name = "gate"});
   device::Hold hold;
   const auto stop = [&] {
@@ -331,7 +332,7 @@ void measure_replay_check(bench::Context& context, const Setup& setup) {
                    .ours = [&] { graphs[at++ % 32].replay(stream); },
                    .reference_name = "GraphExec::launch",
                    .reference = [&] { plain[at_plain++ % 32].launch(stream); },
-                   .calls = 16,  // a stream that is stopped takes few graphs before the driver waits
+                   .calls = 16,  // a stopped stream accepts few graphs before the driver waits
                    .before = stop});
   hold.release();
   stream.synchronize();
