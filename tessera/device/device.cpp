@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/backend.h"
 #include "tessera/device/detail/state.h"
 
@@ -121,7 +120,6 @@ std::shared_ptr<StreamState> DeviceState::add_stream(std::unique_ptr<StreamBacke
     state->slot = free_slots.back();
     free_slots.pop_back();
   }
-  if (TESSERA_MUTANT("device.slot_reuse_restarts_ticks")) state->slot->restart_ticks();
   state->slot->occupy(is_wrapped);
   state->slot->owner = state;
   state->clock.raise(state->slot->id(), state->slot->tick());
@@ -242,7 +240,7 @@ Tick Device::completed(StreamId stream) const {
   DeviceState& state = state_of(*this);
   state.reap();
   const auto alive = stream_in(state, stream);
-  if (alive != nullptr && !TESSERA_MUTANT("device.completed_ignores_progress")) return Stream(alive).completed();
+  if (alive != nullptr) return Stream(alive).completed();
   const std::lock_guard lock(state.mutex);
   return state.slots[stream.value()].completed();
 }

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/detail/state.h"
 
 namespace tessera::device {

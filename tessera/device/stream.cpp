@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/backend.h"
 #include "tessera/device/detail/state.h"
 #include "tessera/device/detail/stream_checks.h"
@@ -234,7 +233,7 @@ void Stream::wait_value(const std::uint64_t* from, std::uint64_t value, Compare 
   enqueue(stream, DriverCall::kMemoryValue, [&] {
     if (stream.device->checker != nullptr) stream.device->checker->touch("wait_value", std::array{reads(from, 8)});
     stream.backend->wait_value(from, value, compare);
-    if (!TESSERA_MUTANT("device.wait_value_not_marked")) stream.may_spin = true;
+    stream.may_spin = true;
   });
 }
 
@@ -260,7 +259,6 @@ Tick Stream::stamp() const {
   StreamState& stream = stream_state(*this);
   const std::lock_guard lock(stream.mutex);
   detail::check_not_capturing(stream, "stamp", "ask capture_info for the nodes it depends on");
-  if (TESSERA_MUTANT("device.stamp_takes_no_tick")) return stream.slot->tick();
   return stream.take_tick();
 }
 
@@ -292,7 +290,7 @@ Tick Stream::poll() const {
     latest = stream.take_tick();  // covers all earlier stamps: StreamSlot::upcoming
   }
   stream.device->faults.pass(DriverCall::kQuery);
-  if (stream.backend->is_idle() || TESSERA_MUTANT("device.poll_always_idle")) stream.slot->raise_completed(latest);
+  if (stream.backend->is_idle()) stream.slot->raise_completed(latest);
   return completed();
 }
 
@@ -345,7 +343,7 @@ void Stream::synchronize(std::chrono::nanoseconds timeout) const {
   stream.device->faults.pass(DriverCall::kSynchronize);
   TESSERA_CHECK_AS(TimeoutError, stream.backend->synchronize(timeout), stream.name, " of device ", stream.device->name,
                    " still has work after ", timeout, "; the work goes on");
-  if (!TESSERA_MUTANT("device.synchronize_completes_nothing")) stream.slot->raise_completed(latest);
+  stream.slot->raise_completed(latest);
   {
     const std::lock_guard lock(stream.mutex);
     stream.log.collect(stream);

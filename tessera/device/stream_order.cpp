@@ -4,7 +4,6 @@
 #include <set>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/detail/state.h"
 #include "tessera/device/detail/stream_checks.h"
 #include "tessera/device/stream.h"
@@ -66,7 +65,6 @@ void Stream::record(const Event& event, EventUse use) const {
       const Tick tick = stream.take_tick();
       stream.backend->record(at.backend, tick, EventUse::kEdge);
       note_record(stream, at, tick);
-      if (TESSERA_MUTANT("device.record_covers_the_future")) at.clock.raise(stream.id(), Tick(tick.value() + 1));
     } else if (use == EventUse::kExternal) {
       stream.backend->record(at.backend, {}, EventUse::kExternal);
       const std::lock_guard device_lock(stream.device->mutex);
@@ -100,7 +98,7 @@ void Stream::wait(const Event& event, EventUse use) const {
       stream.device->faults.pass(DriverCall::kWait);
       stream.backend->wait(at.backend, EventUse::kEdge);
       if (ProfileWindow::is_open() && !stream.is_capturing() && joined == nullptr) stream.log.note_wait(stream);
-      if (!TESSERA_MUTANT("device.wait_merges_nothing")) stream.clock.merge(at.clock);
+      stream.clock.merge(at.clock);
       if (at.capture != CaptureId{} && at.is_foreign_capture) {
         stream.is_foreign = true;
         stream.slot->set_hazard(StreamSlot::kForeign, true);
@@ -108,7 +106,7 @@ void Stream::wait(const Event& event, EventUse use) const {
       if (joined != nullptr) {
         const std::lock_guard device_lock(stream.device->mutex);
         stream.capture = joined;
-        if (!TESSERA_MUTANT("device.capture_hazard_forgotten")) stream.slot->set_capture(joined->id);
+        stream.slot->set_capture(joined->id);
         joined->members.push_back(state_);
       }
     }
@@ -121,7 +119,7 @@ void Stream::note_wait(const Event& event) const {
   EventState& at = event_of(event, stream, "note_wait");
   const std::lock_guard lock(stream.mutex);
   const std::lock_guard event_lock(at.mutex);
-  if (!TESSERA_MUTANT("device.note_wait_ignored")) stream.clock.merge(at.clock);
+  stream.clock.merge(at.clock);
 }
 
 void Stream::begin_capture() const {
@@ -199,7 +197,7 @@ void leave_capture(DeviceState& device, const std::shared_ptr<CaptureState>& cap
     if (member->capture != capture) continue;
     member->capture = nullptr;
     member->dropped = {};
-    if (!TESSERA_MUTANT("device.capture_hazard_stays")) member->slot->set_capture({});
+    member->slot->set_capture({});
   }
 }
 
@@ -220,7 +218,7 @@ Graph Stream::end_capture() const {
     if (!members.empty()) joined = nodes_before(stream);
   }
   const auto unjoined = find_unjoined(members, joined);
-  TESSERA_CHECK(unjoined == nullptr || TESSERA_MUTANT("device.unjoined_forks_pass"), "end_capture: ", unjoined->name,
+  TESSERA_CHECK(unjoined == nullptr, "end_capture: ", unjoined->name,
                 " joined the capture and was not joined back; record an event on it, make ", stream.name,
                 " wait on that and end again, or call abort_capture");
   std::exception_ptr failure;
@@ -282,7 +280,6 @@ void Stream::set_capture_dependencies(const std::vector<NodeId>& nodes) const {
   // A foreign capture ends without notice, so the capture of `dropped` is stored with it.
   if (stream.dropped_in != before.id) stream.dropped.clear();
   stream.dropped_in = before.id;
-  if (TESSERA_MUTANT("device.dropped_dependencies_forgotten")) return;
   for (const Dependency& dependency : before.dependencies) {
     const bool is_kept = std::ranges::find(nodes, dependency.node) != nodes.end();
     const bool is_noted = std::ranges::find(stream.dropped, dependency) != stream.dropped.end();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_graph.h"
 #include "tessera/device/cuda/cuda_stream.h"
 #include "tessera/device/cuda/host_call.h"
@@ -96,7 +95,7 @@ CaptureView view_capture(CudaContext& context, CUstream stream) {
 EdgeKind edge_kind(const CUgraphEdgeData& edge) {
   // A port other than 0 is reached before the node has completed, whatever the type says.
   const bool is_weak = edge.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC || edge.from_port != 0;
-  return is_weak && !TESSERA_MUTANT("cuda.edge_kind_lost") ? EdgeKind::kWeak : EdgeKind::kFull;
+  return is_weak ? EdgeKind::kWeak : EdgeKind::kFull;
 }
 
 Dependencies dependencies_of(CudaContext& context, CUgraphNode node) {
@@ -135,9 +134,7 @@ void CudaStream::note_captured_slow(const LaunchInfo& info, const std::shared_pt
   if (keep != nullptr) capture->keep(keep);
   // After an operation its node alone is what the stream's next one depends on.
   const bool says_something = !info.label.empty() || info.accesses.has_value();
-  if (says_something && view.nodes.size() == 1 && !TESSERA_MUTANT("cuda.label_lost")) {
-    capture->label(view.nodes[0], info);
-  }
+  if (says_something && view.nodes.size() == 1) capture->label(view.nodes[0], info);
 }
 
 void CudaStream::begin_capture() {
@@ -167,7 +164,6 @@ std::unique_ptr<GraphBackend> CudaStream::end_capture() {
 
 void CudaStream::abort_capture() {
   context_.make_current();
-  if (TESSERA_MUTANT("cuda.abort_ignored")) return;
   CUgraph graph = nullptr;
   TESSERA_CUDA_NOTHROW(context_, cuStreamEndCapture, stream_, &graph);
   if (graph != nullptr) TESSERA_CUDA_NOTHROW(context_, cuGraphDestroy, graph);
@@ -187,7 +183,6 @@ CaptureInfo CudaStream::capture_info() {
   make_current_for_query();
   const CaptureView view = view_capture(context_, stream_);
   CaptureInfo info{CaptureId(view.id), {}};
-  if (TESSERA_MUTANT("cuda.capture_dependencies_empty")) return info;
   for (std::size_t i = 0; i < view.nodes.size(); ++i) {
     info.dependencies.push_back(
         {node_id(view.nodes[i]), view.edges != nullptr ? edge_kind(view.edges[i]) : EdgeKind::kFull});
@@ -208,8 +203,7 @@ void CudaStream::check_nodes(Capture& capture, const CaptureView& view, std::spa
 }
 
 Dependencies CudaStream::capture_predecessors(NodeId id) {
-  if (seen_ != nullptr && seen_->is_active() && seen_->knows(node_of(id)) && !TESSERA_MUTANT("cuda.predecessors_empty"))
-      [[likely]]
+  if (seen_ != nullptr && seen_->is_active() && seen_->knows(node_of(id))) [[likely]]
     return dependencies_of(context_, node_of(id));
   make_current_for_query();
   CaptureView view;
@@ -217,7 +211,6 @@ Dependencies CudaStream::capture_predecessors(NodeId id) {
   TESSERA_CHECK(view.id != 0, "capture_predecessors: ", name_, " is not capturing");
   CUgraphNode node = node_of(id);
   if (capture != nullptr) check_nodes(*capture, view, {&node, 1}, "capture_predecessors");
-  if (TESSERA_MUTANT("cuda.predecessors_empty")) return {};
   Dependencies dependencies = dependencies_of(context_, node);
   if (capture != nullptr) {
     SmallVector<CUgraphNode, 4> nodes;  // queried in the next iteration
@@ -235,7 +228,6 @@ void CudaStream::set_capture_dependencies(std::span<const NodeId> ids) {
   SmallVector<CUgraphNode, 4> nodes;
   for (const NodeId id : ids) nodes.push_back(node_of(id));
   if (capture != nullptr) check_nodes(*capture, view, nodes, "set_capture_dependencies");
-  if (TESSERA_MUTANT("cuda.set_dependencies_ignored")) return;
   // The driver takes the nodes as an array it may write to, and writes nothing.
   TESSERA_CUDA(context_, cuStreamUpdateCaptureDependencies, stream_, const_cast<CUgraphNode*>(nodes.data()), nullptr,
                nodes.size(), CU_STREAM_SET_CAPTURE_DEPENDENCIES);
@@ -250,7 +242,6 @@ void CudaStream::capture_host_function(HostFunction body, const CaptureView& vie
 
 void CudaStream::capture_graph(const std::shared_ptr<GraphExecBackend>& exec, const CaptureView& view,
                                Capture& capture) {
-  if (TESSERA_MUTANT("cuda.child_graph_dropped")) return;
   auto& ours = static_cast<CudaGraphExec&>(*exec);
   const CudaGraph& source = ours.source();
   CUgraphNodeParams params{};

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_stream.h"
 #include "tessera/device/cuda/host_call.h"
 
@@ -75,7 +74,6 @@ void CudaStream::run_unfailing(HostFunction body) { EagerCall::launch(context_, 
 void CudaStream::copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) {
   if (nbytes == 0) return;
   context_.make_current();
-  if (TESSERA_MUTANT("cuda.copy_length_short")) --nbytes;
   const bool to_pageable = is_pageable(to, "copy");
   const bool from_pageable = is_pageable(from, "copy");
   if (to_pageable && from_pageable) {
@@ -102,11 +100,9 @@ void CudaStream::copy_through_staging(void* to, const void* from, std::size_t nb
   }
 }
 
-void CudaStream::copy_2d(const Copy2d& given, const LaunchInfo& info) {
-  if (given.width == 0 || given.height == 0) return;
+void CudaStream::copy_2d(const Copy2d& rows, const LaunchInfo& info) {
+  if (rows.width == 0 || rows.height == 0) return;
   context_.make_current();
-  Copy2d rows = given;
-  if (TESSERA_MUTANT("cuda.copy_2d_pitch_ignored")) rows.to_pitch = rows.from_pitch = rows.width;
   const bool to_pageable = is_pageable(rows.to, "copy_2d");
   const bool from_pageable = is_pageable(rows.from, "copy_2d");
   if (to_pageable && from_pageable) {
@@ -152,10 +148,6 @@ void CudaStream::fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, 
                       const LaunchInfo& info) {
   if (count == 0) return;
   context_.make_current();
-  if (TESSERA_MUTANT("cuda.fill_width")) {
-    count *= item_nbytes;
-    item_nbytes = 1;
-  }
   if (is_pageable(to, "fill")) {
     run_unfailing([=] { fill_items(to, pattern, item_nbytes, count); });
     return;

@@ -1,6 +1,5 @@
 #include "tessera/device/cuda/cuda_event.h"
 
-#include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_context.h"
 #include "tessera/device/cuda/cuda_wait.h"
 
@@ -22,7 +21,6 @@ CudaEvent::~CudaEvent() {
 
 void CudaEvent::record(CUstream stream, const std::shared_ptr<StreamErrors>& errors, bool may_be_captured) {
   const std::lock_guard lock(mutex_);
-  if (TESSERA_MUTANT("cuda.record_skipped")) return;
   TESSERA_CUDA(context_, cuEventRecord, event_, stream);
   is_recorded_ = true;
   is_in_graph_ = is_in_graph_ || may_be_captured;
@@ -36,8 +34,7 @@ void CudaEvent::record(CUstream stream, const std::shared_ptr<StreamErrors>& err
 
 void CudaEvent::record_external(CUstream stream) {
   const std::lock_guard lock(mutex_);
-  const unsigned int flags = TESSERA_MUTANT("cuda.external_record_as_edge") ? 0 : CU_EVENT_RECORD_EXTERNAL;
-  TESSERA_CUDA(context_, cuEventRecordWithFlags, event_, stream, flags);
+  TESSERA_CUDA(context_, cuEventRecordWithFlags, event_, stream, CU_EVENT_RECORD_EXTERNAL);
   is_recorded_ = true;
   is_in_graph_ = true;
   // Each replay moves the point, on a stream that is not known here.
@@ -54,7 +51,6 @@ std::shared_ptr<StreamErrors> CudaEvent::wait(CUstream stream, StreamErrors::Pla
 
 void CudaEvent::wait_external(CUstream stream) {
   const std::lock_guard lock(mutex_);
-  if (TESSERA_MUTANT("cuda.external_wait_dropped")) return;
   TESSERA_CUDA(context_, cuStreamWaitEvent, stream, event_, CU_EVENT_WAIT_EXTERNAL);
   is_in_graph_ = true;
 }
@@ -79,7 +75,6 @@ void CudaEvent::throw_parked() {
 
 bool CudaEvent::query() {
   context_.make_current();
-  if (TESSERA_MUTANT("cuda.event_query_true")) return true;
   if (!ask(driver().cuEventQuery(event_), "cuEventQuery")) return false;
   context_.retired().drain();
   throw_parked();
@@ -91,7 +86,7 @@ bool CudaEvent::synchronize(std::chrono::nanoseconds timeout) {
   if (timeout == kForever) {
     TESSERA_CUDA(context_, cuEventSynchronize, event_);
   } else if (!poll_until(timeout, [&] { return ask(driver().cuEventQuery(event_), "cuEventQuery"); })) {
-    return TESSERA_MUTANT("cuda.event_timeout_ignored");
+    return false;
   }
   context_.retired().drain();
   throw_parked();
@@ -102,7 +97,6 @@ std::chrono::nanoseconds CudaEvent::since(EventBackend& start) {
   context_.make_current();
   float milliseconds = 0;
   TESSERA_CUDA(context_, cuEventElapsedTime, &milliseconds, static_cast<CudaEvent&>(start).event_, event_);
-  if (TESSERA_MUTANT("cuda.elapsed_negated")) milliseconds = -milliseconds;
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(milliseconds));
 }
 

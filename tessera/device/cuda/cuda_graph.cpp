@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_context.h"
 
 namespace tessera::device::cuda {
@@ -13,7 +12,7 @@ NodeKind kind_of(CUgraphNodeType type) {
   switch (type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: return NodeKind::kKernel;
     case CU_GRAPH_NODE_TYPE_MEMCPY: return NodeKind::kCopy;
-    case CU_GRAPH_NODE_TYPE_MEMSET: return TESSERA_MUTANT("cuda.node_kind_wrong") ? NodeKind::kCopy : NodeKind::kFill;
+    case CU_GRAPH_NODE_TYPE_MEMSET: return NodeKind::kFill;
     case CU_GRAPH_NODE_TYPE_HOST: return NodeKind::kHost;
     case CU_GRAPH_NODE_TYPE_GRAPH: return NodeKind::kGraph;
     case CU_GRAPH_NODE_TYPE_EMPTY: return NodeKind::kEmpty;
@@ -54,7 +53,6 @@ std::vector<NodeInfo> sorted(std::vector<NodeInfo> nodes) {
       if (--waiting[i] == 0) order.push_back(i);
     }
   }
-  if (TESSERA_MUTANT("cuda.nodes_unsorted")) std::reverse(order.begin(), order.end());
   std::vector<NodeInfo> out;
   out.reserve(order.size());
   for (const std::size_t i : order) out.push_back(std::move(nodes[i]));
@@ -141,23 +139,16 @@ std::unique_ptr<CudaGraph> CudaGraph::copy_for(const std::shared_ptr<GraphRuns>&
   CUgraph copy = nullptr;
   TESSERA_CUDA(context_, cuGraphClone, &copy, graph_);
   auto out = std::make_unique<CudaGraph>(context_, copy, CaptureNotes{{}, notes_.keeps, notes_.spins});
-  if (!TESSERA_MUTANT("cuda.clone_loses_labels")) {
-    for (const auto& [node, label] : notes_.labels) {
-      CUgraphNode copied = nullptr;
-      TESSERA_CUDA(context_, cuGraphNodeFindInClone, &copied, node, copy);
-      out->notes_.labels.emplace(copied, label);
-    }
+  for (const auto& [node, label] : notes_.labels) {
+    CUgraphNode copied = nullptr;
+    TESSERA_CUDA(context_, cuGraphNodeFindInClone, &copied, node, copy);
+    out->notes_.labels.emplace(copied, label);
   }
   calls = rebind_host_calls(context_, copy, copy, runs);
   return out;
 }
 
 std::unique_ptr<GraphBackend> CudaGraph::clone() {
-  if (TESSERA_MUTANT("cuda.clone_empty")) {
-    CUgraph empty = nullptr;
-    TESSERA_CUDA(context_, cuGraphCreate, &empty, 0);
-    return std::make_unique<CudaGraph>(context_, empty, CaptureNotes{});
-  }
   std::size_t calls = 0;
   return copy_for(nullptr, calls);
 }
@@ -204,7 +195,6 @@ UpdateResult CudaGraphExec::refuse(CudaGraph& graph, const CUgraphExecUpdateResu
 
 UpdateResult CudaGraphExec::update(GraphBackend& graph) {
   context_.make_current();
-  if (TESSERA_MUTANT("cuda.update_ignored")) return {true, {}};
   std::size_t calls = 0;
   auto source = static_cast<CudaGraph&>(graph).copy_for(runs_, calls);
   if (!source->keeps().empty()) {
@@ -212,10 +202,7 @@ UpdateResult CudaGraphExec::update(GraphBackend& graph) {
   }
   CUgraphExecUpdateResultInfo info{};
   const CUresult result = driver().cuGraphExecUpdate(exec_, source->graph(), &info);
-  if (result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) {
-    if (TESSERA_MUTANT("cuda.update_accepts_any_shape")) return {true, {}};
-    return refuse(*source, info);
-  }
+  if (result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return refuse(*source, info);
   if (result != CUDA_SUCCESS) context_.fail(result, "cuGraphExecUpdate", {__FILE__, __LINE__});
   source_ = std::move(source);
   calls_ = calls;
@@ -223,7 +210,6 @@ UpdateResult CudaGraphExec::update(GraphBackend& graph) {
 }
 
 void CudaGraphExec::launch(CUstream stream, const std::shared_ptr<StreamErrors>& errors) {
-  if (TESSERA_MUTANT("cuda.graph_launch_skipped")) return;
   if (calls_ == 0) [[likely]] {
     TESSERA_CUDA(context_, cuGraphLaunch, exec_, stream);
     return;

@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_backend.h"
 #include "tessera/device/cuda/process_memory.h"
 
@@ -61,7 +60,6 @@ std::shared_ptr<MemoryBackend> CudaDevice::create_memory(std::size_t nbytes) {
 
 std::shared_ptr<MemoryBackend> CudaDevice::import_memory(const ExportedMemory& exported) {
   context_.make_current();
-  if (TESSERA_MUTANT("cuda.import_wrong")) return create_memory(exported.nbytes());
   TESSERA_CHECK(exported.offset() == 0, "import_memory: CUDA memory begins at offset 0 of its descriptor, not at ",
                 exported.offset(), ": was it exported by another kind of device?");
   CUmemGenericAllocationHandle handle = 0;
@@ -103,10 +101,6 @@ void CudaDevice::set_access(std::byte* address, std::size_t nbytes, CUdevice dev
 void CudaDevice::map(std::byte* address, MemoryBackend& memory, std::size_t nbytes) {
   context_.make_current();
   CUmemGenericAllocationHandle handle = static_cast<CudaMemory&>(memory).handle();
-  if (TESSERA_MUTANT("cuda.map_fresh_memory")) {
-    const CUmemAllocationProp properties = memory_properties();
-    TESSERA_CUDA(context_, cuMemCreate, &handle, nbytes, &properties, 0);
-  }
   TESSERA_CUDA(context_, cuMemMap, pointer(address), nbytes, 0, handle, 0);
   try {
     set_access(address, nbytes, context_.device(), Protection::kReadWrite);
@@ -123,7 +117,6 @@ void CudaDevice::unmap(std::byte* address, std::size_t nbytes) {
 
 void CudaDevice::protect(std::byte* address, std::size_t nbytes, Protection protection) {
   context_.make_current();
-  if (TESSERA_MUTANT("cuda.protect_ignored")) return;
   set_access(address, nbytes, context_.device(), protection);
 }
 
@@ -164,9 +157,6 @@ void CudaDevice::free_pinned(std::byte* address, std::size_t /*nbytes*/) {
   });
 }
 
-bool CudaDevice::is_capturable(const void* address) {
-  if (TESSERA_MUTANT("cuda.pageable_capturable")) return true;
-  return context_.is_known(address);
-}
+bool CudaDevice::is_capturable(const void* address) { return context_.is_known(address); }
 
 }  // namespace tessera::device::cuda

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_context.h"
 
 namespace tessera::device::cuda {
@@ -116,11 +115,10 @@ void CudaKernel::launch(CUstream stream, const LaunchConfig& config, const Kerne
   if (config.shared_nbytes > shared_limit_.load(std::memory_order_relaxed)) [[unlikely]]
     raise_shared_limit(config.shared_nbytes);
   void** pointers = const_cast<void**>(args.pointers().data());
-  if (overlap && context_.has_overlap() && !TESSERA_MUTANT("cuda.overlap_ignored")) [[unlikely]] {
+  if (overlap && context_.has_overlap()) [[unlikely]] {
     launch_overlapping(stream, config, pointers);
     return;
   }
-  if (TESSERA_MUTANT("cuda.launch_skipped")) return;
   TESSERA_CUDA(context_, cuLaunchKernel, function_, config.grid[0], config.grid[1], config.grid[2], config.block[0],
                config.block[1], config.block[2], config.shared_nbytes, stream, pointers, nullptr);
 }

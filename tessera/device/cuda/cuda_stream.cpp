@@ -2,7 +2,6 @@
 
 #include <atomic>
 
-#include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_event.h"
 #include "tessera/device/cuda/cuda_graph.h"
 #include "tessera/device/cuda/cuda_module.h"
@@ -121,7 +120,6 @@ void CudaStream::write_value(std::uint64_t* to, std::uint64_t value) {
   TESSERA_CHECK_AS(NotSupported, context_.has_memory_values(), "write_value: cuda:", context_.index(),
                    " has no 64-bit stream memory operations");
   context_.make_current();
-  if (TESSERA_MUTANT("cuda.write_value_wrong")) value ^= 1;
   TESSERA_CUDA(context_, cuStreamWriteValue64, stream_, reinterpret_cast<CUdeviceptr>(to), value,
                CU_STREAM_WRITE_VALUE_DEFAULT);
 }
@@ -129,8 +127,6 @@ void CudaStream::write_value(std::uint64_t* to, std::uint64_t value) {
 void CudaStream::wait_value(const std::uint64_t* from, std::uint64_t value, Compare compare) {
   TESSERA_CHECK_AS(NotSupported, context_.has_memory_values(), "wait_value: cuda:", context_.index(),
                    " has no 64-bit stream memory operations");
-  if (TESSERA_MUTANT("cuda.wait_value_ignored")) return;
-  if (TESSERA_MUTANT("cuda.wait_value_compare") && compare == Compare::kEqual) compare = Compare::kGreaterEqual;
   // It takes a queue but no room for blocks.
   launch_spinning({0, 1}, [&] {
     TESSERA_CUDA(context_, cuStreamWaitValue64, stream_, reinterpret_cast<CUdeviceptr>(from), value,
@@ -178,7 +174,6 @@ void CudaStream::wait(const std::shared_ptr<EventBackend>& event, EventUse use) 
       return;
     }
   }
-  if (TESSERA_MUTANT("cuda.wait_ignored")) return;
   StreamErrors::Place up_to = 0;
   if (const auto errors = ours.wait(stream_, up_to)) errors_->inherit(errors, up_to);
 }
@@ -209,13 +204,7 @@ void CudaStream::publish(Tick tick) {
   TESSERA_CHECK_AS(NotSupported, context_.has_memory_values(), "publish: cuda:", context_.index(),
                    " has no 64-bit stream memory operations; poll() instead");
   context_.make_current();
-  std::uint64_t value = tick.value();
-  if (TESSERA_MUTANT("cuda.publish_wrong_tick")) --value;
-  if (TESSERA_MUTANT("cuda.publish_early")) {
-    std::atomic_ref<std::uint64_t>(*progress_).store(value, std::memory_order_release);
-    return;
-  }
-  TESSERA_CUDA(context_, cuStreamWriteValue64, stream_, reinterpret_cast<CUdeviceptr>(progress_), value,
+  TESSERA_CUDA(context_, cuStreamWriteValue64, stream_, reinterpret_cast<CUdeviceptr>(progress_), tick.value(),
                CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
@@ -232,7 +221,6 @@ bool CudaStream::ask_idle() {
 
 bool CudaStream::is_idle() {
   context_.make_current();
-  if (TESSERA_MUTANT("cuda.stream_idle_true")) return true;
   if (context_.captures().any()) {
     // Asking would break the capture; what was captured has not run.
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -253,7 +241,7 @@ bool CudaStream::synchronize(std::chrono::nanoseconds timeout) {
       context_.fail(result, "cuStreamSynchronize", {__FILE__, __LINE__});
     }
   } else if (!poll_until(timeout, [&] { return ask_idle(); })) {
-    return TESSERA_MUTANT("cuda.synchronize_timeout_ignored");
+    return false;
   }
   context_.retired().drain();
   context_.spins().flush();

@@ -34,7 +34,7 @@ inline constexpr int kDriverVersion = 13000;
   X(cuMemcpy2DAsync) X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async) X(cuMemGetInfo) X(cuMemCreate)       \
   X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)             \
   X(cuMemGetAllocationGranularity) X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle)                 \
-  X(cuMemHostAlloc) X(cuMemFreeHost) X(cuPointerGetAttribute) X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphClone)     \
+  X(cuMemHostAlloc) X(cuMemFreeHost) X(cuPointerGetAttribute) X(cuGraphDestroy) X(cuGraphClone)                      \
   X(cuGraphNodeFindInClone) X(cuGraphGetNodes) X(cuGraphNodeGetType) X(cuGraphNodeGetDependencies)                   \
   X(cuGraphKernelNodeGetParams) X(cuGraphHostNodeGetParams) X(cuGraphHostNodeSetParams)                              \
   X(cuGraphChildGraphNodeGetGraph) X(cuGraphAddNode) X(cuGraphInstantiateWithParams) X(cuGraphExecDestroy)           \

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_context.h"
 #include "tessera/device/cuda/cuda_module.h"
 
@@ -16,10 +15,7 @@ HoldWords::~HoldWords() {
   if (has_ended()) words_.give_back(cell_);
 }
 
-void HoldWords::release() {
-  if (TESSERA_MUTANT("cuda.hold_release_lost")) return;
-  std::atomic_ref<std::uint32_t>(cell_[0]).store(1, std::memory_order_release);
-}
+void HoldWords::release() { std::atomic_ref<std::uint32_t>(cell_[0]).store(1, std::memory_order_release); }
 
 bool HoldWords::has_ended() const {
   return std::atomic_ref<std::uint32_t>(cell_[1]).load(std::memory_order_acquire) != 0;
@@ -31,10 +27,7 @@ bool HoldWords::has_expired() const {
 
 void HoldWords::cancel() { std::atomic_ref<std::uint32_t>(cell_[1]).store(kReleased, std::memory_order_release); }
 
-bool CudaHold::timed_out() const {
-  if (TESSERA_MUTANT("cuda.hold_timeout_hidden")) return false;
-  return words_->has_expired();
-}
+bool CudaHold::timed_out() const { return words_->has_expired(); }
 
 std::shared_ptr<CudaKernel> load_hold_kernel(CudaContext& context) {
   const auto module = CudaModule::load(
@@ -49,16 +42,6 @@ void launch_hold(CudaContext& context, CUstream stream, const HoldWords& words, 
   std::uint64_t timeout_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(timeout.count(), 0));
   std::uint32_t released = HoldWords::kReleased;
   std::uint32_t expired = HoldWords::kExpired;
-  if (TESSERA_MUTANT("cuda.hold_ignores_deadline")) {
-    timeout_ns = std::min<std::uint64_t>(timeout_ns, 1'000'000'000) + 3'000'000'000;
-    expired = HoldWords::kReleased;
-  }
-  if (TESSERA_MUTANT("cuda.hold_skipped")) {
-    timeout_ns = 0;
-    expired = HoldWords::kReleased;
-  }
-  // A lost release must not keep the device for as long as the caller was willing to wait.
-  if (TESSERA_MUTANT("cuda.hold_release_lost")) timeout_ns = std::min<std::uint64_t>(timeout_ns, 2'000'000'000);
   void* args[] = {&address, &timeout_ns, &released, &expired};
   TESSERA_CUDA(context, cuLaunchKernel, context.hold_kernel().function(), 1, 1, 1, 1, 1, 1, 0, stream, args, nullptr);
 }

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "tessera/base/caught.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_context.h"
 #include "tessera/device/cuda/cuda_graph.h"
 #include "tessera/device/detail/state.h"
@@ -16,7 +15,6 @@ std::exception_ptr outcome_of(HostFunction& body) noexcept {
   try {
     body();
   } catch (...) {
-    if (TESSERA_MUTANT("cuda.host_fn_error_lost")) return nullptr;
     return caught_error("a host function on a CUDA stream");
   }
   return nullptr;
@@ -84,8 +82,7 @@ GraphCall::GraphCall(std::shared_ptr<HostFunction> body, std::shared_ptr<GraphRu
 void GraphCall::run(void* self) {
   auto* call = static_cast<GraphCall*>(self);
   const std::uint64_t launch = call->next_launch_++;
-  std::exception_ptr error;
-  if (!TESSERA_MUTANT("cuda.host_fn_runs_once") || launch == 0) error = outcome_of(*call->body_);
+  std::exception_ptr error = outcome_of(*call->body_);
   if (call->runs_ != nullptr) {
     call->runs_->finished(launch, std::move(error));
   } else if (error != nullptr && call->errors_ != nullptr) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 
 namespace tessera::device::cuda {
 namespace {
@@ -72,7 +71,7 @@ void StreamErrors::look_at_holds() {
 }
 
 void StreamErrors::inherit(const std::shared_ptr<StreamErrors>& from, Place up_to) {
-  if (from.get() == this || TESSERA_MUTANT("cuda.error_not_inherited")) return;
+  if (from.get() == this) return;
   if (from->is_settled(up_to)) return;
   settle_sources();
   const std::lock_guard lock(mutex_);
@@ -134,7 +133,6 @@ std::exception_ptr StreamErrors::before(Place up_to) {
   look_at_holds();
   for (Failure& failure : failures_) {
     if (failure.place >= up_to || failure.forgotten_at != 0) continue;
-    if (TESSERA_MUTANT("cuda.error_not_sticky")) failure.forgotten_at = next_;
     return failure.error;
   }
   return nullptr;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/detail/state.h"
 
 namespace tessera::device::detail {
@@ -74,7 +73,7 @@ void AccessChecker::note_completed(DeviceState& device) {
     const Tick completed = device.slots[stream.value()].completed();
     over_.raise(stream, completed);
     for (; !running.empty() && running.front().tick <= completed; running.pop_front()) {
-      if (!TESSERA_MUTANT("device.checker_forgets_what_came_before")) over_.merge(running.front().clock);
+      over_.merge(running.front().clock);
     }
   }
 }
@@ -89,7 +88,6 @@ void AccessChecker::check_given_out(std::string_view who, const Access& access) 
   auto it = forbidden_.upper_bound(begin_of(access));
   if (it != forbidden_.begin()) --it;
   for (; it != forbidden_.end() && it->first < end_of(access); ++it) {
-    if (TESSERA_MUTANT("device.checker_ignores_freed")) continue;
     TESSERA_CHECK(it->second.end <= begin_of(access), who, " ", shown(access),
                   ", which is not given out: ", it->second.by);
   }
@@ -98,7 +96,6 @@ void AccessChecker::check_given_out(std::string_view who, const Access& access) 
 void AccessChecker::check_order(StreamState& stream, std::string_view who, const Access& access) const {
   if (access.nbytes == 0) return;
   auto is_before = [&](const Use& use) {
-    if (TESSERA_MUTANT("device.checker_blind")) return true;
     return stream.covers(use.stream, use.tick) || over_.covers(use.stream, use.tick);
   };
   auto demand = [&](const Use& use, std::string_view did) {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "tessera/base/fork.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/backend.h"
 #include "tessera/device/detail/access_checker.h"
 #include "tessera/device/detail/launch_log.h"
@@ -35,7 +34,6 @@ struct ClockSlot : StreamSlot {
   /// Takes a new tick; the owner's lock is held. Ordered before all later actions of the caller: see
   /// StreamSlot::upcoming.
   Tick take_tick() { return Tick(tick_.fetch_add(1, std::memory_order_seq_cst) + 1); }
-  void restart_ticks() { tick_ = 0; }  // a planted bug
   void raise_completed(Tick to) {
     std::uint64_t seen = completed_.load(std::memory_order_relaxed);
     while (seen < to.value() && !completed_.compare_exchange_weak(seen, to.value(), std::memory_order_acq_rel)) {
@@ -55,12 +53,11 @@ struct ClockSlot : StreamSlot {
   }
   /// A new stream moves in.
   void occupy(bool is_foreign) {
-    if (TESSERA_MUTANT("device.slot_reuse_keeps_hazards")) return;
     hazards_.store(is_foreign ? static_cast<std::uint32_t>(kForeign) : 0U, std::memory_order_release);
   }
   /// The stream is gone: a last tick stands for all it did.
   void vacate() {
-    if (!TESSERA_MUTANT("device.vacate_takes_no_tick")) tick_.fetch_add(1, std::memory_order_seq_cst);
+    tick_.fetch_add(1, std::memory_order_seq_cst);
     hazards_.store(kVacant, std::memory_order_release);
   }
 };

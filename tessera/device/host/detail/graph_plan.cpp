@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "tessera/base/mutant.h"
 #include "tessera/device/host/detail/host_event.h"
 #include "tessera/device/host/detail/replay_pool.h"
 
@@ -108,7 +107,7 @@ std::unique_ptr<LaunchPoints> GraphPlan::prepare() const {
     if (node->records) {
       Point point{std::make_shared<Timeline>(), 1};
       stamp = node->event->make_stamp();
-      if (!TESSERA_MUTANT("host.external_record_missing")) node->event->set_point(point, stamp);
+      node->event->set_point(point, stamp);
       launch->points.push_back(std::move(point));
     } else {
       launch->points.push_back(node->event->point());
@@ -125,7 +124,7 @@ void GraphPlan::run_event_node(std::size_t index) {
     point.timeline->advance(1);
     return;
   }
-  if (TESSERA_MUTANT("host.external_wait_missing") || point.timeline == nullptr) return;
+  if (point.timeline == nullptr) return;
   shared_->wait_for(point, kForever, [] { return std::string("an event that a graph waits for"); });
   if (const auto error = point.failure()) std::rethrow_exception(error);
 }
@@ -165,10 +164,6 @@ void GraphPlan::replay(LaunchPoints* points, RunningNode number) {
 }
 
 void GraphPlan::replay_serial() {
-  if (TESSERA_MUTANT("host.replay_order_reversed")) {
-    for (std::size_t step = steps_.size(); step > 0; --step) run_step(step - 1);
-    return;
-  }
   for (std::size_t step = 0; step < steps_.size(); ++step) run_step(step);
 }
 
@@ -193,7 +188,6 @@ void GraphPlan::replay_measured() {
 
 // One thread, but any order that the edges allow, chosen by the seed; others may run between two steps.
 void GraphPlan::replay_seeded() {
-  if (TESSERA_MUTANT("host.replay_order_reversed")) return replay_serial();
   std::vector<std::size_t> missing(steps_.size());
   Steps ready;
   for (std::uint32_t step = 0; step < steps_.size(); ++step) {

@@ -1,7 +1,5 @@
 #include "tessera/device/host/detail/host_graph.h"
 
-#include "tessera/base/mutant.h"
-
 namespace tessera::device::host::detail {
 namespace {
 
@@ -20,9 +18,7 @@ std::string difference(const GraphNodes& before, const GraphNodes& after) {
     const GraphNode& old = before[i];
     const GraphNode& now = after[i];
     if (old.kind != now.kind) return concat(shown(before, i), " became ", shown(after, i));
-    if (old.edges != now.edges && !TESSERA_MUTANT("host.update_ignores_edges")) {
-      return concat(shown(after, i), " depends on other nodes than before");
-    }
+    if (old.edges != now.edges) return concat(shown(after, i), " depends on other nodes than before");
     if (child_of(old) != nullptr && child_of(now) != nullptr) {
       const std::string inside = difference(*child_of(old), *child_of(now));
       if (!inside.empty()) return concat("in ", shown(after, i), ": ", inside);
@@ -44,7 +40,6 @@ std::vector<NodeInfo> HostGraph::nodes() {
 
 std::unique_ptr<GraphBackend> HostGraph::clone() {
   // Nodes never change, so a graph of its own may share them.
-  if (TESSERA_MUTANT("host.clone_empty")) return std::make_unique<HostGraph>(std::make_shared<const GraphNodes>());
   return std::make_unique<HostGraph>(nodes_);
 }
 
@@ -63,7 +58,6 @@ UpdateResult HostGraphExec::update(GraphBackend& graph) {
   std::string reason = difference(*nodes_, *other->work());
   if (!reason.empty()) return {false, std::move(reason)};
   auto plan = std::make_shared<GraphPlan>(shared_, pool_, other->work(), options_.parallel);
-  if (TESSERA_MUTANT("host.update_keeps_old_work")) return {true};
   nodes_ = other->work();
   plan_ = std::move(plan);
   return {true};
@@ -71,8 +65,7 @@ UpdateResult HostGraphExec::update(GraphBackend& graph) {
 
 void HostGraphExec::launch(StreamCore& core) {
   const std::lock_guard lock(mutex_);
-  Point previous = TESSERA_MUTANT("host.exec_overlaps_itself") ? Point{} : last_;
-  const std::uint64_t sequence = core.enqueue(GraphOp{plan_, std::move(previous), plan_->prepare(), launched});
+  const std::uint64_t sequence = core.enqueue(GraphOp{plan_, last_, plan_->prepare(), launched});
   last_ = {core.timeline(), sequence};
 }
 

@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 
 namespace tessera::device::host::detail {
 namespace {
@@ -38,8 +37,7 @@ MemoryFile::~MemoryFile() { close(fd_); }
 std::uint64_t MemoryFile::take(std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
   free_lingering();
-  const std::size_t limit = TESSERA_MUTANT("host.capacity_off_by_one") ? capacity_ + kGranularity : capacity_;
-  TESSERA_CHECK_AS(OutOfMemory, nbytes <= limit && used_ <= limit - nbytes, device_, ": ", nbytes,
+  TESSERA_CHECK_AS(OutOfMemory, nbytes <= capacity_ && used_ <= capacity_ - nbytes, device_, ": ", nbytes,
                    " more bytes do not fit: ", used_, " of ", capacity_, " are in use");
   for (auto hole = free_.begin(); hole != free_.end(); ++hole) {
     const auto [offset, size] = *hole;
@@ -105,9 +103,7 @@ void MemoryFile::free_lingering() {
 
 void MemoryFile::free_stretch(std::uint64_t offset, std::uint64_t nbytes) {
   used_ -= nbytes;
-  if (!TESSERA_MUTANT("host.reused_memory_not_zero")) {
-    fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(nbytes));
-  }
+  fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(nbytes));
   auto after = free_.lower_bound(offset);
   if (after != free_.end() && after->first == offset + nbytes) {
     nbytes += after->second;
@@ -158,7 +154,7 @@ ExportedMemory HostMemory::export_handle() {
   // A duplicate of an imported descriptor carries the lock of its exporter.
   const int own = file_ ? file_->export_stretch(offset_, nbytes_) : fcntl(imported_fd_, F_DUPFD_CLOEXEC, 0);
   TESSERA_CHECK_AS(DeviceError, own >= 0, "export: the descriptor could not be duplicated: ", reason());
-  return {own, TESSERA_MUTANT("host.export_wrong_offset") ? 0 : offset_, nbytes_};
+  return {own, offset_, nbytes_};
 }
 
 std::byte* AddressSpace::reserve(std::size_t nbytes, std::size_t alignment) {
@@ -197,13 +193,11 @@ void AddressSpace::unmap(std::byte* address, std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
   epoch_.fetch_add(1, std::memory_order_acq_rel);
   mappings_.erase(address);
-  if (TESSERA_MUTANT("host.unmap_leaves_mapping")) return;
   void* got = mmap(address, nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   TESSERA_CHECK_AS(DeviceError, got != MAP_FAILED, "unmap: ", static_cast<void*>(address), ": ", reason());
 }
 
 void AddressSpace::set_rights(std::byte* address, std::size_t nbytes, const void* owner, Protection protection) {
-  if (TESSERA_MUTANT("host.protect_ignored")) return;
   const std::lock_guard lock(mutex_);
   for (auto mapping = mappings_.lower_bound(address); mapping != mappings_.end() && mapping->first < address + nbytes;
        ++mapping) {

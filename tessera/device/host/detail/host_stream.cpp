@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/host/detail/host_event.h"
 #include "tessera/device/host/detail/host_graph.h"
 #include "tessera/device/host/detail/work.h"
@@ -56,11 +55,9 @@ void HostStream::add_node(NewNode&& made) {
     if (has_extras) node.extras = std::make_unique<NodeExtras>(std::move(made.extras));
     node.work = std::move(made.work);
   });
-  if (!TESSERA_MUTANT("host.capture_forgets_order")) {
-    lane_.dependencies.clear();
-    lane_.dependencies.push_back({id});
-    lane_.note_change();
-  }
+  lane_.dependencies.clear();
+  lane_.dependencies.push_back({id});
+  lane_.note_change();
   if (made.kind == NodeKind::kKernel || made.kind == NodeKind::kHost) lane_.last_launch = id;
 }
 
@@ -70,7 +67,6 @@ void HostStream::do_work(NodeKind kind, HostFunction&& work, const LaunchInfo& i
     core_->enqueue(std::move(work));
     return;
   }
-  if (TESSERA_MUTANT("host.capture_runs_eagerly")) work();
   add_node({.kind = kind, .info = info, .work = std::move(work), .overlap = overlap});
 }
 
@@ -82,16 +78,14 @@ void HostStream::launch(const std::shared_ptr<KernelBackend>& kernel, const Laun
 
 void HostStream::run(HostFunction&& body, const LaunchInfo& info, bool overlap) {
   TESSERA_CHECK(static_cast<bool>(body), "run '", info.label, "': the function is empty");
-  if (TESSERA_MUTANT("host.inline_reorders") && core_->is_handed_over()) return body();
   do_work(NodeKind::kHost, std::move(body), info, overlap);
 }
 
 void HostStream::copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) {
-  const std::size_t copied = TESSERA_MUTANT("host.copy_misses_last_byte") && nbytes > 0 ? nbytes - 1 : nbytes;
   do_work(
       NodeKind::kCopy,
       [=] {
-        if (copied > 0) std::memmove(to, from, copied);
+        if (nbytes > 0) std::memmove(to, from, nbytes);
       },
       info);
 }
@@ -137,8 +131,7 @@ void HostStream::record(const std::shared_ptr<EventBackend>& event, Tick tick, E
   const Lane lane = capturing();
   if (!lane.owns_lock()) {
     auto stamp = own.make_stamp();
-    std::uint64_t sequence = core_->enqueue(RecordOp{tick, stamp});
-    if (TESSERA_MUTANT("host.record_early")) sequence -= std::min<std::uint64_t>(sequence, 2);
+    const std::uint64_t sequence = core_->enqueue(RecordOp{tick, stamp});
     own.set_point({core_->timeline(), sequence}, std::move(stamp));
   } else if (use == EventUse::kEdge) {
     own.set_captured({lane_.capture, lane_.dependencies});
@@ -163,11 +156,7 @@ void HostStream::wait(const std::shared_ptr<EventBackend>& event, EventUse use) 
     return join_capture(std::move(place), own);
   }
   Point point = own.point();
-  if (TESSERA_MUTANT("host.wait_ignored") || (point.reached() && point.failure() == nullptr)) return;
-  if (TESSERA_MUTANT("host.wait_uses_latest_record")) {
-    core_->enqueue(HostFunction([late = own.shared_from_this()] { late->synchronize(std::chrono::seconds(2)); }));
-    return;
-  }
+  if (point.reached() && point.failure() == nullptr) return;
   core_->enqueue(WaitOp{std::move(point)});
 }
 
@@ -180,7 +169,6 @@ void HostStream::join_capture(CapturedPoint place, const HostEvent& event) {
   if (lane_.capture == nullptr) return lane_.enter(std::move(place.capture), std::move(place.dependencies));
   TESSERA_CHECK(lane_.capture == place.capture, "wait: stream '", core_->name(), "' takes part in capture ",
                 lane_.capture->id(), " and the event was recorded in capture ", place.capture->id());
-  if (TESSERA_MUTANT("host.join_drops_old_deps")) lane_.dependencies.clear();
   for (const Dependency& dependency : place.dependencies) {
     const bool is_known =
         std::find(lane_.dependencies.begin(), lane_.dependencies.end(), dependency) != lane_.dependencies.end();
@@ -196,10 +184,7 @@ void HostStream::launch_graph(const std::shared_ptr<GraphExecBackend>& exec) {
   add_node({.kind = NodeKind::kGraph, .info = {.label = "graph"}, .extras = {.child = own.work()}});
 }
 
-void HostStream::publish(Tick tick) {
-  if (TESSERA_MUTANT("host.publish_early")) core_->show(tick);
-  core_->enqueue(RecordOp{tick, nullptr});
-}
+void HostStream::publish(Tick tick) { core_->enqueue(RecordOp{tick, nullptr}); }
 
 void HostStream::begin_capture() {
   TESSERA_CHECK(!capturing().owns_lock(), "begin_capture: stream '", core_->name(), "' is capturing already");

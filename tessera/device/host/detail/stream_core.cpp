@@ -4,7 +4,6 @@
 
 #include "tessera/base/caught.h"
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/detail/state.h"
 #include "tessera/device/host/detail/work.h"
 
@@ -65,7 +64,6 @@ void HostHold::wait(HostShared& shared, const std::string& stream) {
       [&] { return tessera::detail::concat("the release of a hold on stream '", stream, "'"); });
   State held = State::kHeld;
   if (in_time || !state_.compare_exchange_strong(held, State::kTimedOut)) return;
-  if (TESSERA_MUTANT("host.hold_timeout_forgotten")) return;
   TESSERA_THROW(TimeoutError, "stream '", stream, "' was held for ", timeout_,
                 " and not released; call Hold::release before the deadline or hold with a longer one");
 }
@@ -185,10 +183,7 @@ bool StreamCore::run_pending(bool may_wait) {
 // Parks the error of `body`. Calls `lost` if the thread ends in it.
 template <class Body, class Lost>
 void StreamCore::attempt(std::uint64_t sequence, const Body& body, const Lost& lost) {
-  const auto failed = [&] {
-    if (!TESSERA_MUTANT("host.error_forgotten"))
-      timeline_->fail(sequence, caught_error("stream '" + name_ + "': its work"));
-  };
+  const auto failed = [&] { timeline_->fail(sequence, caught_error("stream '" + name_ + "': its work")); };
   run_guarded(body, failed, lost);
 }
 
@@ -264,7 +259,7 @@ void StreamCore::hinder() {
 }
 
 void StreamCore::execute(Op& op, const std::exception_ptr& poison) {
-  const bool skip = poison != nullptr && !TESSERA_MUTANT("host.skip_after_error_runs");
+  const bool skip = poison != nullptr;
   if (auto* work = std::get_if<HostFunction>(&op)) {
     if (!skip) (*work)();
   } else if (auto* record = std::get_if<RecordOp>(&op)) {
@@ -283,8 +278,7 @@ void StreamCore::execute(Op& op, const std::exception_ptr& poison) {
 
 void StreamCore::execute(WaitOp& op) {
   shared_->wait_for(op.point, kForever, [&] { return tessera::detail::concat("an event, on stream '", name_, "'"); });
-  const auto error = op.point.failure();
-  if (error && !TESSERA_MUTANT("host.error_not_inherited")) std::rethrow_exception(error);
+  if (const auto error = op.point.failure()) std::rethrow_exception(error);
 }
 
 // A skipped launch still waits for the previous one: the next launch relies on the end of this one for both.

@@ -86,8 +86,6 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   [[nodiscard]] Tick progress() const { return Tick(progress_.load()); }
   /// Publishes a tick.
   void show(Tick tick) { progress_.store(tick.value()); }
-  /// Returns true if a worker has the queue of an inline stream.
-  [[nodiscard]] bool is_handed_over() const { return runner_.load() == Runner::kWorker; }
   /// For tests: see StreamBackend.
   void set_delay(std::chrono::nanoseconds delay);
   /// For tests: see StreamBackend.

@@ -5,8 +5,6 @@
 #include <new>
 #include <utility>
 
-#include "tessera/base/mutant.h"
-
 namespace tessera::device::host::detail {
 namespace {
 
@@ -93,20 +91,14 @@ void KernelCall::operator()() const {
 }
 
 void copy_rows(const Copy2d& rows) {
-  std::size_t to_pitch = rows.to_pitch;
-  std::size_t from_pitch = rows.from_pitch;
-  if (TESSERA_MUTANT("host.copy_2d_pitch_swapped")) std::swap(to_pitch, from_pitch);
   auto* to = static_cast<std::byte*>(rows.to);
   const auto* from = static_cast<const std::byte*>(rows.from);
   for (std::size_t row = 0; row < rows.height; ++row) {
-    std::memmove(to + row * to_pitch, from + row * from_pitch, rows.width);
+    std::memmove(to + row * rows.to_pitch, from + row * rows.from_pitch, rows.width);
   }
 }
 
 void fill_items(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count) {
-  if (TESSERA_MUTANT("host.fill_pattern_width") && item_nbytes == 2) {
-    pattern = pattern & 0xFF;
-  }
   if (item_nbytes == 1) {
     if (count > 0) std::memset(to, static_cast<int>(pattern & 0xFF), count);
   } else if (item_nbytes == 2) {
@@ -120,12 +112,8 @@ bool value_holds(const std::uint64_t* from, std::uint64_t value, Compare compare
   const std::uint64_t word = __atomic_load_n(from, __ATOMIC_ACQUIRE);
   switch (compare) {
     case Compare::kEqual: return word == value;
-    case Compare::kGreaterEqual:
-      if (TESSERA_MUTANT("host.wait_value_wrong_compare")) return word + 1 >= value;
-      return static_cast<std::int64_t>(word - value) >= 0;
-    case Compare::kAnd:
-      if (TESSERA_MUTANT("host.wait_value_and_is_or")) return (word | value) != 0;
-      return (word & value) != 0;
+    case Compare::kGreaterEqual: return static_cast<std::int64_t>(word - value) >= 0;
+    case Compare::kAnd: return (word & value) != 0;
   }
   return true;
 }
@@ -142,7 +130,7 @@ void wait_for_value(HostShared& shared, const std::uint64_t* from, std::uint64_t
 }
 
 void write_word(HostShared& shared, std::uint64_t* to, std::uint64_t value) {
-  __atomic_store_n(to, TESSERA_MUTANT("host.write_value_truncated") ? value & 0xFFFFFFFF : value, __ATOMIC_SEQ_CST);
+  __atomic_store_n(to, value, __ATOMIC_SEQ_CST);
   shared.value_bell().ring();
 }
 
