@@ -6,7 +6,6 @@
 #include "tessera/base/bytes.h"
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/capture_scope.h"
 #include "tessera/memory/device_upstream.h"
@@ -155,9 +154,8 @@ Heap& AllocatorState::heap_for(PoolState& pool, const device::StreamSlot& slot) 
 
 Heap& AllocatorState::add_heap(PoolState& pool, const device::StreamSlot* slot) {
   pool.heaps.push_back(std::make_unique<Heap>(pool, slot));
-  const bool may_split = !pool.options.no_split || TESSERA_MUTANT("memory.split_in_no_split_pool");
   Heap& heap = *pool.heaps.back();
-  heap.least_remainder = may_split ? policy.least_remainder_nbytes : ~std::size_t{0};
+  heap.least_remainder = pool.options.no_split ? ~std::size_t{0} : policy.least_remainder_nbytes;
   if (pool.is_imaginary) {
     heap.lease = ~std::size_t{0};
   } else {
@@ -240,8 +238,7 @@ void AllocatorState::retire() noexcept {
     const auto heaps = all_heaps();
     const auto gate = live_peak.gate();
     for (Heap* heap : heaps) heap->lock.lock();
-    std::int64_t left = (TESSERA_MUTANT("memory.retired_forgets_kept") ? 0 : kept.load()) +
-                        1;  // one for this call itself: the last block may come back before it is done
+    std::int64_t left = kept.load() + 1;  // one for this call itself: the last block may come back before it is done
     for (Heap* heap : heaps) left += static_cast<std::int64_t>(heap->sums.live_blocks);
     retired_live = left;
     special.fetch_or(kRetired);
@@ -266,7 +263,7 @@ WaitingToEnd& waiting_to_end() {
 }  // namespace
 
 void AllocatorState::end() noexcept {
-  if (device.captures() == 0 || TESSERA_MUTANT("memory.ends_in_capture")) {
+  if (device.captures() == 0) {
     delete this;
     return;
   }

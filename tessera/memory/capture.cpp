@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/capture_scope.h"
 
 namespace tessera::memory {
@@ -75,7 +74,7 @@ Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) 
   // The next launch may start before the previous one has ended: no used block is proven free.
   if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0) return heap.take(request.size);
   const auto is_over = [&](const Block& block) {
-    if (block.phase == Phase::kReady || TESSERA_MUTANT("memory.capture_reuse_unproved")) return true;
+    if (block.phase == Phase::kReady) return true;
     return is_provable(scope, block) && scope.order->proves(request.slot.id(), block.extra->marks);
   };
   detail::Run run;
@@ -135,7 +134,7 @@ bool mark_uses(AllocatorState& state, CaptureScope& scope, const Block& block, d
     return true;
   };
   if (!mark(*block.slot)) return false;
-  if (block.extra == nullptr || TESSERA_MUTANT("memory.capture_uses_unmarked")) return true;
+  if (block.extra == nullptr) return true;
   return std::all_of(block.extra->uses.begin(), block.extra->uses.end(),
                      [&](const Use& use) { return mark(*use.slot); });
 }
@@ -171,7 +170,7 @@ std::vector<Use> uses_outside(AllocatorState& state, Block& block) {
 // run; only the graph will run them.
 std::vector<Use> uses_of_others(AllocatorState& state, const CaptureScope& scope, Block& block) {
   std::vector<Use> uses;
-  if (block.extra == nullptr || TESSERA_MUTANT("memory.other_captures_use_forgotten")) return uses;
+  if (block.extra == nullptr) return uses;
   for (Use& use : block.extra->uses) {
     if (use.slot->capture() != scope.id) uses.push_back({use.slot, state.device.stream(use.slot->id()), {}, {}});
   }
@@ -359,7 +358,7 @@ bool note_captured_use(AllocatorState& state, Block& block, const device::Stream
       const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
       scope->inputs.push_back({{begin, begin + block.size}, &heap.pool, block.graph});
       const std::lock_guard heap_lock(heap.lock);
-      heap.extra(block).is_input = !TESSERA_MUTANT("memory.capture_reuses_an_input");
+      heap.extra(block).is_input = true;
     }
     return false;
   }
@@ -385,7 +384,7 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   std::size_t holds = 0;
   for (const auto& keeper : keepers) {
     locks.emplace_back(keeper->mutex);
-    if (keeper->is_alive && !TESSERA_MUTANT("memory.graphs_keep_nothing")) {
+    if (keeper->is_alive) {
       ++holds;
     } else {
       for (const auto& [slot, tick] : keeper->replays) uses.push_back({slot, {}, tick, {}});

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/capture_scope.h"
 
@@ -63,7 +62,6 @@ void AllocatorState::stamp(Use& use) noexcept {
   const device::Stream stream = std::move(use.stream);
   use.stream.reset();
   use.tick = use.slot->upcoming();
-  if (TESSERA_MUTANT("memory.uses_not_stamped")) use.tick = {};
   constexpr std::uint32_t kNoEvents = device::StreamSlot::kCapturing | device::StreamSlot::kForeign;
   if (!stream || ((use.slot->hazards() & kNoEvents) != 0 && stream.is_capturing())) return;
   try {

@@ -4,7 +4,6 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/capture_scope.h"
 #include "tessera/memory/detail/growth.h"
 #include "tessera/memory/null_upstream.h"
@@ -228,7 +227,6 @@ void add_to_replays(detail::CapturedState& graph, const detail::GraphPart& part,
     if (input.pool != &pool) continue;
     const auto writer = pool.graph_keys.find(input.graph);
     const bool has_writer = writer != pool.graph_keys.end();
-    if (!has_writer && TESSERA_MUTANT("memory.input_of_dropped_capture_forgotten")) continue;
     inputs.push_back({input.range, has_writer ? writer->second : detail::GraphKey{}});
   }
   pool.replays.add(part.key, writes, inputs);

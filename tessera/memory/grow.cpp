@@ -6,7 +6,6 @@
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/growth.h"
 
@@ -35,7 +34,7 @@ void tell_growth(PoolState& pool, std::byte* address, std::size_t nbytes, bool i
 // Announces that memory is about to be released and calls `body` to release it; if that fails, announces that it stays.
 template <class Body>
 void take_away(PoolState& pool, std::byte* address, std::size_t nbytes, const Body& body) {
-  if (!TESSERA_MUTANT("memory.going_untold")) tell_growth(pool, address, nbytes, false);
+  tell_growth(pool, address, nbytes, false);
   try {
     body();
   } catch (...) {
@@ -46,7 +45,7 @@ void take_away(PoolState& pool, std::byte* address, std::size_t nbytes, const Bo
 
 // Memory came under a pool, or went. A pool that is only priced counts nowhere.
 void note_mapped(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
-  if (pool.is_imaginary && !TESSERA_MUTANT("memory.estimate_counts")) return;
+  if (pool.is_imaginary) return;
   const std::size_t now = state.reserved.fetch_add(nbytes) + nbytes;
   if (now > state.peak_reserved) state.peak_reserved = now;
   state.counters.maps.fetch_add(1, std::memory_order_relaxed);
@@ -61,7 +60,7 @@ void note_unmapped(AllocatorState& state, const PoolState& pool, std::size_t nby
 // Rejects a request before anything is mapped for it: beyond the limit, or beyond the capacity of the upstream.
 void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
   if (pool.is_imaginary) return;
-  const std::size_t limit = TESSERA_MUTANT("memory.limit_ignored") ? 0 : state.limit.load();
+  const std::size_t limit = state.limit.load();
   TESSERA_CHECK_AS(OutOfMemory, limit == 0 || state.reserved + nbytes <= limit, "allocator of ", state.name, ": ",
                    format_bytes(nbytes), " more would pass the limit of ", format_bytes(limit));
   std::size_t held = 0;
@@ -72,7 +71,6 @@ void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes
       held += heap->sums.mapped;
     }
   }
-  if (TESSERA_MUTANT("memory.capacity_ignored")) return;
   TESSERA_CHECK_AS(OutOfMemory, held + nbytes <= pool.capacity, "allocator of ", state.name, ": ", format_bytes(nbytes),
                    " more would pass the ", format_bytes(pool.capacity), " of ", pool.upstream->name());
 }
@@ -147,7 +145,7 @@ void drop_piece(AllocatorState& state, const FreePiece& piece) {
   const std::size_t nbytes = piece.block->size;
   piece.segment->pieces.erase(piece.block->address);
   piece.segment->mapped -= nbytes;
-  if (!TESSERA_MUTANT("memory.identity_counts_moved_twice")) heap.sums.mapped -= nbytes;
+  heap.sums.mapped -= nbytes;
   state.history.record_map(heap, piece.block->address, nbytes, false, true);
   detail::make_hole(heap, *piece.block);
 }
@@ -159,7 +157,7 @@ void give_piece_back(const FreePiece& piece) {
 
 // Whether nothing that was launched can touch a free block any more.
 bool may_go(const AllocatorState& state, const Heap& heap, const Block& block) {
-  return state.is_completed(heap, block) || TESSERA_MUTANT("memory.unmaps_uncompleted");
+  return state.is_completed(heap, block);
 }
 
 // Memory of captured graphs stays in place while they can be replayed.
@@ -181,8 +179,7 @@ std::vector<Heap*> heaps_to_move_from(AllocatorState& state, PoolState& pool) {
 // Moves complete free chunks to [to, end) while there are any; `to` is the final position, also if it throws.
 void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*& to, const std::byte* end) {
   PoolState& pool = heap.pool;
-  if (TESSERA_MUTANT("memory.never_moves")) return;
-  if (state.device.captures() > 0 && !TESSERA_MUTANT("memory.moves_in_capture")) return;  // unmapping is giving back
+  if (state.device.captures() > 0) return;  // unmapping is giving back
   std::size_t cached = 0;
   const std::vector<Heap*> heaps = heaps_to_move_from(state, pool);
   for (Heap* from : heaps) {
@@ -226,8 +223,8 @@ std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& p
   std::byte* const begin = place.hole->address;
   std::byte* const end = place.hole->end();
   const std::size_t granule = granule_of(state, heap.pool);
-  std::size_t most = std::clamp(std::bit_floor(size / 4), granule, std::max(granule, state.policy.most_piece_nbytes));
-  if (TESSERA_MUTANT("memory.pieces_do_not_grow")) most = granule;
+  const std::size_t most =
+      std::clamp(std::bit_floor(size / 4), granule, std::max(granule, state.policy.most_piece_nbytes));
   std::byte* to = begin;
   try {
     move_pieces(state, heap, *place.segment, to, end);
@@ -273,7 +270,7 @@ Block* grow_expandable(AllocatorState& state, const Request& request, Heap& heap
   const std::size_t done = fill_place(state, heap, place, size, failure);
   const std::lock_guard lock(heap.lock);
   if (failure == nullptr) return detail::settle_place(heap, place, size);
-  detail::restore_place(heap, place, TESSERA_MUTANT("memory.failed_map_loses_place") ? 0 : done);
+  detail::restore_place(heap, place, done);
   std::rethrow_exception(failure);
 }
 
@@ -286,14 +283,12 @@ std::byte* take_fixed(AllocatorState& state, PoolState& pool, std::size_t size, 
   const std::size_t own =
       round_up(size, pool.options.no_split ? pool.upstream->granularity() : granule_of(state, pool));
   nbytes = own;
-  if (!pool.options.no_split && !TESSERA_MUTANT("memory.no_shared_segments") && size > (std::size_t{1} << 20) &&
-      size < (std::size_t{10} << 20))
+  if (!pool.options.no_split && size > (std::size_t{1} << 20) && size < (std::size_t{10} << 20))
     nbytes = round_up(std::max(state.policy.shared_segment_nbytes, own), granule_of(state, pool));
   if (nbytes == own) return take();
   try {
     return take();
   } catch (const OutOfMemory&) {
-    if (TESSERA_MUTANT("memory.only_shared_segments")) throw;
     nbytes = own;
     return take();
   }
@@ -364,7 +359,7 @@ std::size_t give_away(AllocatorState& state, const FreePiece& piece) {
 
 std::size_t AllocatorState::trim_pool(PoolState& pool, const std::function<bool(const Block&)>& wanted) {
   // A driver may refuse, or wait, when memory is given back while a graph is captured.
-  if (device.captures() > 0 && !TESSERA_MUTANT("memory.trims_in_capture")) return 0;
+  if (device.captures() > 0) return 0;
   std::size_t given = 0;
   for (const auto& heap : pool.heaps) {
     if (!is_movable(*heap)) continue;
@@ -418,7 +413,7 @@ std::size_t AllocatorState::trim_all() {
 
 void AllocatorState::collect_by_age() {
   const std::size_t most = limit != 0 ? limit.load() : default_pool->capacity;
-  if (policy.collect_above <= 0 || TESSERA_MUTANT("memory.never_collects")) return;
+  if (policy.collect_above <= 0) return;
   if (static_cast<double>(reserved) < policy.collect_above * static_cast<double>(most)) return;
   std::uint64_t ages = 0;
   std::uint64_t blocks = 0;
@@ -433,9 +428,7 @@ void AllocatorState::collect_by_age() {
   }
   if (blocks == 0) return;
   const std::uint64_t mean = ages / blocks;
-  if (trim_pool(*default_pool, [&](const Block& block) {
-        return TESSERA_MUTANT("memory.collects_the_young") ? age(block) <= mean : age(block) >= mean;
-      }) > 0)
+  if (trim_pool(*default_pool, [&](const Block& block) { return age(block) >= mean; }) > 0)
     counters.collections.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -9,7 +9,6 @@
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/capture_scope.h"
 #include "tessera/memory/oom_report.h"
@@ -26,9 +25,9 @@ struct Lenders {
   Lenders(AllocatorState& of, const PoolState& borrower) : state(of) {
     const std::lock_guard lock(state.slow_mutex);
     for (const auto& pool : state.pools) {
-      if (!pool->options.borrow_on_oom && !TESSERA_MUTANT("memory.borrow_from_any_pool")) continue;
+      if (!pool->options.borrow_on_oom) continue;
       if (pool.get() == &borrower) continue;
-      if (pool->is_closed && !TESSERA_MUTANT("memory.closed_pool_lends")) continue;
+      if (pool->is_closed) continue;
       all.push_back(pool.get());
       ++pool->borrowers;
     }
@@ -149,7 +148,6 @@ class Ladder {
   // The steps hold slow_mutex.
   std::size_t promote() {
     std::size_t nbytes = 0;
-    if (TESSERA_MUTANT("memory.ladder_promotes_nothing")) return 0;
     for (const auto& heap : request_.pool->heaps) {
       if (heap->slot == nullptr) continue;
       state_.poll_users(*heap);
@@ -159,7 +157,6 @@ class Ladder {
   }
 
   std::size_t trim() {
-    if (TESSERA_MUTANT("memory.ladder_trims_nothing")) return 0;
     std::size_t nbytes = 0;
     for (PoolState* pool : pools_to_trim()) nbytes += state_.trim_pool(*pool);
     return nbytes;
@@ -182,7 +179,7 @@ class Ladder {
     for (int round = 0; round < kMostRounds; ++round) {
       if (!set_aside() && round > 0) break;
       try {
-        if (!TESSERA_MUTANT("memory.ladder_waits_for_nothing")) state_.device.synchronize();
+        state_.device.synchronize();
       } catch (const std::exception& error) {
         // What failed on a stream is thrown where the program waits for it, not from an allocation.
         log::debug("allocator of ", state_.name, ": waiting for streams: ", error.what());
@@ -197,9 +194,7 @@ class Ladder {
   // Returns true if waiting could help.
   bool set_aside() {
     const std::lock_guard lock(state_.slow_mutex);
-    if (!TESSERA_MUTANT("memory.waits_without_setting_aside")) {
-      for (PoolState* pool : pools_to_trim()) state_.set_aside(*pool);
-    }
+    for (PoolState* pool : pools_to_trim()) state_.set_aside(*pool);
     return !state_.aside.empty();
   }
 
@@ -228,7 +223,7 @@ class Ladder {
     }
     bool has_freed = false;
     for (const auto& callback : callbacks) has_freed = callback(request_.size) || has_freed;
-    return has_freed && !TESSERA_MUTANT("memory.callbacks_ignored");
+    return has_freed;
   }
 
   [[noreturn]] void fail();
@@ -256,7 +251,6 @@ void Ladder::fail() {
     const std::lock_guard lock(state_.callbacks_mutex);
     observers = state_.oom_observers;
   }
-  if (TESSERA_MUTANT("memory.observers_forgotten")) observers.clear();
   for (const auto& observer : observers) observer(error.report());
   throw OutOfMemoryError(error);
 }

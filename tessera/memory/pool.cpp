@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/growth.h"
 
@@ -38,8 +37,7 @@ Pool Allocator::create_pool(PoolOptions options) const {
   TESSERA_CHECK(state_ != nullptr, "create_pool: this Allocator is empty");
   state_->owner.check("allocator");
   const std::lock_guard lock(state_->slow_mutex);
-  PoolState& pool = state_->add_pool(std::move(options),
-                                     {0, TESSERA_MUTANT("memory.pool_ids_repeat") ? 1 : ++state_->last_user_pool});
+  PoolState& pool = state_->add_pool(std::move(options), {0, ++state_->last_user_pool});
   return Pool(state_->handle_to(pool));
 }
 
@@ -57,7 +55,7 @@ void AllocatorState::release_pool(PoolState& pool) noexcept {
   if (!owner.is_this()) return;
   const std::lock_guard lock(slow_mutex);
   pool.is_closed = true;
-  if (!TESSERA_MUTANT("memory.closed_pool_stays")) shrink_closed(pool);
+  shrink_closed(pool);
 }
 
 void AllocatorState::shrink_closed(PoolState& pool) noexcept {
@@ -106,7 +104,6 @@ std::uint64_t Pool::on_growth(std::function<void(const Growth&)> callback) const
       }
     }
   }
-  if (TESSERA_MUTANT("memory.earlier_growth_untold")) there.clear();
   for (const Growth& growth : there) callback(growth);
   const std::lock_guard lock(pool.callbacks_mutex);
   pool.growth_callbacks[++pool.last_callback] = std::move(callback);
@@ -134,7 +131,7 @@ PoolScope::~PoolScope() {
   // The innermost scope of its own: a capture that began inside it may still be in progress.
   detail::ThreadScope** at = &detail::innermost_scope;
   while ((*at)->capture != nullptr || (*at)->pool != &pool_) at = &(*at)->outer;
-  delete std::exchange(*at, TESSERA_MUTANT("memory.scope_not_nested") ? nullptr : (*at)->outer);
+  delete std::exchange(*at, (*at)->outer);
 }
 
 }  // namespace tessera::memory

@@ -5,7 +5,6 @@
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 
 namespace tessera::memory {
@@ -49,18 +48,15 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane&
     if (piece.is_live) wanted.emplace(piece.address, piece.nbytes);
   }
   heap.walk([&](const Segment&, const Block& block) {
-    TESSERA_CHECK(block.phase != Phase::kLive || wanted.contains({block.address, block.size}) ||
-                      TESSERA_MUTANT("memory.restore_keeps_newer"),
-                  "restore of pool '", pool.name, "': the block of ", format_bytes(block.size), " at ",
-                  static_cast<void*>(block.address), " ('", Label::text_of(block.label),
-                  "') is newer than the layout and live; free it or hand it over");
+    TESSERA_CHECK(block.phase != Phase::kLive || wanted.contains({block.address, block.size}), "restore of pool '",
+                  pool.name, "': the block of ", format_bytes(block.size), " at ", static_cast<void*>(block.address),
+                  " ('", Label::text_of(block.label), "') is newer than the layout and live; free it or hand it over");
     if (block.phase != Phase::kPending && block.phase != Phase::kTaken) return;
     const bool is_wanted = std::any_of(wanted.begin(), wanted.end(), [&](const auto& piece) {
       return piece.first < block.end() && block.address < piece.first + piece.second;
     });
-    TESSERA_CHECK(!is_wanted || TESSERA_MUTANT("memory.restore_takes_pending"), "restore of pool '", pool.name,
-                  "': the block of ", format_bytes(block.size), " at ", static_cast<void*>(block.address),
-                  " is still in use by a stream or a graph; wait for it first");
+    TESSERA_CHECK(!is_wanted, "restore of pool '", pool.name, "': the block of ", format_bytes(block.size), " at ",
+                  static_cast<void*>(block.address), " is still in use by a stream or a graph; wait for it first");
   });
   for (const PoolLayout::Piece& piece : lane.pieces) {
     if (!piece.is_live) continue;
@@ -76,9 +72,8 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane&
                     "': the block of ", format_bytes(piece.nbytes), " at ", static_cast<void*>(piece.address),
                     " is still in use by stream ", heap.slot->id(), "; wait for it first");
     });
-    TESSERA_CHECK(is_there || TESSERA_MUTANT("memory.restore_takes_trimmed"), "restore of pool '", pool.name,
-                  "': ", format_bytes(piece.nbytes), " at ", static_cast<void*>(piece.address),
-                  " were given back since the checkpoint; do not trim in between");
+    TESSERA_CHECK(is_there, "restore of pool '", pool.name, "': ", format_bytes(piece.nbytes), " at ",
+                  static_cast<void*>(piece.address), " were given back since the checkpoint; do not trim in between");
   }
 }
 

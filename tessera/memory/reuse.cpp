@@ -1,7 +1,6 @@
 // Reuse of blocks that other streams used. Clocks decide on the order, never the driver.
 #include <algorithm>
 
-#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/capture_scope.h"
 
@@ -33,8 +32,7 @@ bool are_uses_done(const Block& block) {
 }  // namespace
 
 bool AllocatorState::is_over(const Heap& heap, const Block& block, const device::Stream& stream) const {
-  if (host_writes && !TESSERA_MUTANT("memory.pinned_reused_early")) return is_completed(heap, block);
-  if (TESSERA_MUTANT("memory.every_block_is_covered")) return true;
+  if (host_writes) return is_completed(heap, block);
   const auto is_covered = [&](const device::StreamSlot& slot, Tick tick) {
     return slot.completed() >= tick || is_ordered(stream, slot, tick);
   };
@@ -45,7 +43,6 @@ bool AllocatorState::is_over(const Heap& heap, const Block& block, const device:
 }
 
 bool AllocatorState::is_completed(const Heap& heap, const Block& block) const {
-  if (TESSERA_MUTANT("memory.every_block_is_completed")) return true;
   if (!host_writes && heap.slot != nullptr && heap.slot->completed() < block.tick) return false;
   if (heap.slot == nullptr && !detail::are_replays_completed(heap.pool)) return false;
   return are_uses_done(block);
@@ -112,7 +109,7 @@ Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap,
 Block* AllocatorState::take_covered(const Request& request, Heap& own) {
   if (Block* block = take_over_from(*this, request, own, true)) return block;
   if (host_writes) {
-    if (!TESSERA_MUTANT("memory.pinned_never_polled")) poll_users(own);  // costs nothing beside pinning more memory
+    poll_users(own);  // costs nothing beside pinning more memory
     if (Block* block = take_over_from(*this, request, own, true)) return block;
   }
   std::vector<Heap*> others;
@@ -184,7 +181,7 @@ Block* AllocatorState::take_by_wait(const Request& request, Heap& own, bool may_
   try {
     for (const Use& use : uses) {
       if (!use.event || use.is_done() || is_ordered(request.stream, *use.slot, use.tick)) continue;
-      if (!TESSERA_MUTANT("memory.device_wait_skipped")) request.stream.wait(use.event);
+      request.stream.wait(use.event);
       ++waits;
     }
   } catch (...) {

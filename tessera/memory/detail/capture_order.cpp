@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 
 namespace tessera::memory::detail {
 namespace {
@@ -25,7 +24,7 @@ struct Uncovered {
   CaptureMoment found;
 };
 
-bool is_full(EdgeKind kind) { return kind == EdgeKind::kFull || TESSERA_MUTANT("memory.weak_edges_prove"); }
+bool is_full(EdgeKind kind) { return kind == EdgeKind::kFull; }
 
 bool holds(std::span<const Dependency> dependencies, NodeId node) {
   return std::any_of(dependencies.begin(), dependencies.end(), [&](const Dependency& d) { return d.node == node; });
@@ -178,7 +177,6 @@ class CaptureOrder::Nodes {
       }
       node.proven |= lane.bit;
       node.seen |= lane.bit;
-      if (!is_new && TESSERA_MUTANT("memory.seen_taken_for_proven")) return std::nullopt;
     } else {
       if (!is_new) return std::nullopt;
       node.seen |= lane.bit;
@@ -194,7 +192,7 @@ class CaptureOrder::Nodes {
       const Edge edge = edges_[i];
       if (!edge.is_full()) {
         if (!step.is_new()) continue;
-        if (!TESSERA_MUTANT("memory.weak_ancestors_unmarked")) lane.uncovered.push_back({edge.from(), now});
+        lane.uncovered.push_back({edge.from(), now});
       }
       if (const auto next = reach(lane, edge.from(), edge.is_full() && step.proves())) steps_.push_back(*next);
     }
@@ -304,7 +302,7 @@ void CaptureOrder::move(Lane& lane, std::span<const Dependency> next) {
     had_weak |= !was_full;
     is_forward &= !was_full || nodes.was_met(lane.indices[i]);
   }
-  if (!is_forward && !TESSERA_MUTANT("memory.visited_never_dropped")) {
+  if (!is_forward) {
     nodes.clear_proven(lane);
     nodes.walk(lane, next, now_);
   }
@@ -312,9 +310,7 @@ void CaptureOrder::move(Lane& lane, std::span<const Dependency> next) {
   if (!is_forward || had_weak) {
     for (std::size_t i = 0; i < lane.indices.size(); ++i) {
       const bool is_covered = nodes.is_proven(lane.indices[i], lane.bit) || holds(next, lane.dependencies[i].node);
-      if (!is_covered && !TESSERA_MUTANT("memory.dropped_dependencies_unmarked")) {
-        lane.uncovered.push_back({lane.indices[i], now_});
-      }
+      if (!is_covered) lane.uncovered.push_back({lane.indices[i], now_});
     }
   }
   lane.dependencies.assign(next.begin(), next.end());
@@ -324,7 +320,7 @@ void CaptureOrder::move(Lane& lane, std::span<const Dependency> next) {
 
 void CaptureOrder::replaced(StreamId stream, std::span<const Dependency> before) {
   // The next advance() finds that these do not precede what replaced them, unless they do.
-  if (!TESSERA_MUTANT("memory.replaced_dependencies_ignored")) advance(stream, before);
+  advance(stream, before);
 }
 
 void CaptureOrder::mark(StreamId stream, Marks& marks, CaptureMoment since) const {
@@ -332,12 +328,8 @@ void CaptureOrder::mark(StreamId stream, Marks& marks, CaptureMoment since) cons
   TESSERA_CHECK(
       at != nullptr && !at->is_lost, "capture: what stream ", stream,
       " captured is not known; advance() must have succeeded for it, else keep the block until the capture ends");
-  for (const Dependency& dependency : at->dependencies) {
-    if (dependency.kind == EdgeKind::kWeak && TESSERA_MUTANT("memory.weak_dependency_unmarked")) continue;
-    marks.add(dependency.node);
-  }
+  for (const Dependency& dependency : at->dependencies) marks.add(dependency.node);
   if (at->uncovered.empty()) return;
-  if (TESSERA_MUTANT("memory.marks_begin_too_late")) ++since;
   const auto first =
       std::upper_bound(at->uncovered.begin(), at->uncovered.end(), since,
                        [](CaptureMoment moment, const Uncovered& entry) { return moment < entry.found; });

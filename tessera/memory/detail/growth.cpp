@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "tessera/base/mutant.h"
-
 namespace tessera::memory::detail {
 namespace {
 
@@ -32,8 +30,7 @@ Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t gran
       Block* right = ready_neighbour(hole->next);
       if (size_of(left) + hole->size + size_of(right) < size) continue;
       // From the left edge of the hole, as little as will do; the block on the right counts only if all is mapped.
-      const std::size_t missing =
-          size - (TESSERA_MUTANT("memory.maps_the_whole_request") ? 0 : std::min(size, size_of(left)));
+      const std::size_t missing = size - std::min(size, size_of(left));
       const std::size_t nbytes = std::min((missing + granule - 1) / granule * granule, hole->size);
       if (nbytes == 0) continue;
       if (best.hole != nullptr && nbytes >= best_nbytes) continue;

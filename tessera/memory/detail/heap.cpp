@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "tessera/base/mutant.h"
-
 namespace tessera::memory::detail {
 
 Heap::~Heap() = default;
@@ -34,7 +32,6 @@ void Heap::split(Space& space, Block& block, std::size_t size) {
   block.size = size;
   space.ready.insert(*rest);
   sums.cached += rest->size;
-  if (TESSERA_MUTANT("memory.split_loses_bytes")) rest->size -= kAlignment;
 }
 
 void Heap::cut_tail(Block& block, std::size_t nbytes) {

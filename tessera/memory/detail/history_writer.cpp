@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/stack_walk.h"
 
@@ -206,8 +205,7 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
                 "raise TESSERA_RECORD_BYTES to have all live blocks in it");
     return;  // no end: the reader does not take it for whole
   }
-  if (!TESSERA_MUTANT("memory.keyframe_never_ends"))
-    recorder.write(kRing, KeyframeRecord{keyframes_, number_, rows, true});
+  recorder.write(kRing, KeyframeRecord{keyframes_, number_, rows, true});
 }
 
 std::uint32_t HistoryWriter::stack() {

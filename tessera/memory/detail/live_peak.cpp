@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "tessera/base/mutant.h"
-
 namespace tessera::memory::detail {
 
 void LivePeak::add(Heap& heap) {
@@ -50,7 +48,7 @@ void LivePeak::count(Heap& heap, std::size_t nbytes) {
   heap.lease += nbytes;
   // What is too much lets the heaps grow before the next count. It does not add up: it is measured from what is live.
   const std::size_t most = live + excess(live, heaps_.size());
-  peak_ = TESSERA_MUTANT("memory.peak_adds_excess") ? peak_ + most : std::max(peak_, most);
+  peak_ = std::max(peak_, most);
   headroom_.store(peak_ - live, std::memory_order_relaxed);
   shared_changes_.fetch_add(1, std::memory_order_relaxed);
   for (Heap* one : heaps_) one->lock.unlock();

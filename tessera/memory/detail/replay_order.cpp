@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 
 namespace tessera::memory::detail {
 namespace {
@@ -79,7 +78,7 @@ ReplayOrder::Input ReplayOrder::make_input(const GraphInput& input) const {
   made.range = input.range;
   made.writer = input.writer;
   made.writer_slot = find(input.writer);
-  if (!TESSERA_MUTANT("memory.unwritten_input_lost_from_the_start")) made.added = replays_;
+  made.added = replays_;
   if (made.writer_slot == kRemoved) return made;
   const Graph& writer = graphs_[made.writer_slot];
   made.writer_name = writer.name;
@@ -148,7 +147,7 @@ bool ReplayOrder::remove(GraphKey key) {
   const Graph graph = std::exchange(graphs_[gone], {});
   const Replay replay = std::exchange(latest_[gone], {});
   vacant_.push_back(gone);
-  if (replay.number != 0 && !TESSERA_MUTANT("memory.removed_graph_forgotten")) remember(graph, replay);
+  if (replay.number != 0) remember(graph, replay);
   for (const Slot other : graph.conflicts) {
     std::erase(graphs_[other].conflicts, gone);
     for (Input& input : graphs_[other].inputs) {
@@ -214,7 +213,7 @@ void ReplayOrder::remember(const Graph& graph, const Replay& replay) {
   }
   for (const Input& input : graph.inputs) {
     change_past(input.range, [&](PastBytes& bytes) {
-      if (!is_earlier(bytes.writer) || TESSERA_MUTANT("memory.removed_reads_forgotten")) return;
+      if (!is_earlier(bytes.writer)) return;
       const auto same = std::find_if(bytes.readers.begin(), bytes.readers.end(),
                                      [&](const PastReplay& reader) { return reader.replay.stream == replay.stream; });
       if (same == bytes.readers.end()) {
@@ -282,22 +281,19 @@ std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const
     const std::uint64_t written = is_removed ? before : latest_[input.writer_slot].number;
     const PastReplay& past = input.past_overwriter;
     const bool is_lost = is_removed && past.name != nullptr;  // then the writer may show nowhere any more
-    const bool is_written = written != 0 || !has_writer || TESSERA_MUTANT("memory.unwritten_input_accepted");
+    const bool is_written = written != 0 || !has_writer;
     if (!is_written && !is_lost) return lost_input(graph, input, nullptr);
     if (past.replay.number > written) return lost_input(graph, input, past.name.get());
     for (const Slot other : input.overwriters) {
-      if (latest_[other].number > written && !TESSERA_MUTANT("memory.overwritten_input_accepted")) {
-        return lost_input(graph, input, graphs_[other].name.get());
-      }
+      if (latest_[other].number > written) return lost_input(graph, input, graphs_[other].name.get());
     }
   }
   // What came before this graph's own latest replay is over before its next begins.
-  const std::uint64_t own = TESSERA_MUTANT("memory.own_replays_conflict") ? 0 : latest_[mine].number;
+  const std::uint64_t own = latest_[mine].number;
   // Mostly one stream makes all replays: then there is nobody to look at.
   if (run_.stream == on && run_.number <= own + 1) return std::nullopt;
   const auto is_over = [&](const Replay& replay) {
-    return replay.number <= own || replay.stream == on || ordered(replay.stream, replay.tick) ||
-           TESSERA_MUTANT("memory.concurrent_replay_accepted");
+    return replay.number <= own || replay.stream == on || ordered(replay.stream, replay.tick);
   };
   for (const Slot other : graph.conflicts) {
     if (!is_over(latest_[other])) {
