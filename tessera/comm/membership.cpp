@@ -6,7 +6,6 @@
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/making.h"
@@ -177,7 +176,6 @@ ProcessGroup ProcessGroup::subgroup(std::span<const int> places, const GroupOpti
     members.push_back(member);
   }
   TESSERA_CHECK(!members.empty(), "group ", name(), ": a subgroup of no ranks");
-  if (TESSERA_MUTANT("comm.subgroup_sorted")) std::ranges::sort(members);
   return connect(std::move(members), name() + "/" + std::to_string(number), options, state_.get(), state_->generation);
 }
 
@@ -202,10 +200,8 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
   }
   making.done();
   if (colour == -1) return ProcessGroup();
-  std::ranges::sort(members, [](const Member& a, const Member& b) {
-    return TESSERA_MUTANT("comm.split_by_place") ? a.place < b.place
-                                                 : std::pair(a.key, a.place) < std::pair(b.key, b.place);
-  });
+  std::ranges::sort(
+      members, [](const Member& a, const Member& b) { return std::pair(a.key, a.place) < std::pair(b.key, b.place); });
   std::vector<Rank> ranks;
   for (const Member& member : members) ranks.push_back(state_->ranks[static_cast<std::size_t>(member.place)]);
   return connect(std::move(ranks), name() + "/" + std::to_string(number) + ":" + std::to_string(colour), options,

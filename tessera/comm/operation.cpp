@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 
 namespace tessera::comm {
 namespace {
@@ -77,18 +76,14 @@ std::string_view to_string(OpKind kind) {
 }
 
 Fingerprint fingerprint(const Operation& operation, std::uint64_t group) {
-  Mixer mixer(TESSERA_MUTANT("comm.group_unseen") ? 0 : group);
-  mixer.add(
-      static_cast<std::uint64_t>(operation.kind) |
-      static_cast<std::uint64_t>(TESSERA_MUTANT("comm.dtype_unseen") ? DType::kU8 : operation.dtype) << 8 |
-      static_cast<std::uint64_t>(reduces(operation.kind) ? operation.reduction.kind : ReduceKind::kSum) << 16 |
-      static_cast<std::uint64_t>(has_root(operation.kind) && !TESSERA_MUTANT("comm.root_unseen") ? operation.root : 0)
-          << 32);
+  Mixer mixer(group);
+  mixer.add(static_cast<std::uint64_t>(operation.kind) | static_cast<std::uint64_t>(operation.dtype) << 8 |
+            static_cast<std::uint64_t>(reduces(operation.kind) ? operation.reduction.kind : ReduceKind::kSum) << 16 |
+            static_cast<std::uint64_t>(has_root(operation.kind) ? operation.root : 0) << 32);
   mixer.add(static_cast<std::uint64_t>(operation.count));
   if (operation.reduction.kind == ReduceKind::kPremultiply) {
     mixer.add(std::bit_cast<std::uint64_t>(operation.reduction.factor));
   }
-  if (TESSERA_MUTANT("comm.parts_unseen")) return mixer.result();
   if (shares_counts(operation.kind)) {
     for (const std::int64_t count : operation.in_counts) mixer.add(static_cast<std::uint64_t>(count));
     for (const std::int64_t count : operation.out_counts) mixer.add(static_cast<std::uint64_t>(count));
@@ -97,7 +92,7 @@ Fingerprint fingerprint(const Operation& operation, std::uint64_t group) {
   }
   for (const int target : operation.targets) mixer.add(static_cast<std::uint64_t>(target));
   if (operation.kind == OpKind::kRendezvous) mixer.add(operation.registration);
-  if (operation.geometry.is_stated && !TESSERA_MUTANT("comm.geometry_unseen")) add(mixer, operation.geometry);
+  if (operation.geometry.is_stated) add(mixer, operation.geometry);
   return mixer.result();
 }
 

@@ -4,7 +4,6 @@
 #include <mutex>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/collectives/collective.h"
 #include "tessera/comm/detail/group_state.h"
@@ -71,7 +70,6 @@ void check_device(const GroupState& group, const Capabilities& can, const device
 void order_behind_last(const GroupState& group, const device::Stream& stream) {
   const device::Stream& last = group.last_stream;
   if (!last || last.state() == stream.state() || last.id() == stream.id()) return;
-  if (TESSERA_MUTANT("comm.streams_unordered")) return;
   if (last.is_capturing() != stream.is_capturing()) return;
   if (stream.is_capturing() && last.capture_info().id != stream.capture_info().id) return;
   const device::Event event = stream.device().create_event();

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/symmetric/registry.h"
@@ -68,8 +67,7 @@ SymmetricState::~SymmetricState() {
     }
   }
   // What hangs may yet come to touch it: kept as long as the group's ranks are.
-  if (!is_idle && !TESSERA_MUTANT("thread.symmetric_unmapped_early"))
-    group.state()->symmetric->keep(std::move(segments));
+  if (!is_idle) group.state()->symmetric->keep(std::move(segments));
 }
 
 void SymmetricState::check_usable() const {
@@ -82,7 +80,6 @@ void SymmetricState::create(std::size_t nbytes) {
   note({.kind = SymmetricRequest::Kind::kPool, .nbytes = nbytes, .number = static_cast<std::uint64_t>(channels)});
   const std::size_t lines = static_cast<std::size_t>(channels) * static_cast<std::size_t>(group.size());
   const std::vector<Record> records = meet_and_map(nbytes, lines);
-  if (TESSERA_MUTANT("thread.symmetric_zeroed_late")) stream.fill(pad.first, 0, 4, lines * sizeof(SignalLine) / 4);
   SignalPads pads{.group = std::shared_ptr<const std::string>(group.state(), &group.name()),
                   .pool = name,
                   .channels = channels,
@@ -101,8 +98,7 @@ void SymmetricState::take_pad(std::size_t lines) {
   const std::size_t nbytes = lines * sizeof(SignalLine);
   pad = group.state()->symmetric->pad(stream.device(), nbytes);
   // Before the meeting, by order of the stream: nobody puts before all are zero.
-  const bool is_late = TESSERA_MUTANT("thread.symmetric_zeroed_late") || TESSERA_MUTANT("thread.symmetric_pads_shared");
-  if (!is_late) stream.fill(pad.first, 0, 4, nbytes / 4, "signal pad");
+  stream.fill(pad.first, 0, 4, nbytes / 4, "signal pad");
 }
 
 // Maps a pad of `pad_lines` lines and a segment of `nbytes`; skips each if it is 0. Succeeds on all ranks, or on none
@@ -133,9 +129,9 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::size
   check_usable();
   if (error) std::rethrow_exception(error);
   const std::vector<int> failed = detail::ranks_with(records, Record::Problem::kNoMemory);
-  const bool has_failed = !failed.empty() && !TESSERA_MUTANT("thread.symmetric_half_mapped");
-  TESSERA_CHECK_AS(AbortedError, !has_failed, "group ", group.name(), ": ", name, ": ", detail::text_of_ranks(failed),
-                   " could not map its memory (", nbytes, " bytes); nothing has changed");
+  TESSERA_CHECK_AS(AbortedError, failed.empty(), "group ", group.name(), ": ", name, ": ",
+                   detail::text_of_ranks(failed), " could not map its memory (", nbytes,
+                   " bytes); nothing has changed");
   const std::vector<int> unreachable = detail::ranks_with(records, Record::Problem::kUnreachable);
   TESSERA_CHECK_AS(NotSupported, unreachable.empty(), "group ", group.name(), ": ", name, ": peers cannot reach what ",
                    detail::text_of_ranks(unreachable), " mapped; use a stream of the rank's own host device");
@@ -151,8 +147,7 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::size
 }
 
 void SymmetricState::rendezvous() {
-  const bool is_in_capture = stream.is_capturing() && !TESSERA_MUTANT("thread.symmetric_meets_in_capture");
-  TESSERA_CHECK(!is_in_capture, "group ", group.name(), ": ", name,
+  TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(), ": ", name,
                 ": a rendezvous in a capture, but ranks meet and map memory there; call it before");
   const std::lock_guard lock(mutex);
   check_usable();
@@ -190,10 +185,8 @@ void SymmetricState::free(std::uint64_t offset, std::size_t nbytes) noexcept {
 
 void SymmetricState::signal(Signal signal, const device::Stream& on) {
   const int size = group.size();
-  const bool is_channel =
-      (signal.channel >= 0 && signal.channel < channels) || TESSERA_MUTANT("thread.symmetric_channel_unchecked");
-  TESSERA_CHECK(is_channel, "group ", group.name(), ": ", name, ": channel ", signal.channel, " is none of 0 to ",
-                channels - 1);
+  TESSERA_CHECK(signal.channel >= 0 && signal.channel < channels, "group ", group.name(), ": ", name, ": channel ",
+                signal.channel, " is none of 0 to ", channels - 1);
   TESSERA_CHECK(signal.peer >= 0 && signal.peer < size, "group ", group.name(), ": ", name, ": rank ", signal.peer,
                 " is none of 0 to ", size - 1);
   TESSERA_CHECK(on && on.device() == stream.device(), "group ", group.name(), ": ", name, " is in memory of ",

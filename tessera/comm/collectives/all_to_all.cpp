@@ -1,7 +1,6 @@
 // all_to_all: each rank reads its chunk of each input. If chunks are uneven, only the peer knows where a chunk begins
 // in its input. It offers the offset, and the offered length must match the requested length.
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
@@ -26,8 +25,7 @@ Moves moves(const Operation& operation, int rank, int size) {
     const auto [first, count] = detail::part_of(operation.out_counts, operation.count, from);
     // An uneven chunk without elements is still compared with the offer.
     if (is_even && count == 0) continue;
-    const std::int64_t from_offset =
-        is_even ? operation.count * (TESSERA_MUTANT("comm.all_to_all_same_part") ? from : rank) : kOffered;
+    const std::int64_t from_offset = is_even ? operation.count * rank : kOffered;
     moves.push_back({.from = from, .from_offset = from_offset, .to = rank, .to_offset = first, .count = count});
   }
   return moves;

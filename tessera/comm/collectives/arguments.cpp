@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm::detail {
@@ -45,11 +44,11 @@ Accepted accept(const Operation& operation, const Move& move, const Offer& offer
   const bool fits = made.to_offset >= 0 && made.count >= 0 && made.count <= room && made.to_offset <= room - made.count;
   // Rows may be expected, as the parts of an all_to_all are.
   std::int64_t expected = move.count;
-  if (expected == kOffered && operation.rows.out_sizes != nullptr && !TESSERA_MUTANT("comm.rows_unexpected")) {
+  if (expected == kOffered && operation.rows.out_sizes != nullptr) {
     expected = operation.rows.out_sizes[move.from] * operation.count;
   }
   const bool is_expected = expected == kOffered || expected == offer.count;
-  if ((is_expected && fits) || TESSERA_MUTANT("comm.offer_unchecked")) return accepted;
+  if (is_expected && fits) return accepted;
   accepted.wrong = "rank " + std::to_string(move.from) + " sends " + std::to_string(offer.count) + " elements";
   accepted.wrong += is_expected ? " to element " + std::to_string(made.to_offset) + " of " + std::to_string(room)
                                 : ", rank " + std::to_string(rank) + " takes " + std::to_string(expected);

@@ -1,7 +1,6 @@
 // permute: each rank reads from the rank that sends to it. All ranks pass the complete list of targets. A rank that no
 // rank sends to keeps its output.
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
@@ -30,11 +29,10 @@ Extents extents(const Operation& operation, int rank, int /*size*/) {
   const bool sends = operation.targets[static_cast<std::size_t>(rank)] != -1;
   return {sends ? operation.count : 0, source_of(operation, rank) != -1 ? operation.count : 0};
 }
-Moves moves(const Operation& operation, int rank, [[maybe_unused]] int size) {
+Moves moves(const Operation& operation, int rank, int /*size*/) {
   const int from = source_of(operation, rank);
   if (from == -1 || operation.count == 0) return {};
-  const int taken = TESSERA_MUTANT("comm.permute_from_next") ? (from + 1) % size : from;
-  return {{.from = taken, .to = rank, .count = operation.count}};
+  return {{.from = from, .to = rank, .count = operation.count}};
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Collectives with a root. broadcast and scatter: each rank reads from the root. gather: the root reads from all ranks.
 // reduce: each rank reduces its share and writes it to the root's output.
-#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
@@ -43,10 +42,7 @@ Extents scatter_extents(const Operation& operation, int rank, int size) {
 Moves scatter_moves(const Operation& operation, int rank, int /*size*/) {
   const auto [first, count] = detail::part_of(operation.in_counts, operation.count, rank);
   if (count == 0) return {};
-  return {{.from = operation.root,
-           .from_offset = TESSERA_MUTANT("comm.scatter_from_start") ? 0 : first,
-           .to = rank,
-           .count = count}};
+  return {{.from = operation.root, .from_offset = first, .to = rank, .count = count}};
 }
 
 void check_gather(const Operation& operation, int rank, int size) {
@@ -61,10 +57,7 @@ Moves gather_moves(const Operation& operation, int rank, int /*size*/) {
   // Each rank writes its own chunk, so that the root does not do all the work.
   const auto [first, count] = detail::part_of(operation.out_counts, operation.count, rank);
   if (count == 0) return {};
-  return {{.from = rank,
-           .to = operation.root,
-           .to_offset = TESSERA_MUTANT("comm.gather_at_start") ? 0 : first,
-           .count = count}};
+  return {{.from = rank, .to = operation.root, .to_offset = first, .count = count}};
 }
 
 std::optional<std::int64_t> same_place(const Operation& /*operation*/, int /*rank*/, int /*size*/) { return 0; }

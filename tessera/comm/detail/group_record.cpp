@@ -8,7 +8,6 @@
 #include <mutex>
 #include <vector>
 
-#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/group_state.h"
@@ -288,9 +287,7 @@ inline void GroupRecord::note_begin(const Told& told, const Count& count) {
              .collectives_begun = last_.collectives_begun,
              .collectives_ended = last_.collectives_ended};
   }
-  if (!TESSERA_MUTANT("comm.begin_not_recorded")) {
-    recorder->write_words_at<BeginRecord>(now, probe::Ring::kComm, told.sequence, told.count, who, told.what, ordinal);
-  }
+  recorder->write_words_at<BeginRecord>(now, probe::Ring::kComm, told.sequence, told.count, who, told.what, ordinal);
   if (device::running_node().replay != 0) note_replay(*recorder, now, told);
   if (is_latest) put_running();
 }
@@ -326,7 +323,7 @@ inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std:
   const probe::Moment now = ticks != 0 ? probe::Moment{ticks} : recorder->begin();
   recorder->write_words_at<EndRecord>(now, probe::Ring::kComm, sequence, pair(number, number_), met,
                                       std::uint64_t{failure});
-  if (!TESSERA_MUTANT("comm.end_not_in_table")) put_running();
+  put_running();
 }
 
 [[gnu::flatten]] void GroupRecord::began(const Task& task, std::uint64_t ticks) {

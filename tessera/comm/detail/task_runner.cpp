@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/collective.h"
 #include "tessera/comm/detail/group_record.h"
 
@@ -61,13 +60,10 @@ void TaskRunner::run(Task& task, const std::function<void()>& steps, const devic
     TESSERA_CHECK(is_alone, "group ", *task.group, ": two operations run at once on rank ", rank_,
                   ", from streams that are not ordered; inside captures, order them by events");
     // Before its number says that it runs: whoever sees that and gives it more time does so for good.
-    if (!TESSERA_MUTANT("comm.extensions_last")) {
-      const std::int64_t now = extended_ns_.load(std::memory_order_relaxed);
-      before_ns_.store(task.extended_ns == Task::kAtEachRun ? now : task.extended_ns, std::memory_order_relaxed);
-    }
-    const std::uint64_t step = TESSERA_MUTANT("comm.sequence_stands_still") ? 0 : 1;
+    const std::int64_t now = extended_ns_.load(std::memory_order_relaxed);
+    before_ns_.store(task.extended_ns == Task::kAtEachRun ? now : task.extended_ns, std::memory_order_relaxed);
     const std::uint64_t before = sequence_.load(std::memory_order_relaxed);
-    sequence_.store(before + step, std::memory_order_release);
+    sequence_.store(before + 1, std::memory_order_release);
     task.sequence.store(before + 1, std::memory_order_release);
     began_ticks_ = probe::read_ticks(clock_);
     is_begin_noted_ = false;
@@ -76,7 +72,7 @@ void TaskRunner::run(Task& task, const std::function<void()>& steps, const devic
   } catch (...) {
     error = std::current_exception();
   }
-  if (!TESSERA_MUTANT("comm.error_lost")) task.error = error;
+  task.error = error;
   if (is_alone) {
     note_began(task);  // unless the steps did, or could not
     const std::uint64_t now = probe::read_ticks(clock_);

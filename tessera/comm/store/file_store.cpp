@@ -17,7 +17,6 @@
 #include "tessera/base/error.h"
 #include "tessera/base/fork.h"
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/store/detail/deadline.h"
 #include "tessera/comm/store/detail/descriptor.h"
 #include "tessera/comm/store/detail/file_names.h"
@@ -287,7 +286,7 @@ std::optional<std::string> FileStore::compare_set(std::string_view key, std::opt
   const Descriptor lock = state_->lock();
   std::optional<std::string> old = state_->read(key);
   const bool is_as_expected = old ? expected && *old == *expected : !expected;
-  if (!is_as_expected && !TESSERA_MUTANT("shm.compare_set_sets")) return old;
+  if (!is_as_expected) return old;
   state_->write(key, desired);
   return std::string(desired);
 }

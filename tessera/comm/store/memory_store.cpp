@@ -4,7 +4,6 @@
 #include <mutex>
 
 #include "tessera/base/fork.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/store/detail/deadline.h"
 #include "tessera/comm/store/detail/store_table.h"
 
@@ -60,8 +59,7 @@ std::optional<std::string> MemoryStore::compare_set(std::string_view key, std::o
   if (expected) check_value(key, *expected);
   {
     const std::lock_guard lock(state_->own());
-    if (TESSERA_MUTANT("thread.compare_set_sets")) state_->table.set(key, desired);
-    if (!state_->table.compare_set(key, expected, desired) && !TESSERA_MUTANT("thread.compare_set_sets")) {
+    if (!state_->table.compare_set(key, expected, desired)) {
       const std::string* other = state_->table.find(key);
       return other != nullptr ? std::optional(*other) : std::nullopt;
     }

@@ -1,7 +1,6 @@
 #include "tessera/comm/store/prefix_store.h"
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 
 namespace tessera::comm {
 
@@ -14,7 +13,7 @@ PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> under)
 // An empty key would become the prefix itself, so it is rejected here.
 std::string PrefixStore::full(std::string_view key) const {
   check_key(key);
-  return (TESSERA_MUTANT("comm.prefix_forgotten") ? "" : prefix_) + std::string(key);
+  return prefix_ + std::string(key);
 }
 
 void PrefixStore::set(std::string_view key, std::string_view value) { under_->set(full(key), value); }

@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/backends/cuda/plan.h"
 #include "tessera/comm/backends/cuda/signals.h"
@@ -82,7 +81,6 @@ std::vector<int> CudaCommunicator::gone() const {
 std::uint64_t CudaCommunicator::sequence() const { return load(shared_->control()->ranks[rank_].begun); }
 
 void CudaCommunicator::extend_deadline(std::chrono::nanoseconds by) {
-  if (TESSERA_MUTANT("cuda.deadline_not_extended")) return;
   const std::lock_guard lock(look_mutex_);
   Control::OfRank& own = shared_->control()->ranks[rank_];
   const std::uint64_t running = sequence();
@@ -214,11 +212,10 @@ void CudaCommunicator::launch(const Task& task, Cell* cell, const device::Stream
   bool has_begun = false;
   try {
     const auto launch_next = [&](const Operation& operation, bool is_ahead, bool is_last) {
-      const bool is_first = !has_begun || TESSERA_MUTANT("cuda.every_operation_counts");
-      launch_part(task, operation, {.is_ahead = is_ahead, .is_first = is_first, .is_last = is_last}, cell, stream);
+      launch_part(task, operation, {.is_ahead = is_ahead, .is_first = !has_begun, .is_last = is_last}, cell, stream);
       has_begun = true;
     };
-    if (shared_->is_checked() && !TESSERA_MUTANT("cuda.nothing_ahead")) {
+    if (shared_->is_checked()) {
       for (const Operation& operation : task.operations) launch_next(operation, true, false);
       // What one rank found wrong reaches the others here.
       launch_next({.kind = OpKind::kBarrier}, true, false);
@@ -238,7 +235,6 @@ void CudaCommunicator::launch_part(const Task& task, const Operation& operation,
   planned.control = shared_->control();
   planned.deadline_ns =
       task.deadline == device::kForever ? ~std::uint64_t{0} : static_cast<std::uint64_t>(task.deadline.count());
-  if (TESSERA_MUTANT("cuda.deadline_unseen")) planned.deadline_ns += 5'000'000'000;
   planned.extended_base = cell == nullptr ? ~std::uint64_t{0} : load(shared_->control()->ranks[rank_].extended_all);
   planned.notice.registrations = task.registrations;
   planned.registration = operation.registration;
@@ -285,7 +281,7 @@ void CudaCommunicator::look(Task& task, const Cell& cell, bool has_ended) {
   const std::uint64_t result = load(cell.result);
   if (result == Cell::kRuns || !has_ended) return;
   task.ran_ns.store(static_cast<std::int64_t>(load(cell.ended_ns) - load(cell.began_ns)), std::memory_order_relaxed);
-  if (result == Cell::kFailed && !TESSERA_MUTANT("cuda.comm_error_lost")) task.error = shared_->error(*task.group);
+  if (result == Cell::kFailed) task.error = shared_->error(*task.group);
   task.is_done.store(1, std::memory_order_release);
 }
 

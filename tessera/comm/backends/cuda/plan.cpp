@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
@@ -37,7 +36,6 @@ void plan_rows(const Operation& operation, int rank, int size, Launch& launch) {
                        .to = launch.is_staged ? rank : move.to});
     }
   }
-  if (TESSERA_MUTANT("cuda.last_move_lost") && launch.row_total > 1) --launch.row_total;
 }
 
 void plan_offers(const Operation& operation, int rank, int size, Launch& launch) {
@@ -64,10 +62,10 @@ void plan_offers(const Operation& operation, int rank, int size, Launch& launch)
 Launch plan(const Operation& operation, std::uint64_t group, int rank, int size) {
   const Extents extents = definition(operation.kind).extents(operation, rank, size);
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
-  const detail::Notice notice = detail::notice_of(operation, 0, TESSERA_MUTANT("cuda.group_unseen") ? 0 : group);
+  const detail::Notice notice = detail::notice_of(operation, 0, group);
   Launch launch{};
   launch.notice = {.fingerprint_low = notice.fingerprint.low,
-                   .fingerprint_high = TESSERA_MUTANT("cuda.not_compared") ? 0 : notice.fingerprint.high,
+                   .fingerprint_high = notice.fingerprint.high,
                    .task = 0,
                    .registrations = 0,
                    .group = notice.group,
@@ -92,13 +90,12 @@ Launch plan(const Operation& operation, std::uint64_t group, int rank, int size)
     std::copy_n(notice.first_sizes, std::min<std::size_t>(static_cast<std::size_t>(notice.dims), 8),
                 launch.notice.sizes);
   }
-  if (TESSERA_MUTANT("cuda.not_compared")) launch.notice.fingerprint_low = 0;
   launch.rank = rank;
   launch.size = size;
   const bool is_barrier = operation.kind == OpKind::kBarrier;
   const std::int64_t most = detail::most_given(operation, size) * item;
   launch.is_staged = !is_barrier && most >= 0 && most <= static_cast<std::int64_t>(kStageBytes);
-  launch.parts = !is_barrier && !launch.is_staged && !TESSERA_MUTANT("cuda.no_parting");
+  launch.parts = !is_barrier && !launch.is_staged;
   launch.item_nbytes = static_cast<std::uint32_t>(item);
   launch.factor = operation.reduction.factor;
   launch.in_nbytes = extents.in * item;

@@ -6,7 +6,6 @@
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/comm/symmetric_backend.h"
@@ -275,7 +274,6 @@ void SharedGroup::join(int rank, const ConnectRequest& request) {
 }
 
 void SharedGroup::leave(int rank) noexcept {
-  if (TESSERA_MUTANT("cuda.left_unseen")) return;
   std::atomic_ref<std::uint64_t>(control()->left).fetch_or(std::uint64_t{1} << rank);
 }
 
@@ -294,7 +292,7 @@ void SharedGroup::abort(int rank, std::string_view reason) noexcept {
   } catch (const std::exception&) {
     // No memory for the words: the kernels still end, and say that somebody aborted.
   }
-  if (!TESSERA_MUTANT("cuda.abort_unheard")) std::atomic_ref<std::uint64_t>(control()->aborted).store(1);
+  std::atomic_ref<std::uint64_t>(control()->aborted).store(1);
 }
 
 std::exception_ptr SharedGroup::error(std::string_view group) {

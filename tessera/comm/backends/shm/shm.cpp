@@ -12,7 +12,6 @@
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/fork.h"
-#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/peer_memory/peer_communicator.h"
 #include "tessera/comm/detail/process_world.h"
@@ -61,15 +60,14 @@ class Places {
     const auto key = reinterpret_cast<std::uintptr_t>(address);
     const std::lock_guard lock(mutex_);
     Known& known = known_[(key >> 9 ^ key >> 17) % known_.size()];
-    const bool is_current = known.epoch == epoch || TESSERA_MUTANT("shm.stale_places");
-    if (is_current && known.address == key && known.place.nbytes == nbytes) return known.place;
+    if (known.epoch == epoch && known.address == key && known.place.nbytes == nbytes) return known.place;
     const std::optional<std::uint64_t> offset =
         nbytes <= PeerProcess::kMostBytes ? file_.find(address, nbytes) : std::nullopt;
-    known = {.address = key,
-             .epoch = epoch,
-             .place = {.where = TESSERA_MUTANT("shm.start_of_file") ? 0 : offset.value_or(0),
-                       .nbytes = nbytes,
-                       .is_reachable = static_cast<std::uint8_t>(offset ? 1 : 0)}};
+    known = {
+        .address = key,
+        .epoch = epoch,
+        .place = {
+            .where = offset.value_or(0), .nbytes = nbytes, .is_reachable = static_cast<std::uint8_t>(offset ? 1 : 0)}};
     return known.place;
   }
 

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -89,7 +88,7 @@ void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failu
   Verdict& verdict = group.verdict();
   std::uint32_t open = Verdict::kOpen;
   const bool is_first = verdict.state.compare_exchange_strong(open, Verdict::kBeingWritten);
-  if (is_first || TESSERA_MUTANT("comm.last_verdict_counts")) {
+  if (is_first) {
     verdict.kind = static_cast<std::uint8_t>(failure.kind);
     verdict.operation = failure.operation;
     verdict.by = failure.by;
@@ -214,8 +213,7 @@ Failure difference_of(std::span<const Notice> notices, std::span<const Rank> wor
         static_cast<int>(peer));
   }
   const auto votes = [](const auto& entry) { return entry.second.size(); };
-  const auto most = TESSERA_MUTANT("comm.most_are_blamed") ? std::ranges::min_element(by_seen, {}, votes)
-                                                           : std::ranges::max_element(by_seen, {}, votes);
+  const auto most = std::ranges::max_element(by_seen, {}, votes);
   Failure failure{.kind = Failure::Kind::kMismatch};
   failure.text = "ranks differ: " + text_of_members(most->second, world) + " run " + most->first.text;
   for (const auto& [seen, ranks] : by_seen) {
@@ -263,7 +261,7 @@ Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Fail
 
 bool is_gone(const PeerMemory& memory, int peer) {
   const bool has_left = memory.group().board(peer).has_left.load(std::memory_order_seq_cst) != 0;
-  return (has_left && !TESSERA_MUTANT("thread.left_unseen")) || memory.is_dead(peer);
+  return has_left || memory.is_dead(peer);
 }
 
 std::string text_of_gone(const PeerMemory& memory, int peer) {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/peer_memory/step.h"
 #include "tessera/comm/detail/streaming.h"
@@ -57,7 +56,7 @@ bool Steps::advance_send(Message& message, const Message*& stage_owner) {
   mail.count = message.operation.count;
   mail.group = group_digest_;
   mail.place = message.place;
-  mail.offset = TESSERA_MUTANT("shm.message_starts_again") ? 0 : message.offset;
+  mail.offset = message.offset;
   mail.nbytes = window;
   message.offset += window;
   message.is_posted = true;
@@ -71,8 +70,8 @@ bool Steps::advance_receive(Message& message) {
   if (mail.posted.load(std::memory_order_acquire) == taken) return false;
   note_peer(message);
   const Operation& operation = message.operation;
-  const bool has_other_dtype = mail.dtype != operation.dtype && !TESSERA_MUTANT("comm.message_dtype_unseen");
-  const bool has_other_group = mail.group != group_digest_ && !TESSERA_MUTANT("comm.group_unseen");
+  const bool has_other_dtype = mail.dtype != operation.dtype;
+  const bool has_other_group = mail.group != group_digest_;
   if (has_other_dtype || mail.count != operation.count || has_other_group) {
     std::string text =
         tessera::detail::concat(text_of_members(memory_, operation.peer), " sends ", mail.dtype, "[", mail.count, "]");

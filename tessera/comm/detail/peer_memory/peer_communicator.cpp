@@ -4,7 +4,6 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/peer_memory/signals.h"
 

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
@@ -69,19 +68,14 @@ void PeerSignals::put(const Run& run, int peer) const {
   std::atomic<std::uint64_t>& arrived = atomic(line.arrived);
   const std::uint64_t number = arrived.load(std::memory_order_relaxed) + 1;
   atomic(line.log).store(run.signal.log == 0 ? 0 : number << kLogBits | run.signal.log, std::memory_order_relaxed);
-  if (TESSERA_MUTANT("thread.symmetric_put_sets_one")) {
-    arrived.store(1, std::memory_order_seq_cst);
-  } else {
-    arrived.fetch_add(1, std::memory_order_seq_cst);
-  }
+  arrived.fetch_add(1, std::memory_order_seq_cst);
   if (atomic(line.sleepers).load(std::memory_order_seq_cst) != 0) memory_.waiting().wake(arrived);
 }
 
 // Returns the number of the signal that arrived.
 std::uint64_t PeerSignals::wait(const Run& run, int peer) const {
   SignalLine& line = pads_.line(rank_, run.signal.channel, peer);
-  const std::uint64_t awaited = atomic(line.awaited).fetch_add(1, std::memory_order_relaxed) + 1;
-  const std::uint64_t number = TESSERA_MUTANT("thread.symmetric_wait_for_any") ? 1 : awaited;
+  const std::uint64_t number = atomic(line.awaited).fetch_add(1, std::memory_order_relaxed) + 1;
   const std::atomic<std::uint64_t>& arrived = atomic(line.arrived);
   const std::function<bool()> is_there = [&] { return arrived.load(std::memory_order_acquire) >= number; };
   const std::function<bool()> is_over = [&] { return has_verdict(memory_.group()) || is_gone(memory_, peer); };
@@ -114,10 +108,9 @@ void PeerSignals::barrier(const Run& run) const {
   for (int peer = 0; peer < size; ++peer) {
     if (peer != rank_) put(run, peer);
   }
-  const int last = TESSERA_MUTANT("thread.symmetric_barrier_without_last") ? size - 1 : size;
   // What each said that its pool was asked for; who said nothing, or has gone on to the next since, agrees.
   std::map<std::uint64_t, std::vector<int>> by_log;
-  for (int peer = 0; peer < last; ++peer) {
+  for (int peer = 0; peer < size; ++peer) {
     std::uint64_t log = run.signal.log;
     if (peer != rank_) {
       const std::uint64_t number = wait(run, peer);
@@ -127,7 +120,7 @@ void PeerSignals::barrier(const Run& run) const {
     }
     by_log[log].push_back(peer);
   }
-  if (run.signal.log == 0 || by_log.size() <= 1 || TESSERA_MUTANT("thread.symmetric_barrier_unread")) return;
+  if (run.signal.log == 0 || by_log.size() <= 1) return;
   const auto most = std::ranges::max_element(by_log, {}, [](const auto& entry) { return entry.second.size(); });
   Failure failure{.kind = Failure::Kind::kMismatch};
   for (const auto& [log, ranks] : by_log) {
@@ -145,8 +138,6 @@ nanoseconds PeerSignals::extra(const Run& run) const {
 
 nanoseconds PeerSignals::time_left(const Run& run) const {
   if (run.until == nanoseconds::max()) return run.until;
-  if (TESSERA_MUTANT("thread.symmetric_extension_unseen"))
-    return std::max(run.until - memory_.waiting().now(), nanoseconds(0));
   return std::max(run.until + extra(run) - memory_.waiting().now(), nanoseconds(0));
 }
 

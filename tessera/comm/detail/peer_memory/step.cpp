@@ -5,7 +5,6 @@
 #include <new>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 #include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
@@ -81,7 +80,6 @@ void Steps::run_operations(const Task& task) {
 }
 
 void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
-  if (TESSERA_MUTANT("comm.nothing_ahead")) return;
   for (const Operation& operation : task.operations) {
     if (is_message(operation.kind)) continue;
     announce(operation, /*is_staged=*/false);
@@ -121,7 +119,7 @@ bool Steps::all_are_reachable() const {
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Notice& notice = group_.notice(peer, step_);
     const bool is_reachable = notice.in.is_reachable != 0 && notice.out.is_reachable != 0;
-    if (!is_reachable && !TESSERA_MUTANT("shm.all_reachable")) return false;
+    if (!is_reachable) return false;
   }
   return true;
 }
@@ -131,7 +129,6 @@ void Steps::fold_stages(const Operation& operation) const {
   if (operation.count == 0) return;
   SmallVector<const std::byte*, 16> in;
   for (int peer = 0; peer < group_.size(); ++peer) in.push_back(group_.stage(peer, step_));
-  if (TESSERA_MUTANT("comm.fold_from_self")) std::swap(in[0], in[static_cast<std::size_t>(rank_)]);
   fold(operation.dtype, operation.reduction, in, std::span(&operation.out, 1), operation.count);
 }
 
@@ -161,21 +158,21 @@ void Steps::announce(const Operation& operation, bool is_staged) {
 }
 
 void Steps::meet(const Operation& operation) {
-  const int last = group_.size() - (TESSERA_MUTANT("comm.meets_all_but_one") ? 1 : 0);
-  for (int peer = 0; peer < last; ++peer) {
+  const int size = group_.size();
+  for (int peer = 0; peer < size; ++peer) {
     if (peer != rank_) wait_for(group_.board(peer).arrived, step_, peer, operation);
   }
-  for (int peer = 0; peer < last; ++peer) {
+  for (int peer = 0; peer < size; ++peer) {
     if (peer != rank_) fetch_ahead(peer);
   }
   if (!has_met_ && to_come_ == 0) note_met();
   const Notice& mine = group_.notice(rank_, step_);
-  for (int peer = 0; peer < group_.size(); ++peer) {
+  for (int peer = 0; peer < size; ++peer) {
     const Notice& other = group_.notice(peer, step_);
-    const bool is_same_log = other.registrations == mine.registrations || other.registrations == 0 ||
-                             mine.registrations == 0 || TESSERA_MUTANT("thread.symmetric_log_uncompared");
+    const bool is_same_log =
+        other.registrations == mine.registrations || other.registrations == 0 || mine.registrations == 0;
     const bool agrees = other.fingerprint == mine.fingerprint && other.task == mine.task && is_same_log;
-    if (!agrees && !TESSERA_MUTANT("comm.no_comparison")) fail_mismatch(operation);
+    if (!agrees) fail_mismatch(operation);
   }
 }
 
@@ -212,7 +209,6 @@ void Steps::own_ahead(std::size_t nbytes) const {
 void Steps::part(const Operation& operation) {
   Board& board = group_.board(rank_);
   memory_.waiting().raise(board.finished, step_, board.sleepers);
-  if (TESSERA_MUTANT("comm.no_parting")) return;
   for (int peer = 0; peer < group_.size(); ++peer) {
     if (peer != rank_) wait_for(group_.board(peer).finished, step_, peer, operation);
   }
@@ -239,7 +235,6 @@ void Steps::make(const Operation& operation, const Move& move, std::span<const s
   if (move.from == kEveryone) {
     SmallVector<const std::byte*, 8> from;
     for (const std::byte* input : in) from.push_back(input + move.from_offset * item);
-    if (TESSERA_MUTANT("comm.fold_from_self")) std::swap(from[0], from[static_cast<std::size_t>(rank_)]);
     fold(operation.dtype, operation.reduction, from, to, move.count);
     return;
   }
@@ -285,8 +280,7 @@ void Steps::move_by_stages(const Operation& operation, bool is_first_staged) {
       if (move.to == rank_ || move.to == kEveryone) moves.push_back(resolve(operation, move));
     }
   }
-  const std::int64_t cut = TESSERA_MUTANT("shm.window_short") ? 1 : 0;
-  const std::int64_t per_window = static_cast<std::int64_t>(kStageBytes) / item - cut;
+  const std::int64_t per_window = static_cast<std::int64_t>(kStageBytes) / item;
   const std::uint64_t windows = (most + kStageBytes - 1) / kStageBytes;
   SmallVector<std::byte*, 16> out;
   for (int peer = 0; peer < size; ++peer) out.push_back(peer == rank_ ? operation.out : nullptr);
@@ -314,7 +308,7 @@ void Steps::next_window(const Operation& operation, std::uint64_t window) {
   const Notice last = group_.notice(rank_, step_);
   ++step_;
   group_.notice(rank_, step_) = last;
-  if (!TESSERA_MUTANT("shm.window_not_staged")) stage_window(operation, window);
+  stage_window(operation, window);
   Board& board = group_.board(rank_);
   memory_.waiting().raise(board.arrived, step_, board.sleepers);
   meet(operation);
@@ -322,7 +316,7 @@ void Steps::next_window(const Operation& operation, std::uint64_t window) {
 
 nanoseconds Steps::time_left() const {
   if (deadline_ == nanoseconds::max()) return deadline_;
-  const nanoseconds extra = TESSERA_MUTANT("comm.deadline_not_extended") ? nanoseconds(0) : tasks_.extra();
+  const nanoseconds extra = tasks_.extra();
   const nanoseconds spent = memory_.waiting().is_virtual() ? memory_.waiting().now() - began_ : tasks_.elapsed();
   return std::max(deadline_ + extra - spent, nanoseconds(0));
 }
@@ -362,7 +356,7 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
 
 // Whether the peer took the registration that a rendezvous is for without one, so that it will not come.
 bool Steps::has_passed(const Operation& operation, int peer) const {
-  if (operation.registration == 0 || TESSERA_MUTANT("thread.symmetric_passing_unseen")) return false;
+  if (operation.registration == 0) return false;
   const Board& board = group_.board(peer);
   return board.passed.load(std::memory_order_acquire) >= operation.registration &&
          board.arrived.load(std::memory_order_acquire) < step_;

@@ -3,7 +3,6 @@
 #include <iterator>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -32,9 +31,7 @@ std::uint64_t OffsetPlan::allocate(std::uint64_t nbytes) {
 void OffsetPlan::free(std::uint64_t offset, std::uint64_t nbytes) {
   std::uint64_t first = offset;
   std::uint64_t last = offset + whole(nbytes);
-  const auto is_cut = [&](std::uint64_t at) {
-    return (at == mapped_ || starts_.contains(at)) && !TESSERA_MUTANT("thread.symmetric_piece_spans_segments");
-  };
+  const auto is_cut = [&](std::uint64_t at) { return at == mapped_ || starts_.contains(at); };
   auto next = free_.lower_bound(first);
   if (next != free_.end() && next->first == last && !is_cut(last)) {
     last += next->second;

@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/symmetric/rendezvous.h"
@@ -27,7 +26,7 @@ std::pair<std::byte*, std::shared_ptr<const void>> SymmetricRegistry::pad(const 
     pads_taken = 0;
   }
   std::byte* at = pads->data() + pads_taken;
-  if (!TESSERA_MUTANT("thread.symmetric_pads_shared")) pads_taken += nbytes;
+  pads_taken += nbytes;
   return {at, pads};
 }
 
@@ -37,7 +36,6 @@ void SymmetricRegistry::keep(std::vector<SymmetricSegment> segments) {
 }
 
 void SymmetricRegistry::note(const SymmetricRequest& request) {
-  if (TESSERA_MUTANT("thread.symmetric_find_unlogged") && request.kind == SymmetricRequest::Kind::kFind) return;
   log.add(request);
   digest.store(log.digest, std::memory_order_release);
 }
@@ -86,8 +84,7 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
   const std::optional<PeerPlace> place = backend->place_of(data, nbytes);
   const auto key = std::pair<const void*, std::size_t>(data, nbytes);
   const auto found = registry.entries.find(key);
-  const bool is_known = found != registry.entries.end() &&
-                        (place == found->second.place || TESSERA_MUTANT("shm.symmetric_stale_registration"));
+  const bool is_known = found != registry.entries.end() && place == found->second.place;
   if (is_known) {
     registry.note({.kind = SymmetricRequest::Kind::kFind, .nbytes = nbytes, .number = found->second.number});
     backend->note_passed(registry.log.count);
@@ -124,7 +121,7 @@ void deregister_memory(const ProcessGroup& group, const void* data, std::size_t 
                 " bytes at ", data, ", which are not registered; give a range as it was registered");
   registry.note({.kind = detail::SymmetricRequest::Kind::kForget, .nbytes = nbytes, .number = found->second.number});
   group.state()->communicator->symmetric()->note_passed(registry.log.count);
-  if (!TESSERA_MUTANT("thread.symmetric_forgets_nothing")) registry.entries.erase(found);
+  registry.entries.erase(found);
 }
 
 }  // namespace tessera::comm

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
 namespace tessera::comm::mpi {
@@ -79,12 +78,10 @@ void Endpoint::look() {
 
 void Endpoint::take(const News& news) {
   if (news.is_end == 0) {
-    if (!TESSERA_MUTANT("mpi.left_unseen")) {
-      has_left_[static_cast<std::size_t>(news.by)].store(true, std::memory_order_release);
-    }
+    has_left_[static_cast<std::size_t>(news.by)].store(true, std::memory_order_release);
     return;
   }
-  if (has_ended() || TESSERA_MUTANT("mpi.end_unseen")) return;
+  if (has_ended()) return;
   kind_ = static_cast<Failure::Kind>(news.kind);
   text_ = news.text;
   has_ended_.store(true, std::memory_order_release);
@@ -106,7 +103,7 @@ void Endpoint::end(const Failure& failure) {
   kind_ = failure.kind;
   text_ = failure.text;
   has_ended_.store(true, std::memory_order_release);
-  if (library_.is_running() && !TESSERA_MUTANT("mpi.end_untold")) tell(news);
+  if (library_.is_running()) tell(news);
 }
 
 void Endpoint::throw_end(std::string_view group) const {

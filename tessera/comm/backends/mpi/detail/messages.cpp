@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tessera/base/mutant.h"
 #include "tessera/comm/backends/mpi/detail/steps.h"
 
 namespace tessera::comm::mpi {
@@ -85,7 +84,7 @@ void Steps::advance(Message& message, int index) {
     const Heading& heading = *message.heading;
     const bool is_of_group = heading.group == group_digest_;
     const bool fits = heading.dtype == operation.dtype && heading.count == operation.count && is_of_group;
-    if (!fits && !TESSERA_MUTANT("mpi.message_unchecked")) {
+    if (!fits) {
       std::string text = "rank " + std::to_string(peer) + " sends " + std::string(to_string(heading.dtype)) + "[" +
                          std::to_string(heading.count) + "]";
       if (!is_of_group) text += std::string(" for group ") + heading.name;

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 #include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
@@ -84,7 +83,6 @@ void Steps::run_operations(const Task& task) {
 }
 
 void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
-  if (TESSERA_MUTANT("mpi.nothing_ahead")) return;
   for (const Operation& operation : task.operations) {
     if (is_message(operation.kind)) continue;
     meet(operation, /*is_small=*/false);
@@ -142,7 +140,7 @@ void Steps::meet(const Operation& operation, bool is_small) {
     send(peer, tag::kLetter, reinterpret_cast<const std::byte*>(mine), nbytes, {.is_ours = true});
   }
   if (has_offers) own.offer = def.offer(operation, rank_, rank_);
-  if (!TESSERA_MUTANT("mpi.meets_nobody")) finish(operation);
+  finish(operation);
   if (to_meet_ != nullptr) note_met();
   std::vector<detail::Notice> notices;
   std::vector<std::string> groups;
@@ -152,8 +150,7 @@ void Steps::meet(const Operation& operation, bool is_small) {
     groups.emplace_back(letter(peer).group);
     agree &= notices.back().fingerprint == own.notice.fingerprint && notices.back().task == collectives_;
   }
-  if (!agree && !TESSERA_MUTANT("mpi.no_comparison"))
-    fail(detail::difference_of(notices, endpoint_.world(), groups), operation);
+  if (!agree) fail(detail::difference_of(notices, endpoint_.world(), groups), operation);
 }
 
 // Makes all transfers to this rank, including those of other makers: all inputs are here.
@@ -271,7 +268,6 @@ void Steps::fold_window(const Operation& operation, std::span<const Fold> folds,
     for (int peer = 0; peer < size_; ++peer) {
       in.push_back(peer == rank_ ? operation.in + (each.move.from_offset + first) * item : stage(peer, window * item));
     }
-    if (TESSERA_MUTANT("mpi.fold_from_self")) std::swap(in[0], in[static_cast<std::size_t>(rank_)]);
     fold(operation.dtype, operation.reduction, in, std::span(&out, 1), static_cast<std::int64_t>(nbytes) / item);
     for (int peer = 0; peer < size_; ++peer) {
       const bool is_target = each.move.to == peer || each.move.to == kEveryone;

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/backends/mpi/detail/steps.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
