@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "tessera/base/mutant.h"
 #include "tessera/record/detail/findings.h"
 #include "tessera/record/detail/wording.h"
 
@@ -41,7 +40,7 @@ bool is_explained(const Finding& finding, const std::vector<const Finding*>& tak
   if (finding.strength == Strength::kWeak) return true;
   std::set<int> blamed;
   for (const Finding* one : taken) blamed.insert(one->verdict.culprits.begin(), one->verdict.culprits.end());
-  if (finding.strength == Strength::kConcluded && !TESSERA_MUTANT("record.differing_blamed_twice")) {
+  if (finding.strength == Strength::kConcluded) {
     for (const Finding* one : taken) {
       if (one->verdict.fault == Fault::kMismatch) blamed.insert(one->involved.begin(), one->involved.end());
     }

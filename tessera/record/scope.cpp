@@ -9,7 +9,6 @@
 #include <memory>
 #include <vector>
 
-#include "tessera/base/mutant.h"
 #include "tessera/base/probe/detail/open_recorders.h"
 #include "tessera/base/probe/recorder.h"
 
@@ -130,7 +129,7 @@ Scope::Scope(std::string_view name, std::int64_t value) {
   recorder_ = marks->recorder;
   value_ = value;
   name_ = marks->id_of(*recorder, name);
-  depth_ = TESSERA_MUTANT("record.mark_depth_still") ? marks->depth : marks->depth++;
+  depth_ = marks->depth++;
   row_ = marks->take_row(*recorder);
   const auto given = static_cast<std::uint64_t>(value);
   recorder->write_words_at<MarkBeginRecord>(now, probe::Ring::kLaunch, given, pair(name_.value(), depth_));
@@ -148,7 +147,7 @@ Scope::~Scope() {
   }
   const auto given = static_cast<std::uint64_t>(value_);
   recorder->write_words_at<MarkEndRecord>(now, probe::Ring::kLaunch, given, pair(name_.value(), depth_));
-  if (!TESSERA_MUTANT("record.mark_stays_open")) row_.put_words({0, 0, pair(marks->none.value(), marks->thread), 0});
+  row_.put_words({0, 0, pair(marks->none.value(), marks->thread), 0});
   if (marks->depth > 0) --marks->depth;
   if (row_ && marks->rows.size() < marks->rows.capacity()) marks->rows.push_back(std::move(row_));
 }

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "tessera/base/bytes.h"
-#include "tessera/base/mutant.h"
 #include "tessera/record/detail/findings.h"
 #include "tessera/record/detail/whereabouts.h"
 #include "tessera/record/detail/wording.h"
@@ -54,9 +53,8 @@ class Absences {
     }
     const auto found = material_.waits.meetings_of.find(rank);
     if (found == material_.waits.meetings_of.end()) return false;
-    return std::any_of(found->second.begin(), found->second.end(), [&](std::size_t at) {
-      return material_.waits.meetings[at].is_old && !TESSERA_MUTANT("record.waiter_blamed");
-    });
+    return std::any_of(found->second.begin(), found->second.end(),
+                       [&](std::size_t at) { return material_.waits.meetings[at].is_old; });
   }
   [[nodiscard]] static bool is_gone(const Member& member) {
     return member.standing == Standing::kGone || member.standing == Standing::kStopped;
@@ -147,7 +145,7 @@ class Absences {
     if (std::any_of(group.members.begin(), group.members.end(), is_gone)) return false;
     if (std::any_of(meeting.absent.begin(), meeting.absent.end(),
                     [&](std::size_t at) { return group.members[at].standing == Standing::kEnded; })) {
-      return TESSERA_MUTANT("record.late_blamed_beside_ended");
+      return false;
     }
     return member.standing != Standing::kTold ||
            std::any_of(meeting.waiters.begin(), meeting.waiters.end(),

@@ -1,5 +1,4 @@
 #include "tessera/record/detail/compare.h"
-#include "tessera/base/mutant.h"
 
 #include <fmt/format.h>
 
@@ -90,9 +89,7 @@ std::vector<SideView> sides_of(std::span<const Came> came) {
   if (sides.size() < 2) return sorted;
   for (auto& [print, side] : sides) sorted.push_back(std::move(side));
   std::sort(sorted.begin(), sorted.end(), [](const SideView& a, const SideView& b) {
-    return a.members.size() != b.members.size() && !TESSERA_MUTANT("record.rank_0_is_right")
-               ? a.members.size() > b.members.size()
-               : a.members[0] < b.members[0];
+    return a.members.size() != b.members.size() ? a.members.size() > b.members.size() : a.members[0] < b.members[0];
   });
   return sorted;
 }
@@ -193,7 +190,7 @@ std::vector<Disagreement> disagreements_of(const GroupView& group, const std::ve
     one.sides = sides_of(std::span(all).subspan(from, to - from));
     if (one.sides.empty()) continue;
     one.has_majority = 2 * one.sides[0].members.size() > group.members.size();
-    if (one.sides[0].members.size() > one.sides[1].members.size() || TESSERA_MUTANT("record.tie_blamed")) {
+    if (one.sides[0].members.size() > one.sides[1].members.size()) {
       for (std::size_t i = 1; i < one.sides.size(); ++i) {
         one.culprits.insert(one.culprits.end(), one.sides[i].members.begin(), one.sides[i].members.end());
       }

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/operation.h"
 #include "tessera/record/detail/field_values.h"
 
@@ -219,8 +218,7 @@ Launch GroupBuilder::begun_launch(std::uint64_t sequence, const Begun& begun) co
                 .replay = begun.replay,
                 .node = begun.node,
                 .is_whole = false};
-  if (const auto replay = replays_.find(sequence);
-      replay != replays_.end() && !TESSERA_MUTANT("record.replay_node_lost")) {
+  if (const auto replay = replays_.find(sequence); replay != replays_.end()) {
     launch.replay = replay->second.first;
     launch.node = replay->second.second;
   }
@@ -231,7 +229,7 @@ Launch GroupBuilder::begun_launch(std::uint64_t sequence, const Begun& begun) co
   const auto ended = ended_.find(sequence);
   if (ended != ended_.end()) {
     launch.ended_ns = ended->second.when_ns;
-    if (!TESSERA_MUTANT("record.met_time_lost")) launch.met_ns = std::max(launch.met_ns, ended->second.met_ns);
+    launch.met_ns = std::max(launch.met_ns, ended->second.met_ns);
     launch.failure = failure_text(ended->second.failure);
     launch.stage = ended->second.failure == 0 ? Stage::kDone : Stage::kFailed;
   } else if (sequence <= last_ended_) {  // its end record is lost

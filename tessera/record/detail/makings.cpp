@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "tessera/base/mutant.h"
 #include "tessera/record/detail/findings.h"
 #include "tessera/record/detail/whereabouts.h"
 #include "tessera/record/detail/wording.h"
@@ -92,8 +91,7 @@ class NotMade {
       if (rank != nullptr && has_come(*rank, *view.first)) continue;
       const Standing standing = rank == nullptr ? Standing::kMissing : material_.overview.standings.at(number);
       const bool can_be = standing == Standing::kAtWork || standing == Standing::kTold || standing == Standing::kEnded;
-      const bool has_forgotten = can_be && may_have_forgotten(*rank, *view.first);
-      if (can_be && (!has_forgotten || TESSERA_MUTANT("record.forgotten_making_blamed")) && !waits_elsewhere(*rank)) {
+      if (can_be && !may_have_forgotten(*rank, *view.first) && !waits_elsewhere(*rank)) {
         view.absent.push_back(number);
       } else {
         view.has_others = true;

@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/launch_records.h"
 #include "tessera/memory/history_reader.h"
 #include "tessera/record/detail/field_values.h"
@@ -55,7 +54,7 @@ const memory::TraceEntry* last_refusal(const memory::Snapshot& snapshot) {
     if (event.action == memory::Action::kOutOfMemory) refused = &event;
     if (refused == nullptr || event.action != memory::Action::kAlloc) continue;
     const bool is_over = event.nbytes >= refused->nbytes || event.stream == refused->stream;
-    if (is_over && !TESSERA_MUTANT("record.refusal_never_over")) refused = nullptr;
+    if (is_over) refused = nullptr;
   }
   return refused;
 }

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "tessera/base/mutant.h"
 #include "tessera/record/detail/standing.h"
 #include "tessera/record/detail/wording.h"
 
@@ -164,7 +163,6 @@ class Gathering {
         meeting.waiters.push_back({i, one.launch, one.operation, waited(group.members[i].rank, *one.launch)});
         const Member& peer = group.members[one.peer];
         const auto there = come[one.peer].find({i, !one.is_send});
-        if (TESSERA_MUTANT("record.messages_wait_for_nobody")) continue;
         const bool has_come = one.launch->stage == Stage::kMet || one.launch->met_ns != 0 ||
                               (there != come[one.peer].end() && there->second >= one.number);
         if (!has_come) {
@@ -330,7 +328,6 @@ class Circles {
 // launch ended, and is still in it.
 bool went_on(const Rank& rank, const Launch& launch) {
   const std::int64_t until = launch.has_ended() ? launch.ended_ns : std::numeric_limits<std::int64_t>::max();
-  if (TESSERA_MUTANT("record.loose_circle_kept")) return false;
   return launch.asked_ns > 0 && std::any_of(rank.marks.begin(), rank.marks.end(), [&](const Mark& mark) {
            return mark.since_ns > launch.asked_ns && mark.since_ns < until;
          });
