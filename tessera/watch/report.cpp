@@ -10,7 +10,6 @@
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/base/regular_file.h"
 #include "tessera/base/run_directory.h"
 #include "tessera/record/explain.h"
@@ -52,7 +51,7 @@ ReportMark mark_report(const std::string& run_dir) {
 
 std::optional<Report> find_report(const std::string& run_dir, const ReportMark& before) {
   const FileMark mark = mark_file(run_dir + kJson);
-  if (mark.inode == 0 || (mark == before.report && !TESSERA_MUTANT("watch.old_report_taken"))) return std::nullopt;
+  if (mark.inode == 0 || mark == before.report) return std::nullopt;
   std::string text;
   try {
     text = read_regular_file(run_dir + kJson, kMostNbytes);
@@ -121,7 +120,7 @@ bool claim_report(const std::string& run_dir, const ReportMark& before) {
   if (before.claim.inode != 0 && mark_file(path) == before.claim) ::unlink(path.c_str());
   const int claim = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (claim >= 0) ::close(claim);
-  return claim >= 0 || TESSERA_MUTANT("watch.claim_ignored");
+  return claim >= 0;
 }
 
 void release_claim(const std::string& run_dir) noexcept { ::unlink((run_dir + kClaim).c_str()); }

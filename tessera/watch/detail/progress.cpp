@@ -1,15 +1,13 @@
 #include "tessera/watch/detail/progress.h"
 
-#include "tessera/base/mutant.h"
 #include "tessera/comm/operation.h"
 
 namespace tessera::watch::detail {
 
 Standing standing_of(const comm::detail::GroupProgress& progress) {
   if (progress.running != progress.ended) return progress.has_met ? Standing::kMoving : Standing::kPeer;
-  if (progress.asked > progress.begun && !TESSERA_MUTANT("watch.own_stream_unseen")) return Standing::kOwnStream;
-  return progress.last > progress.noticed && !TESSERA_MUTANT("watch.unnoticed_unseen") ? Standing::kUnnoticed
-                                                                                       : Standing::kIdle;
+  if (progress.asked > progress.begun) return Standing::kOwnStream;
+  return progress.last > progress.noticed ? Standing::kUnnoticed : Standing::kIdle;
 }
 
 std::string text_of(const comm::detail::GroupProgress& progress) {

@@ -7,7 +7,6 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/record/evidence_json.h"
 #include "tessera/record/read_run.h"
 
@@ -83,7 +82,7 @@ std::string summary_of(const Teller& teller, bool has_ended, std::size_t most) {
     }
     if (!has_ended) add_silent(teller, last_launches, evidence);
     text = text_of(evidence);
-    if (text.size() <= most || TESSERA_MUTANT("watch.summary_not_cut")) return text;
+    if (text.size() <= most) return text;
   }
   return text_of({.world_size = teller.world_size, .taken_ns = now_ns(), .ranks = {bare_rank(teller)}});
 }
@@ -114,7 +113,7 @@ Evidence joined(int world_size, const std::map<int, std::string>& summaries) {
   for (int number = 0; number < world_size; ++number) {
     const auto own = told.find(number);
     const auto other = heard.find(number);
-    if (own != told.end() && !TESSERA_MUTANT("watch.others_believed_first")) {
+    if (own != told.end()) {
       all.ranks.push_back(std::move(own->second));
     } else if (other != heard.end()) {
       all.ranks.push_back(std::move(other->second));

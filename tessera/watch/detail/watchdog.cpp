@@ -8,7 +8,6 @@
 
 #include "tessera/base/env.h"
 #include "tessera/base/log.h"
-#include "tessera/base/mutant.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
@@ -163,7 +162,7 @@ void Watchdog::group_opens(comm::GroupState& group) {
   const std::lock_guard lock(mutex_);
   // Who goes on after a failure is watched anew: with those that are left, or in the next simulation.
   const bool goes_on = groups_.empty() ? !is_process_ : group.generation > generation_;
-  if (goes_on && !TESSERA_MUTANT("watch.not_armed_anew") && (is_told_ || is_telling_ || !troubles_.empty())) arm();
+  if (goes_on && (is_told_ || is_telling_ || !troubles_.empty())) arm();
   generation_ = std::max(generation_, group.generation);
   groups_.push_back({.group = &group, .since = Clock::now()});
 }
@@ -190,8 +189,7 @@ void Watchdog::failed(const Trouble& trouble) noexcept {
       lock.unlock();
       comm::detail::look_now();
       lock.lock();
-      if (!TESSERA_MUTANT("watch.thrown_before_told"))
-        told_.wait_for(lock, kMostHeld, [&] { return is_told_ || arming_ != arming; });
+      told_.wait_for(lock, kMostHeld, [&] { return is_told_ || arming_ != arming; });
     }
     lock.unlock();
     if (trouble.kind == ErrorKind::kTimeout) act(trouble);
@@ -201,7 +199,7 @@ void Watchdog::failed(const Trouble& trouble) noexcept {
 }
 
 void Watchdog::act(const Trouble& trouble) {
-  if (trouble.on_hang == comm::OnHang::kAbort && !TESSERA_MUTANT("watch.abort_left_out")) {
+  if (trouble.on_hang == comm::OnHang::kAbort) {
     abort_groups(trouble.rank, concat("a deadline passed: ", first_line(trouble.words)));
   } else if (trouble.on_hang == comm::OnHang::kExit) {
     save_failure(first_line(trouble.words));
@@ -266,8 +264,7 @@ std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point
     seen.progress = progress;
     seen.since = now;
     seen.notice.reset();
-    if (std::exchange(seen.was_told, false) && !TESSERA_MUTANT("watch.told_once_for_ever"))
-      arm();  // it goes on: the next time is news again
+    if (std::exchange(seen.was_told, false)) arm();  // it goes on: the next time is news again
     return std::nullopt;
   }
   const std::chrono::nanoseconds deadline(group.deadline_ns.load(std::memory_order_relaxed));
@@ -481,8 +478,7 @@ void Watchdog::say(int rank, const std::string& words, const std::string& path, 
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   {
     const std::lock_guard lock(mutex_);
-    is_told_ |=
-        arming == arming_ && !TESSERA_MUTANT("watch.told_again_and_again");  // else the next are at work already
+    is_told_ |= arming == arming_;  // else the next are at work already
     is_telling_ = false;
     ++reports_;
     for (const Seen& seen : groups_) generation_ = std::max(generation_, seen.group->generation);
