@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "tessera/autograd/hooks.h"
-#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/detail/cooperate.h"
@@ -172,7 +171,7 @@ void run_local(const Call& call, Slot& slot) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     if (call.inputs[i]) inputs.get()[i] = call.inputs[i].local();
   }
-  const bool localizes = call.op->def.localize != nullptr && !TESSERA_MUTANT("shard.mean_over_the_part");
+  const bool localizes = call.op->def.localize != nullptr;
   const Call local{call.op, inputs.get(), localizes ? slot.localized.ref() : call.attributes, outputs.get()};
   if (slot.operands != nullptr) [[unlikely]] {
     run_together(call, local, entry, *slot.operands);

@@ -15,7 +15,6 @@
 #include "tessera/autograd/function.h"
 #include "tessera/autograd/hooks.h"
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/layout/planner.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/shard/create.h"
@@ -92,11 +91,6 @@ Tensor moved(const Tensor& gradient, const Layout& to) {
   return redistribute(gradient, to);
 }
 
-// Returns the same shards under another layout, for mutants.
-[[maybe_unused]] Tensor taken_as(const Tensor& x, const Layout& layout) {
-  return Tensor::sharded(x.shape(), x.dtype(), layout, x.local());
-}
-
 Tensor place(const Tensor& gradient, const Layout& of) {
   if (!of) {
     const Layout whole = Layout::replicated(gradient.layout().mesh());
@@ -114,9 +108,6 @@ Tensor place(const Tensor& gradient, const Layout& of) {
   }
   TESSERA_CHECK(gradient.layout().mesh() == of.mesh(), "backward: a gradient ", tensor::describe(gradient),
                 " of a tensor on another mesh, ", of.text(), detail::backward_note());
-  if (TESSERA_MUTANT("shard.pending_forgotten") && is_cut_alike(gradient.layout(), of)) {
-    return taken_as(gradient, layout::gradient_layout(of));
-  }
   return is_cut_alike(gradient.layout(), of) ? gradient : moved(gradient, dual_of(gradient.layout(), of));
 }
 
@@ -128,7 +119,6 @@ Tensor sum(const Tensor& a, const Tensor& b) {
     if (!is_partial_along(parts, pending.by) && !is_cut_by(parts, pending.by)) parts.partials.push_back(pending);
   }
   const Layout both = Layout::create(a.layout().mesh(), std::move(parts));
-  if (TESSERA_MUTANT("shard.whole_added_everywhere")) return ops::add(taken_as(a, both), taken_as(b, both));
   return ops::add(moved(a, both), moved(b, both));
 }
 
@@ -154,7 +144,6 @@ class SettleFunction final : public autograd::Function {
   std::vector<Tensor> backward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& gradients) const override {
     if (!gradients[0]) return {Tensor()};
     const Tensor gradient = detail::laid_out(gradients[0], mesh_);
-    if (TESSERA_MUTANT("shard.settle_skipped")) return {gradient};
     return {redistribute(gradient, settled_along(gradient.layout(), axes_))};
   }
 
@@ -187,10 +176,6 @@ void reduce_gradients(std::span<const Tensor> leaves) {
     if (!gradient) continue;
     Layout settled = layout::gradient_layout(leaf.layout());
     if (gradient.layout() == settled) continue;
-    const bool is_left_out =
-        (TESSERA_MUTANT("shard.whole_leaves_not_reduced") && leaf.layout().is_replicated()) ||
-        (TESSERA_MUTANT("shard.tp_not_reduced") && is_partial_along(gradient.layout().parts(), {1, 1, 2}));
-    if (is_left_out) gradient = taken_as(gradient, settled);
     with.push_back(leaf);
     pending.push_back(std::move(gradient));
     to.push_back(std::move(settled));

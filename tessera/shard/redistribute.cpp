@@ -4,7 +4,6 @@
 #include "tessera/autograd/function.h"
 #include "tessera/autograd/hooks.h"
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/detail/laid_out.h"
 #include "tessera/shard/detail/run_moves.h"
@@ -131,11 +130,6 @@ class MoveFunction final : public autograd::Function {
       if (!gradients[i] || !call.needs(i)) continue;
       given.push_back(detail::laid_out(gradients[i], back_[i].to.mesh()));
       check_argument(given.back(), back_[i].to);
-      if (TESSERA_MUTANT("shard.move_back_unreduced")) {
-        const Tensor& pending = given.back();
-        given.back() = Tensor::sharded(pending.shape(), pending.dtype(), layout::gradient_layout(pending.layout()),
-                                       pending.local());
-      }
       targets.push_back(back_[i]);
       places.push_back(i);
     }

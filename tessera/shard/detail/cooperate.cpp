@@ -1,7 +1,6 @@
 #include "tessera/shard/detail/cooperate.h"
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/shard/detail/counts.h"
@@ -72,7 +71,7 @@ std::vector<Tensor> cooperate(const tensor::Call& global, const tensor::Call& lo
     std::vector<Tensor> statistics = how.phases[p].statistics({local, global, inputs, all, own});
     if (statistics.empty()) continue;
     std::vector<Tensor> of_all = statistics;
-    if (!entry.phases[p].empty() && !TESSERA_MUTANT("shard.statistics_not_reduced")) {
+    if (!entry.phases[p].empty()) {
       of_all = shared(global, how.phases[p], statistics, entry.mesh, entry.phases[p]);
     } else if (how.phases[p].is_gathered()) {
       for (Tensor& each : of_all) each = ops::unsqueeze(each, 0);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry_cache.h"
@@ -190,8 +189,7 @@ void ByPlace::take_list(std::span<const Tensor> tensors, tensor::BorrowedTensors
     if (i + kBlock < left) fetch(tensors.data()[i + kBlock].state());
     const TensorState* const state = tensors[i].state();
     const TensorState& first = *firsts[i].state();
-    const bool is_alike = state != nullptr && state->numel == first.numel &&
-                          (state->layout == first.layout || TESSERA_MUTANT("shard.layouts_not_compared"));
+    const bool is_alike = state != nullptr && state->numel == first.numel && state->layout == first.layout;
     unlike_ |= std::uint32_t{!is_alike} << i;
     parts.set(at + i, part_of(tensors[i]));
   }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/layout/planner.h"
 #include "tessera/ops/pointwise/convert.h"
@@ -54,7 +53,6 @@ Distinct distinct_layouts(const Call& call) {
 // Reduces partial inputs if redistribution is automatic. Returns false if none is partial.
 bool settles_first(const Call& call, const Distinct& list) {
   if (std::ranges::all_of(list.layouts, [](const Layout& each) { return each.partials().empty(); })) return false;
-  if (TESSERA_MUTANT("shard.pending_norms_taken")) return false;
   std::vector<std::size_t> inputs;
   std::vector<Layout> to;
   for (std::size_t i = 0; i < list.of.size(); ++i) {
@@ -105,7 +103,6 @@ bool counts_here(const Layout& layout, const Mesh& group_mesh, std::span<const S
   const Mesh& mesh = layout.mesh();
   const Rank rank = current_place().rank;
   if (!mesh.contains(rank)) return false;
-  if (TESSERA_MUTANT("shard.replicas_counted_each")) return true;
   const layout::Coordinates at = mesh.coordinates(rank);
   for (int a = 0; a < mesh.ndim(); ++a) {
     const bool is_of_group =
@@ -149,8 +146,7 @@ void call_together(const Call& call) {
   const Distinct list = distinct_layouts(call);
   if (settles_first(call, list)) return;
   const Mesh mesh = mesh_of_all(call, list);
-  const std::vector<SubAxis> axes =
-      TESSERA_MUTANT("shard.norm_of_parts_alone") ? std::vector<SubAxis>() : axes_of(mesh, list);
+  const std::vector<SubAxis> axes = axes_of(mesh, list);
   Counters& counts = counters();
   counts.calls.fetch_add(1, std::memory_order_relaxed);
   counts.hits.fetch_add(1, std::memory_order_relaxed);

@@ -3,7 +3,6 @@
 
 #include "tessera/autograd/hooks.h"
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/shard/detail/entry.h"
 #include "tessera/shard/detail/rearrange.h"
 #include "tessera/shard/redistribute.h"
@@ -344,9 +343,6 @@ std::shared_ptr<const Entry> make_entry(const Call& call, std::uint64_t hash) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       entry.moved.push_back(fixes[0].moves[i] ? fixes[0].inputs[i] : Layout());
     }
-  }
-  for (Layout& output : entry.outputs) {
-    if (TESSERA_MUTANT("shard.partial_taken_for_whole")) output = layout::gradient_layout(output);
   }
   return std::make_shared<const Entry>(std::move(entry));
 }
