@@ -5,7 +5,6 @@
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/checkpoint.h"
 #include "tessera/autograd/function.h"
-#include "tessera/base/mutant.h"
 #include "tessera/memory/label.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/create/random.h"
@@ -146,10 +145,6 @@ Tensor Model::entered(const Tensor& x, const Pass& pass) const {
 Tensor Model::left(const Tensor& x, const Pass& pass) const {
   if (!plan_.mesh() || plan_.tp() == 1) return x;
   const layout::Layout residual = plan_.at(Point::kResidual, pass.is_batch_cut);
-  if (TESSERA_MUTANT("train.tp_reduce_skipped")) {
-    const layout::Layout whole = plan_.at(Point::kInside, pass.is_batch_cut);
-    return shard::redistribute(shard::from_local(shard::local(x), whole, {.shape = x.shape()}), residual);
-  }
   return moved(x, residual, exposed_);
 }
 
@@ -244,7 +239,6 @@ Tensor Model::last_norm(const Tensor& x, const Weights& weights, const Pass& pas
 Tensor Model::loss(const Tensor& tokens, const Tensor& targets, double count, const Pass& pass) {
   const Tensor x = trunk(seen("tokens", tokens), pass);
   const Weights weights = gatherer_.use(last_unit_, SavedWeights::kGatheredAgain);
-  if (TESSERA_MUTANT("train.mean_over_own_rows")) count /= plan_.dp() * plan_.fsdp();
   const Tensor rows = last_norm(x, weights, pass);
   watch_scores(rows, weights);
   return seen("loss", ops::linear_cross_entropy(rows, weights[ParameterKind::kHead], seen("targets", targets),

@@ -7,7 +7,6 @@
 #include <random>
 
 #include "tessera/autograd/autograd.h"
-#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/label.h"
@@ -65,16 +64,6 @@ Plan begin(const Config& config) {
   return plan;
 }
 
-// Treats the gradients as reduced, for mutants.
-[[maybe_unused]] void take_as_settled(std::span<const Parameter> parameters, bool norms_alone) {
-  for (const Parameter& each : parameters) {
-    const Tensor gradient = autograd::grad(each.tensor);
-    if (!gradient.has_layout() || (norms_alone && gradient.ndim() > 1)) continue;
-    autograd::set_grad(each.tensor,
-                       Tensor::sharded(gradient.shape(), gradient.dtype(), each.tensor.layout(), gradient.local()));
-  }
-}
-
 }  // namespace
 
 std::function<std::vector<std::uint64_t>(std::uint64_t k)> own_samples(const Config& config) {
@@ -124,8 +113,6 @@ StepValues Trainer::State::compute(const std::function<Batch(std::int64_t m)>& b
 
 void Trainer::State::settle_gradients() {
   const memory::Label label("gradients");
-  if (TESSERA_MUTANT("train.norms_not_reduced")) take_as_settled(model.parameters(), true);
-  if (TESSERA_MUTANT("train.pending_stepped")) take_as_settled(model.parameters(), false);
   // In pieces: what is settled stands beside what it is made from until the launch has been asked for.
   std::vector<Tensor> together;
   std::int64_t nbytes = 0;

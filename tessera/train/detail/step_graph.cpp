@@ -2,7 +2,6 @@
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/label.h"
@@ -66,14 +65,14 @@ Tensor StepGraph::skip_flag() const {
 }
 
 void StepGraph::capture_body(const StepBody& body) {
-  const ops::GeneratorCounterScope counted(TESSERA_MUTANT("train.graph_draws_the_same") ? Tensor() : counter_);
+  const ops::GeneratorCounterScope counted(counter_);
   values_ = body.compute(batches_);
   const autograd::NoGrad no_grad;
   {
     const memory::Label label("optimizer");
     skip_ = skip_flag();
   }
-  body.update(values_, learning_rate_, TESSERA_MUTANT("train.graph_steps_anyway") ? Tensor() : skip_);
+  body.update(values_, learning_rate_, skip_);
   for (const Tensor& leaf : body.leaves) gradients_.push_back(autograd::grad(leaf));
 }
 
@@ -100,15 +99,14 @@ void StepGraph::capture(const StepBody& body, const device::Stream& stream) {
 }
 
 void StepGraph::set_batch(std::int64_t m, std::span<const std::int32_t> rows) {
-  const Batch& batch = batches_[TESSERA_MUTANT("train.graph_has_one_batch") ? 0 : static_cast<std::size_t>(m)];
+  const Batch& batch = batches_[static_cast<std::size_t>(m)];
   split_rows(rows, plan_, plan_.own_rows(), rows_of(batch.tokens), rows_of(batch.targets));
 }
 
 void StepGraph::replay(double learning_rate, double most, const device::Stream& stream) {
   ops::GeneratorState now = ops::generator_state();
   *counter_.data_as<std::int64_t>() = static_cast<std::int64_t>(now.call - begin_.call);
-  if (!TESSERA_MUTANT("train.graph_keeps_its_rate") || *learning_rate_.data_as<float>() == 0)
-    *learning_rate_.data_as<float>() = static_cast<float>(learning_rate);
+  *learning_rate_.data_as<float>() = static_cast<float>(learning_rate);
   *most_.data_as<double>() = most;
   graph_.replay(stream);
   now.call += calls_;
