@@ -4,7 +4,8 @@
 #
 # makes from the folder tessera/device
 #   tessera_device           objects of every *.cpp (and, where CUDA is built, of cuda/): no test, fuzzer, bench or suite
-#   tessera_device_mutants   the same with planted bugs that a test selects by name (only with MUTANTS, only in test builds)
+#   tessera_device_mutants   the same with the bugs of testing/mutants.toml, which a test selects by name (only with MUTANTS,
+#                            only in test builds)
 #   one test per *_test.cpp and *_mp_test.cpp, one program per *_fuzz.cpp and *_bench.cpp,
 # each linked with the layer and its declared dependencies alone, so that a call upwards fails to link.
 # Files are globbed: a new file or folder needs no edit here.
@@ -72,14 +73,51 @@ function(tessera_layer name)
 
   if(TESSERA_TESTS)
     if(arg_MUTANTS)
-      add_library(tessera_${name}_mutants OBJECT EXCLUDE_FROM_ALL ${library_sources})
+      tessera_mutants_library(tessera_${name}_mutants ${library_sources})
       tessera_layer_settings(tessera_${name}_mutants "${kernels}" "${arg_LIBRARIES}")
-      target_compile_definitions(tessera_${name}_mutants PRIVATE TESSERA_MUTANTS=1)
-      tessera_group_sources(tessera_${name}_mutants ${library_sources})
-      target_compile_options(tessera_${name}_mutants PRIVATE ${TESSERA_TEST_OPTIONS})
     endif()
     tessera_layer_programs(${name} "${sources}" "${test_kernels}")
   endif()
+endfunction()
+
+# The objects of a layer with its planted bugs: files that testing/mutants.toml names are compiled from copies in the build
+# folder, which come first in the include path.
+function(tessera_mutants_library target)
+  set(list ${CMAKE_CURRENT_SOURCE_DIR}/testing/mutants.toml)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  file(STRINGS ${list} files REGEX "^file = ")
+  list(TRANSFORM files REPLACE "^file = \"(.*)\"$" "\\1")
+  list(REMOVE_DUPLICATES files)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE layer)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/mutants)
+  list(TRANSFORM files PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE originals)
+  list(TRANSFORM files PREPEND ${folder}/${layer}/ OUTPUT_VARIABLE copies)
+  add_custom_command(
+    OUTPUT ${copies}
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/mutate_sources.py --layer ${layer} --out ${folder}/${layer}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+    DEPENDS ${list} ${originals} ${PROJECT_SOURCE_DIR}/tools/mutate_sources.py
+    COMMENT "Planting bugs in ${layer}"
+    VERBATIM)
+  set(sources "")
+  foreach(source IN LISTS ARGN)
+    if(source IN_LIST files)
+      list(APPEND sources ${folder}/${layer}/${source})
+      foreach(property COMPILE_OPTIONS UNITY_GROUP)
+        get_source_file_property(value ${source} ${property})
+        if(value)
+          set_source_files_properties(${folder}/${layer}/${source} PROPERTIES ${property} "${value}")
+        endif()
+      endforeach()
+    else()
+      list(APPEND sources ${source})
+    endif()
+  endforeach()
+  list(FILTER copies INCLUDE REGEX "\\.h$")
+  add_library(${target} OBJECT EXCLUDE_FROM_ALL ${sources} ${copies})
+  target_include_directories(${target} BEFORE PRIVATE ${folder})
+  tessera_group_settings(${target})
+  target_compile_options(${target} PRIVATE ${TESSERA_TEST_OPTIONS})
 endfunction()
 
 # With TESSERA_GROUP_SOURCES: compiles sources of the target in groups of which no two have the same name for themselves.
@@ -98,6 +136,13 @@ function(tessera_group_sources target)
     string(REGEX MATCH "^([^ ]+) (.+)$" matched "${line}")
     set_source_files_properties(${CMAKE_MATCH_2} PROPERTIES UNITY_GROUP ${CMAKE_MATCH_1})
   endforeach()
+  tessera_group_settings(${target})
+endfunction()
+
+function(tessera_group_settings target)
+  if(NOT TESSERA_GROUP_SOURCES)
+    return()
+  endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   # Compilers take what is in an unnamed namespace of an included file for a mistake.
   target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)

@@ -127,8 +127,9 @@ function(tessera_mutants_program layer)
   tessera_program(${layer}_tests_mutants ${layer} _mutants ${ARGN})
   target_link_libraries(${layer}_tests_mutants PRIVATE GTest::gtest_main GTest::gmock)
   add_test(NAME ${layer}_mutants
-           COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}
-                   --prefix ${layer}. --minimum 6 --program $<TARGET_FILE:${layer}_tests_mutants>)
+           COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py
+                   --mutants ${CMAKE_CURRENT_SOURCE_DIR}/testing/mutants.toml --prefix ${layer}. --minimum 6
+                   --program $<TARGET_FILE:${layer}_tests_mutants>)
   set_tests_properties(${layer}_mutants PROPERTIES LABELS "campaign;mutants;${layer}" TIMEOUT 1800
                        ENVIRONMENT ${TESSERA_TEST_ENVIRONMENT})
   set_target_properties(${layer}_tests_mutants PROPERTIES EXCLUDE_FROM_ALL TRUE)
@@ -179,15 +180,8 @@ function(tessera_layer_test_alone layer source)
 
   # A GPU suite is run on the bugs planted for the GPU alone; a layer may have none.
   set(has_planted TRUE)
-  if(label STREQUAL "gpu")
-    set(has_planted FALSE)
-    file(GLOB_RECURSE planted ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
-    foreach(file IN LISTS planted)
-      file(STRINGS ${file} found REGEX "TESSERA_MUTANT\\(\"cuda\\.")
-      if(found)
-        set(has_planted TRUE)
-      endif()
-    endforeach()
+  if(label STREQUAL "gpu" AND TARGET tessera_${layer}_mutants)
+    file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/testing/mutants.toml has_planted REGEX "^names = .*\"cuda\\.")
   endif()
   if(stem MATCHES "_suite_test$" AND TARGET tessera_${layer}_mutants AND has_planted AND NOT TESSERA_SANITIZE)
     tessera_program(${target}_mutants ${layer} _mutants ${source})
@@ -207,8 +201,9 @@ function(tessera_layer_test_alone layer source)
       list(APPEND which --minimum 8)
     endif()
     add_test(NAME ${layer}_${implementation}_mutants
-             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}
-                     ${which} --program $<TARGET_FILE:${target}_mutants>)
+             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py
+                     --mutants ${CMAKE_CURRENT_SOURCE_DIR}/testing/mutants.toml ${which}
+                     --program $<TARGET_FILE:${target}_mutants>)
     set_target_properties(${target}_mutants PROPERTIES EXCLUDE_FROM_ALL TRUE)
     add_dependencies(campaigns ${target}_mutants)
     set(labels campaign mutants ${layer})

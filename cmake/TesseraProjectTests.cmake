@@ -8,7 +8,7 @@ endfunction()
 
 # Sanitizers do not change the tree or the exported symbols, and clang keeps other weak symbols: one build is enough.
 if(NOT TESSERA_SANITIZE)
-  foreach(gate layers sizes words)
+  foreach(gate layers mutants sizes words)
     tessera_gate(${gate} ${Python3_EXECUTABLE} ${tools}/check_${gate}.py)
   endforeach()
   find_program(TESSERA_CLANG_FORMAT NAMES clang-format-14 clang-format)

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Runs a suite once for each planted bug and demands that it fails each time.
 
-Planted bugs are the TESSERA_MUTANT("name") points in the sources (see tessera/base/mutant.h); the program must be built
-with them. The suite must pass with none selected. A bug is caught when the suite fails, crashes or hangs with it.
+tessera/<layer>/testing/mutants.toml lists the bugs (see mutate_sources.py); the program must be built with them. The
+suite must pass with none selected. A bug is caught when the suite fails, crashes or hangs with it.
 """
 
 import argparse
 import concurrent.futures
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -16,21 +15,7 @@ import sys
 import tempfile
 import time
 
-POINT = re.compile(r'\bTESSERA_MUTANT\(\s*"([^"]+)"\s*\)')
-
-
-def find_names(folders, prefixes):
-    """Name -> file:line of its first point."""
-    names = {}
-    for folder in folders:
-        for path in sorted(pathlib.Path(folder).rglob("*")):
-            if path.suffix not in (".h", ".cpp", ".cu", ".cuh") or path.name == "mutant.h":
-                continue
-            for number, line in enumerate(path.read_text().split("\n"), start=1):
-                for name in POINT.findall(line):
-                    if name.startswith(tuple(prefixes)):
-                        names.setdefault(name, f"{path}:{number}")
-    return names
+import mutate_sources
 
 
 def run(program, name, timeout):
@@ -85,7 +70,7 @@ def passed_and_skipped(output):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sources", action="append", required=True, help="folder to search for planted bugs; may be repeated")
+    parser.add_argument("--mutants", action="append", required=True, help="a mutants.toml; may be repeated")
     parser.add_argument("--prefix", action="append", required=True, help="take names that start like this; may be repeated")
     parser.add_argument("--program", required=True, help="the suite, built with planted bugs")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time (default: the number of cores)")
@@ -93,7 +78,7 @@ def main():
     parser.add_argument("--timeout", type=float, default=0, help="seconds for one run (default: 20 + 5 times the clean run)")
     arguments = parser.parse_args()
 
-    names = find_names(arguments.sources, arguments.prefix)
+    names = mutate_sources.find_names(arguments.mutants, arguments.prefix)
     status, output, seconds = run(arguments.program, None, arguments.timeout or 300)
     passed, skipped = passed_and_skipped(output)
     if status == 0 and passed == 0 and skipped > 0:

@@ -121,8 +121,8 @@ constexpr Variable kTable[] = {
 };
 static_assert(std::size(kTable) == kRows);
 
-// Selects a planted bug in builds made for that (mutant.h). Who links such a layer links this one as it is, so the name
-// is known everywhere, but it is no setting and has no row.
+// Selects a planted bug in builds made for that (testing/mutant.h). Who links such a layer links this one as it is, so
+// the name is known everywhere, but it is no setting and has no row.
 constexpr std::string_view kMutantSelector = "TESSERA_MUTANT";
 
 std::string type_of(const Variable& variable) {

@@ -277,10 +277,12 @@ class Mutants(Gate):
         return str(path)
 
     def run_mutants(self, body, *arguments, minimum=2):
-        self.write("sources/a.cpp", 'if (TESSERA_MUTANT("host.one")) f();\nif (!TESSERA_MUTANT("host.two")) TESSERA_MUTANT("other.x");\n')
+        planted = self.write("mutants.toml", "".join(
+            f'[[mutant]]\nnames = [{names}]\nfile = "a.cpp"\noriginal = ""\nmutated = ""\n'
+            for names in ('"host.one"', '"host.two", "other.x"')))
         os.environ["TESSERA_MUTANT"] = "host.one"  # must not reach the clean run
         try:
-            return self.run_gate("run_mutants.py", "--sources", str(self.root / "sources"), "--prefix", "host.",
+            return self.run_gate("run_mutants.py", "--mutants", str(planted), "--prefix", "host.",
                                  "--program", self.program(body), "--minimum", str(minimum), *arguments)
         finally:
             del os.environ["TESSERA_MUTANT"]
