@@ -3,8 +3,8 @@
 //
 //   INSTANTIATE_TEST_SUITE_P(Mine, ShardSuite, testing::Values(Implementation{"free", run}), implementation_name);
 //
-// The mutants of this layer (testing/mutants.toml) run against this suite. They model faults of real training runs: a missing
-// 1/dp, a norm weight that is not reduced, a missing reduction over tp. The suite detects each of them.
+// The mutants of this layer (testing/mutants.toml) run against this suite. They model faults of real training runs: a
+// missing 1/dp, a norm weight that is not reduced, a missing reduction over tp. The suite detects each of them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Conformance tests of the trainer: the results are equal on every mesh. Each way of running ranks instantiates them in
-// a separate file. The mutants of this layer (testing/mutants.toml) run against this suite. They model faults of real training
-// runs: a missing 1/dp, a norm weight that is not reduced, a missing reduction over tp, a step along a partial
+// a separate file. The mutants of this layer (testing/mutants.toml) run against this suite. They model faults of real
+// training runs: a missing 1/dp, a norm weight that is not reduced, a missing reduction over tp, a step along a partial
 // gradient. Others model faults of replayed steps: constant random numbers, an applied bad step, a constant learning
 // rate or batch. The suite detects each of them.
 #pragma once
