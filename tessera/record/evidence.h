@@ -150,7 +150,7 @@ struct Rank {
   std::int64_t first_ns = 0;       ///< Time of the oldest remaining record of its launches and annotations; 0 if none.
   std::int64_t last_ns = 0;        ///< Time of the last record.
   std::uint64_t lost = 0;          ///< Communication records that were overwritten.
-  std::vector<Group> groups = {};  ///< Groups of which it is a member.
+  std::vector<Group> groups = {};  ///< Groups that it is a member of.
   std::vector<Making> makings = {};       ///< Last group creations.
   std::vector<Mark> marks = {};           ///< Open annotations.
   std::vector<Memory> memory = {};        ///< Memory by device.

@@ -69,7 +69,7 @@ TESSERA_API LiveView live_view(const Evidence& evidence, const std::map<int, Ste
 
 /// Size and state of a terminal.
 struct Screen {
-  std::size_t width = 80;   ///< columns
+  std::size_t width = 80;   ///< Columns.
   std::size_t height = 24;  ///< Lines; 0: unlimited.
   std::size_t first = 0;    ///< Rows or lines scrolled away.
   bool has_colors = false;  ///< Enables colors and bold text.

@@ -41,7 +41,7 @@ struct Trial {
   std::string error;
 };
 
-// Varies the only cut of a dimension: blocks, or all but one element on the last rank.
+// Varies the sharding of a dimension: blocks, or all but one element on the last rank.
 void vary(layout::DimCuts& dim, std::int64_t size, Random& random) {
   if (dim.cuts.size() != 1 || random() % 3 != 0) return;
   if (size % 2 == 0 && random() % 2 == 0) {

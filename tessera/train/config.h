@@ -117,9 +117,9 @@ struct RunConfig {
   std::int64_t dump_step = 0;          ///< Step whose tensors, including activations, are written. 0: none.
   std::string profile_steps = {};      ///< "A..B": steps to profile. Empty: only on request.
   std::string on_failure = "stop";     ///< Reaction to a lost rank: stop, or continue as a shrunk world (shrink).
-  std::int64_t check_replicas = 1000;  ///< steps between comparisons of parameter replicas; 0: none
-  bool force = false;                  ///< start even if the predicted memory exceeds the free memory
-  bool shared = false;                 ///< members of the group may read the run directory
+  std::int64_t check_replicas = 1000;  ///< Steps between comparisons of parameter replicas. 0: never.
+  bool force = false;                  ///< Starts even if the predicted memory exceeds the free memory.
+  bool shared = false;                 ///< Members of the Unix group may read the run directory.
 };
 
 /// Complete configuration of a run. Each field is a section of the TOML file.
@@ -155,7 +155,7 @@ struct Option {
   std::function<Place(Config&)> place;    ///< Returns the location of the value in a configuration.
   OptionRange range = {};                 ///< Valid range of a number.
   std::vector<std::string> choices = {};  ///< Allowed values of a text. Empty: any.
-  bool may_differ = false;                ///< true if ranks of one run may have different values
+  bool may_differ = false;                ///< True if ranks of one run may have different values.
 };
 /// Returns the table of options, in the order of the fields.
 TESSERA_API std::span<const Option> options();
@@ -192,8 +192,8 @@ TESSERA_API std::string to_toml(const Config& config);
 /// vocabulary and, with sequence_parallel, the sequence must be multiples of tp. Errors name option, value and fix.
 /// Idempotent.
 TESSERA_API Config resolved(Config config, int world_size);
-/// Returns a 128-bit hash of the resolved configuration as hex, which identifies the run in `summary.json`. Output
-/// paths, progress and checkpoint options do not count.
+/// Returns a 128-bit hash of the resolved configuration as hex, which identifies the run in `summary.json`. Options of
+/// [run] and [checkpoint] do not count.
 TESSERA_API std::string hash_of(const Config& config);
 /// Returns steps A to B of run.profile_steps, "A..B" or "A"; {0, 0} if empty. Throws InvalidArgument otherwise.
 TESSERA_API std::pair<std::int64_t, std::int64_t> profiled_steps(const RunConfig& config);

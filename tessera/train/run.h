@@ -19,10 +19,9 @@ namespace tessera::train {
 
 /// Trains. All ranks of the world call it. Rank 0 writes progress to `out`, if it is not null. Returns with
 /// RunEnd::kStopped if the policy for bad steps ended the run, with kFailed if the last checkpoint could not be
-/// written, and with kInterrupted if a signal arrived before the first step. Other errors are thrown after the partial
-/// summary is written. A rejected start, or an interrupt before the first step, changes nothing in the directory. If
-/// the run is already finished, does nothing and sets Summary::was_finished. On ranks other than 0, the summary holds
-/// only their own values.
+/// written, and with kInterrupted if a signal ended it. Other errors are thrown after the partial summary is written. A
+/// rejected start, or a signal before the first step, changes nothing in the directory. If the run is already finished,
+/// does nothing and sets Summary::was_finished. On ranks other than 0, the summary holds only their own values.
 TESSERA_API Summary run(const Config& config, std::FILE* out = stdout);
 
 /// Throws what would make run() reject these options, as far as the checks are cheap: invalid options

@@ -47,7 +47,7 @@ class TESSERA_API RankTally {
   double exposed_seconds_ = 0;
 };
 
-/// How a run ended.
+/// End of a run.
 enum class RunEnd : std::uint8_t {
   kDone,         ///< All steps were taken.
   kStopped,      ///< The policy for bad steps ended the run.
@@ -65,7 +65,7 @@ struct Evaluation {
 
 /// Summary of a run.
 struct Summary {
-  RunEnd end = RunEnd::kDone;                        ///< how it ended
+  RunEnd end = RunEnd::kDone;                        ///< End of the run.
   std::string reason = {};                           ///< Reason, if the end is not kDone.
   Config config = {};                                ///< Resolved configuration.
   std::string directory = {};                        ///< Full path of the run directory.

@@ -45,7 +45,7 @@ struct StepReport {
 
 /// Bytes by owner.
 struct OwnedBytes {
-  std::string owner;        ///< parameters, gradients, optimizer, gathered, activations, ...
+  std::string owner;        ///< "parameters", "gradients", "optimizer", "gathered", "activations", ...
   std::int64_t nbytes = 0;  ///< Bytes of this owner.
 };
 

@@ -40,8 +40,8 @@ using GraphKey = Id<struct GraphKeyTag, std::uint64_t>;
 
 /// Bytes [begin, end).
 struct ByteRange {
-  std::uintptr_t begin = 0;  ///< First byte.
-  std::uintptr_t end = 0;    ///< End.
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
 };
 
 /// Memory that a graph reads and another has written.

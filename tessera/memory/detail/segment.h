@@ -15,7 +15,7 @@ namespace tessera::memory::detail {
 struct Segment {
   std::byte* base = nullptr;
   std::size_t nbytes = 0;  ///< reserved bytes
-  std::size_t mapped = 0;  ///< mapped bytes
+  std::size_t mapped = 0;
   bool is_expandable = false;
   bool is_large = false;  ///< selects the space
   Block* first = nullptr;

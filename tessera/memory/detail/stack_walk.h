@@ -38,8 +38,8 @@ std::size_t walk_chain(std::uintptr_t fp, std::uintptr_t end, std::uintptr_t* fr
 
 /// A module in stacks (state table memory_module): the location of its file, for later symbolization.
 struct ModuleRow {
-  probe::StringId name;     ///< Name in stacks: "libtessera.so.0".
-  probe::StringId path;     ///< Full path.
+  probe::StringId name;  ///< Name in stacks: "libtessera.so.0".
+  probe::StringId path;
   std::uint64_t load_bias;  ///< Address of its address 0 in the process.
   static constexpr std::uint32_t kRows = 128;
   TESSERA_RECORD(ModuleRow, "memory_module", name, path, load_bias)

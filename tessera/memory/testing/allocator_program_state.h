@@ -27,9 +27,9 @@ struct ProgramFailure : std::runtime_error {
 
 /// Knowledge of the value of a buffer.
 enum class Value : std::uint8_t {
-  kUnwritten,    ///< not written
-  kKnown,        ///< Item::value
-  kUnknown,      ///< unknown
+  kUnwritten,
+  kKnown,  ///< Item::value
+  kUnknown,
   kOverwritten,  ///< of a captured buffer: another graph overwrote it
 };
 

@@ -17,8 +17,8 @@ namespace tessera::memory::testing {
 
 /// Counts over many programs, to check that both answers are common.
 struct CaptureCounts {
-  std::uint64_t proven = 0;   ///< Proven reuses.
-  std::uint64_t refused = 0;  ///< Rejected reuses.
+  std::uint64_t proven = 0;
+  std::uint64_t refused = 0;
 };
 
 /// Generates and checks the program of a seed. Returns the failure; empty if none.

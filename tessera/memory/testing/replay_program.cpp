@@ -48,8 +48,8 @@ struct Graph {
   enum { kAnnounced, kLive, kRemoved, kDropped } state = kAnnounced;
   std::vector<Span> writes;
   std::vector<Span> inputs;
-  int added = 0;    // number of earlier replays
-  int latest = -1;  // latest replay
+  int added = 0;  // number of earlier replays
+  int latest = -1;
 
   [[nodiscard]] bool writes_byte(int byte) const {
     return std::any_of(writes.begin(), writes.end(), [&](const Span& s) { return s.begin <= byte && byte < s.end; });
@@ -280,7 +280,7 @@ class Program {
   Clock complete_;
   Clock known_complete_;
   int live_ = 0;
-  int announced_ = -1;  // announced graph
+  int announced_ = -1;
   int last_replayed_ = -1;
   std::string failure_;
 };

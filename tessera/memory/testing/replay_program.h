@@ -16,8 +16,8 @@ namespace tessera::memory::testing {
 
 /// Counts over many programs, to check that both answers are common.
 struct ReplayCounts {
-  std::uint64_t accepted = 0;  ///< Accepted replays.
-  std::uint64_t refused = 0;   ///< Rejected replays.
+  std::uint64_t accepted = 0;
+  std::uint64_t refused = 0;
 };
 
 /// Generates and checks the program of a seed. Returns the failure; empty if none.

@@ -34,16 +34,16 @@ struct ChromeRow {
 
 /// A launch of a group.
 struct ChromeLaunch {
-  const Group* group = nullptr;    ///< Group of the launch.
-  const Launch* launch = nullptr;  ///< The launch.
-  int group_number = 0;            ///< Number in ChromeShared.
-  std::int64_t when_ns = 0;        ///< First known time of it; launches are sorted by it.
-  bool is_asked_drawn = false;     ///< True if the enqueueing thread has a slice.
-  std::int64_t asked_for_ns = 0;   ///< Drawn length of that slice, which is unknown: up to the next, at most 1 us.
-  bool is_run_drawn = false;       ///< True if a stream row has a slice.
-  std::size_t row = 0;             ///< Index in ChromePlan::rows.
-  std::int64_t begin_ns = 0;       ///< Start of the slice in the stream row.
-  std::int64_t end_ns = 0;         ///< End of the slice in the stream row.
+  const Group* group = nullptr;  ///< Group of the launch.
+  const Launch* launch = nullptr;
+  int group_number = 0;           ///< Number in ChromeShared.
+  std::int64_t when_ns = 0;       ///< First known time of it; launches are sorted by it.
+  bool is_asked_drawn = false;    ///< True if the enqueueing thread has a slice.
+  std::int64_t asked_for_ns = 0;  ///< Drawn length of that slice, which is unknown: up to the next, at most 1 us.
+  bool is_run_drawn = false;      ///< True if a stream row has a slice.
+  std::size_t row = 0;            ///< Index in ChromePlan::rows.
+  std::int64_t begin_ns = 0;      ///< Start of the slice in the stream row.
+  std::int64_t end_ns = 0;        ///< End of the slice in the stream row.
 };
 
 /// A kernel, or other work on a stream that is not a group launch.

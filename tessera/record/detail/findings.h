@@ -24,11 +24,11 @@ enum class Strength : std::uint8_t {
 
 /// One finding.
 struct Finding {
-  Verdict verdict = {};                 ///< Verdict to report.
-  Strength strength = Strength::kWeak;  ///< Precedence.
-  std::size_t waiting = 0;              ///< Ranks that wait because of it.
-  std::int64_t when_ns = 0;             ///< On the shared clock of the ranks; 0 if unknown.
-  std::vector<int> involved = {};       ///< Ranks that take part and are not blamed.
+  Verdict verdict = {};  ///< Verdict to report.
+  Strength strength = Strength::kWeak;
+  std::size_t waiting = 0;         ///< Ranks that wait because of it.
+  std::int64_t when_ns = 0;        ///< On the shared clock of the ranks; 0 if unknown.
+  std::vector<int> involved = {};  ///< Ranks that take part and are not blamed.
 };
 
 /// Inputs of all findings.

@@ -21,13 +21,13 @@ struct LaunchedEnd {
 };
 /// A rank of the last start.
 struct LaunchedRank {
-  std::uint64_t pid = 0;                ///< Process id.
+  std::uint64_t pid = 0;
   std::optional<LaunchedEnd> end = {};  ///< Unset if the launcher has not recorded an end.
 };
 /// The run, from its last start on.
 struct LaunchFile {
-  int ranks = 0;                ///< Number of started ranks.
-  std::string host = {};        ///< Host name.
+  int ranks = 0;  ///< Number of started ranks.
+  std::string host = {};
   std::int64_t started_ns = 0;  ///< Time of the last start, since 1970, with a resolution of 1 s; 0 if unknown.
   std::int64_t ended_ns = 0;    ///< End of the run; 0 if it is active.
   std::map<int, LaunchedRank> by_rank = {};  ///< Ranks with valid entries.

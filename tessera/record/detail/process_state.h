@@ -11,8 +11,8 @@ namespace tessera::record::detail {
 struct ProcessName {
   std::string boot_id = {};         ///< Boot id of its machine; empty: this machine.
   std::uint64_t pid_namespace = 0;  ///< Namespace of the pid; 0 if unknown.
-  std::uint64_t pid = 0;            ///< Process id.
-  std::uint64_t start = 0;          ///< Start time in clock ticks since boot.
+  std::uint64_t pid = 0;
+  std::uint64_t start = 0;  ///< Start time in clock ticks since boot.
 };
 
 /// State of a process.

@@ -137,7 +137,7 @@ int smaller_size(const std::vector<RunFile>& files, const LaunchFile& launch) {
   const auto id_of = [](const RunFile& file) {
     return std::tuple(file.process.boot_id, file.process.pid_namespace, file.process.pid, file.process.start);
   };
-  std::map<decltype(id_of(files.front())), std::int64_t> started;  // start times
+  std::map<decltype(id_of(files.front())), std::int64_t> started;
   for (const RunFile& file : files) {
     if (file.world_size == launch.ranks) started[id_of(file)] = file.began_ns;
   }

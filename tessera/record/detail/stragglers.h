@@ -12,8 +12,8 @@ namespace tessera::record::detail {
 
 /// A straggler and its cost.
 struct Lateness {
-  Straggler straggler = {};  ///< The straggler.
-  double share = 0;          ///< Fraction of the time between two collectives that the others lose.
+  Straggler straggler = {};
+  double share = 0;  ///< Fraction of the time between two collectives that the others lose.
 };
 /// Adds the ranks of a group that arrived last in at least half of its collectives.
 void add_late_ranks(const GroupView& group, const std::vector<Came>& all, std::vector<Lateness>& late);

@@ -33,13 +33,13 @@ struct TimedKernel {
 
 /// An annotation.
 struct TimedMark {
-  probe::StringId name;       ///< Name passed to Scope.
-  std::int64_t value = 0;     ///< Value passed to Scope.
-  std::uint32_t tid = 0;      ///< Thread, as the operating system numbers it; 0 if no longer known.
-  std::uint16_t thread = 0;   ///< Number of the thread in the file.
-  std::uint32_t depth = 0;    ///< Number of enclosing annotations of the thread.
-  std::int64_t begin_ns = 0;  ///< Start time.
-  std::int64_t end_ns = 0;    ///< Not before the start; 0 if it has not ended.
+  probe::StringId name;      ///< Name passed to Scope.
+  std::int64_t value = 0;    ///< Value passed to Scope.
+  std::uint32_t tid = 0;     ///< Thread, as the operating system numbers it; 0 if no longer known.
+  std::uint16_t thread = 0;  ///< Number of the thread in the file.
+  std::uint32_t depth = 0;   ///< Number of enclosing annotations of the thread.
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;  ///< Not before the start; 0 if it has not ended.
 };
 
 /// Timed records of a file.

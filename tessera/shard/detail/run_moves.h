@@ -14,8 +14,8 @@ namespace tessera::shard::detail {
 /// A tensor in redistribution.
 struct TensorMove {
   std::shared_ptr<const CompiledMove> how;
-  Tensor part;           ///< Plain shard of this rank; replaced by the new one.
-  std::size_t step = 0;  ///< Next step.
+  Tensor part;  ///< Plain shard of this rank; replaced by the new one.
+  std::size_t step = 0;
 };
 
 /// Completes all redistributions. Every rank of the mesh passes them in the same order. Counts launches and bytes.

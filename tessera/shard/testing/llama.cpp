@@ -72,7 +72,7 @@ Tensor Llama::drawn(const Shape& shape, const Layout& layout, double mean, doubl
   return weight;
 }
 
-// Shards over fsdp are the finest cut of the first dimension: gathering them copies nothing.
+// Shards over fsdp divide the first dimension most finely: gathering them copies nothing.
 void Llama::add_weight(const Shape& shape, Cut cut) {
   Layout kept;
   if (mesh_) {

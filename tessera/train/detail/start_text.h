@@ -21,7 +21,7 @@ namespace tessera::train::detail {
 
 /// Values of the lines.
 struct StartFacts {
-  const Config& config;                               ///< Resolved configuration.
+  const Config& config;
   std::int64_t parameters = 0;                        ///< Parameter elements over all ranks.
   std::uint64_t training_tokens = 0;                  ///< Tokens of the training data.
   std::uint64_t held_out_tokens = 0;                  ///< 0: no held-out data.
@@ -29,7 +29,7 @@ struct StartFacts {
   std::string compute = {};                           ///< Lines of compute_text().
   std::vector<OwnedBytes> predicted = {};             ///< Predicted memory of one rank, by owner.
   std::optional<std::int64_t> free_host_nbytes = {};  ///< Before the model was created; unset: unknown.
-  std::string directory = {};                         ///< Run directory.
+  std::string directory = {};
 };
 
 /// Returns the line on products and threads of this rank, with a warning if products are slow. Measures for 50 ms.

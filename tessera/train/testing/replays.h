@@ -16,7 +16,7 @@ namespace tessera::train::testing {
 struct Seen {
   std::vector<double> losses;  ///< Losses by step.
   std::vector<double> norms;   ///< Gradient norms before clipping.
-  std::vector<double> rates;   ///< learning rates
+  std::vector<double> rates;
   std::vector<StepEnd> ends;   ///< Results of the steps.
   std::vector<float> weights;  ///< Weights of this rank at the end.
   ops::GeneratorState random;  ///< State of its generator at the end.

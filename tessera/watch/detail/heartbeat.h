@@ -10,7 +10,7 @@ namespace tessera::watch::detail {
 
 /// One row per process. Readers by name (comm/launch) depend on these fields.
 struct HeartbeatRow {
-  std::uint64_t pid;                         ///< Process id.
+  std::uint64_t pid;
   std::uint64_t beats;                       ///< Number of heartbeats so far.
   probe::Moment when;                        ///< Time of the last heartbeat.
   std::uint64_t told;                        ///< Number of reports printed so far.

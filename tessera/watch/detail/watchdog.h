@@ -112,7 +112,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   comm::detail::NoticeDelays notice_delays_;
   std::vector<Due> troubles_;
   bool is_telling_ = false;
-  std::uint64_t arming_ = 0;                 // counter
+  std::uint64_t arming_ = 0;
   std::map<std::string, ReportMark> marks_;  // by run directory, at the last arming: later reports are new
   Clock::time_point armed_at_;               // time of the last arming
   bool is_told_ = false;                     // since then

@@ -97,7 +97,7 @@ struct DrillFault {
   std::function<void(DrillRank&)> body = {};                    ///< Body of each rank.
   std::vector<Expected> expected = {};                          ///< All must be found; empty: no fault.
   std::chrono::nanoseconds deadline = std::chrono::seconds(0);  ///< Deadline that must pass before detection.
-  std::vector<DrillForm> forms = {DrillForm::kProcesses};       ///< Applicable forms.
+  std::vector<DrillForm> forms = {DrillForm::kProcesses};
   bool is_looked_at = false;          ///< The drill reads the records when all are ready, without the watchdog.
   bool is_told_at_the_end = false;    ///< The verdict is that of all final records.
   bool has_late_rank = false;         ///< The culprit arrives after the verdict: first absent, slow at the end.

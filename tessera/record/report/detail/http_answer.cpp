@@ -63,7 +63,7 @@ bool is_address(std::string_view host) {
 struct Headers {
   std::optional<std::string_view> host;
   bool is_host_given_twice = false;
-  std::vector<std::string_view> cookies;  // cookie lines
+  std::vector<std::string_view> cookies;
 };
 std::optional<Headers> headers_of(std::string_view lines) {
   Headers headers;

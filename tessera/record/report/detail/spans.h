@@ -37,9 +37,9 @@ class NameTable {
 
 /// A period of time with a name.
 struct Span {
-  std::int64_t begin_ns = 0;  ///< Start.
-  std::int64_t end_ns = 0;    ///< End, not before the start.
-  std::uint16_t name = 0;     ///< Number in the NameTable.
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;  ///< End, not before the start.
+  std::uint16_t name = 0;   ///< Number in the NameTable.
 };
 
 /// Kind of the spans of a lane.

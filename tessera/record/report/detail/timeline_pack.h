@@ -20,8 +20,8 @@ namespace tessera::record::detail {
 
 /// Timeline data of the page.
 struct PackedTimeline {
-  PageJson json = {};        ///< Lanes, and the offsets of their arrays in the buffer.
-  std::string base64 = {};   ///< The buffer.
+  PageJson json = {};  ///< Lanes, and the offsets of their arrays in the buffer.
+  std::string base64 = {};
   std::size_t events = 0;    ///< Number of spans in the buffer.
   std::size_t left_out = 0;  ///< Number of oldest spans that only the pyramid contains.
 };

@@ -9,8 +9,8 @@ namespace tessera::record::testing {
 
 /// Properties of a generated run.
 struct MadeRun {
-  int ranks = 4;                      ///< Ranks over dp x fsdp x tp, each with a record.
-  int steps = 40;                     ///< Training steps.
+  int ranks = 4;  ///< Ranks over dp x fsdp x tp, each with a record.
+  int steps = 40;
   int collectives = 6;                ///< Collectives per step and rank.
   int kernels = 0;                    ///< Kernels per step and rank; 0: none is recorded.
   bool has_tables = true;             ///< Writes loss.csv and metrics.jsonl.

@@ -21,8 +21,8 @@ namespace tessera::train::detail {
 
 /// A tensor of a checkpoint.
 struct SavedTensor {
-  std::string name;            ///< Unique name.
-  DType dtype = DType::kF32;   ///< Element type.
+  std::string name;  ///< Unique name.
+  DType dtype = DType::kF32;
   Shape shape = {};            ///< Global shape.
   layout::Layout layout = {};  ///< Empty: plain, complete on every rank.
 };
