@@ -43,8 +43,6 @@ PHRASES = [(re.compile(pattern), advice) for pattern, advice in [
     (r"\bin a circle\b|\bcircles? of waits\b", "deadlock cycle"),
     (r"\bthe making of (?:a|the) group\b", "group creation"),
 ]]
-# Layers whose comments are checked.
-PLAIN_LAYERS = set()
 ALLOWED = re.compile(r"\bwords: \w+")
 GENERATED = {"docs/operators.md"}  # by `tessera ops`
 
@@ -73,11 +71,6 @@ def check_file(root, path, findings):
                 findings.error(path, number, f"'{match.group().strip()}': {why}")
 
 
-def is_plain(path):
-    """Whether the comments of this file have been rewritten in plain English."""
-    return len(path.parts) > 1 and path.parts[1] in PLAIN_LAYERS
-
-
 def prose_of_markdown(text):
     """The lines of a page without code: fenced blocks and code spans are blank."""
     is_code = False
@@ -102,7 +95,7 @@ def check_phrases(root, path, findings):
         return
     if path.suffix == ".md":
         extract = prose_of_markdown
-    elif path.suffix in source_tree.HEADERS | source_tree.SOURCES and is_plain(path):
+    elif path.suffix in source_tree.HEADERS | source_tree.SOURCES:
         extract = comments_of_cpp
     else:
         return

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 // The best of several: other work on the machine only ever takes time away.
 template <class F>
 double best_rate(double flops, const F& run) {
-  constexpr auto kTime = std::chrono::milliseconds(7);
+  constexpr auto kTime = std::chrono::milliseconds(4);
   constexpr int kLeastRuns = 4;  // other work may take the core for longer than kTime
   run();
   double best = 0;

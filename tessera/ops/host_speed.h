@@ -1,5 +1,5 @@
-// How fast this processor computes, and with which code. A library that does not know a processor may pick slow kernels
-// without a word: the rate of products is therefore measured and compared with the peak of the instructions.
+// Measured speed of this processor, and the code that computes. A library that does not know a processor may silently
+// pick slow kernels, so the rate of products is measured and compared with the peak of the instructions.
 //
 //   const HostSpeed& speed = host_speed();
 //   if (speed.is_slow()) log::warn(speed.warning());

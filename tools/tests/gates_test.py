@@ -224,6 +224,12 @@ class Words(Gate):
             self.write("docs/more.md", f"one\n{text}\n")
             self.expect_error("check_words.py", "docs/more.md:2", "plain English")
 
+    def test_phrases_of_comments(self):
+        self.write("tessera/base/more.cpp", '// One.\nconst char* a = "is told";  // It is told.\n')
+        self.expect_error("check_words.py", "tessera/base/more.cpp:2", "plain English")
+        self.write("tessera/base/more.cpp", '// One.\nconst char* a = "is told";\n')
+        self.expect_good("check_words.py")
+
     def test_phrases_in_code_and_with_a_reason(self):
         self.write("docs/more.md", "one `is told`\n```\nis told\n```\nis told <!-- words: quotes a program -->\n")
         self.expect_good("check_words.py")

@@ -59,7 +59,7 @@ void TaskRunner::run(Task& task, const std::function<void()>& steps, const devic
   try {
     TESSERA_CHECK(is_alone, "group ", *task.group, ": two operations run at once on rank ", rank_,
                   ", from streams that are not ordered; inside captures, order them by events");
-    // Before its number says that it runs: whoever sees that and gives it more time does so for good.
+    // Before its number shows that it runs: a caller that then extends the deadline must not lose the extension.
     const std::int64_t now = extended_ns_.load(std::memory_order_relaxed);
     before_ns_.store(task.extended_ns == Task::kAtEachRun ? now : task.extended_ns, std::memory_order_relaxed);
     const std::uint64_t before = sequence_.load(std::memory_order_relaxed);

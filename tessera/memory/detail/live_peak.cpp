@@ -46,7 +46,7 @@ void LivePeak::count(Heap& heap, std::size_t nbytes) {
   for (Heap* one : heaps_) one->lock.lock();
   const std::size_t live = cut_leases() + nbytes;
   heap.lease += nbytes;
-  // What is too much lets the heaps grow before the next count. It does not add up: it is measured from what is live.
+  // The excess lets the heaps grow before the next count. It does not add up: it is measured from the live bytes.
   const std::size_t most = live + excess(live, heaps_.size());
   peak_ = std::max(peak_, most);
   headroom_.store(peak_ - live, std::memory_order_relaxed);

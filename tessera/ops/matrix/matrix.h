@@ -1,7 +1,7 @@
 // Products of matrices.
 //
 // Inputs have one dtype: f32, f64, bf16, f16 (accumulated in f32, rounded once), c64, signed integers and u8 (in i64).
-// Transposed views are read as they lie. Results have the same bits for any number of threads. Empty sums are zero.
+// Transposed views are read without a copy. Results have the same bits for any number of threads. Empty sums are zero.
 #pragma once
 
 #include <cstdint>
@@ -22,36 +22,36 @@ struct ContractAttributes {
   TESSERA_ATTRIBUTES(labels)
 };
 
-/// [i, k] times [k, j].
+/// Returns a [i, k] times b [k, j].
 TESSERA_API Tensor mm(const Tensor& a, const Tensor& b);
-/// Likewise, into `out`.
+/// Writes mm(a, b) to `out`.
 TESSERA_API void mm_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// [n, i, k] times [n, k, j], each with each.
+/// Returns the products of n pairs of matrices: a [n, i, k] times b [n, k, j].
 TESSERA_API Tensor bmm(const Tensor& a, const Tensor& b);
-/// Likewise, into `out`.
+/// Writes bmm(a, b) to `out`.
 TESSERA_API void bmm_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// x [..., k] times the transpose of weight [j, k], plus bias [j] where there is one.
+/// Returns x [..., k] times the transpose of weight [j, k], plus bias [j] if given.
 TESSERA_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
-/// Products by NumPy's rules: the last two dimensions are matrices, those before them are broadcast; a vector is a row
-/// on the left, a column on the right.
+/// Returns the product by NumPy's rules: the last two dimensions are matrices, and earlier dimensions are broadcast. A
+/// vector is a row on the left and a column on the right.
 TESSERA_API Tensor matmul(const Tensor& a, const Tensor& b);
-/// beta * input + alpha * (a b), input broadcast.
+/// Returns beta * input + alpha * mm(a, b). `input` is broadcast.
 TESSERA_API Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta = 1,
                          const Scalar& alpha = 1);
-/// Likewise with bmm.
+/// Returns beta * input + alpha * bmm(a, b). `input` is broadcast.
 TESSERA_API Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta = 1,
                            const Scalar& alpha = 1);
-/// The product of two tensors summed over labels that the result lacks: "bik,kj->bij". Every label names one size and
-/// stands in at least two of the three; einsum takes care of the rest.
+/// Returns the product of two tensors, summed over labels that the result lacks: "bik,kj->bij". Each label names one
+/// size and occurs in at least two of the three operands. einsum handles all other equations.
 TESSERA_API Tensor contract(const Tensor& a, const Tensor& b, std::string_view labels);
-/// Adds such a product to `sum`, in place. With layouts, `sum` has the layout that the product has: partial sums add up
-/// as they are. Cannot be recorded.
+/// Adds contract(a, b, labels) to `sum` in place. With layouts, `sum` must have the layout of the product, so that
+/// partial sums add locally. Autograd does not record this operator.
 TESSERA_API void contract_add_(const Tensor& sum, const Tensor& a, const Tensor& b, std::string_view labels);
-/// Einstein's sum of any number of tensors: "bik,kj->bij"; "..." for dimensions that are broadcast; without "->" the
-/// result has the labels that occur once, in the order of the alphabet. A label twice in one tensor takes the diagonal.
-/// Products are made pair by pair, the cheapest first.
+/// Returns the Einstein sum of any number of tensors: "bik,kj->bij". "..." stands for dimensions that are broadcast.
+/// Without "->", the result has the labels that occur once, in alphabetical order. A label that occurs twice in one
+/// tensor selects the diagonal. Products are computed pair by pair, the cheapest first.
 TESSERA_API Tensor einsum(std::string_view equation, std::span<const Tensor> tensors);
-/// Likewise.
+/// Same, for a braced list of tensors.
 TESSERA_API Tensor einsum(std::string_view equation, std::initializer_list<Tensor> tensors);
 
 }  // namespace tessera::ops

@@ -1,8 +1,8 @@
-// Updates of many tensors in one launch: what optimizers are made of.
+// Updates of many tensors in one launch, for optimizers.
 //
-// Numbers that change from step to step (the step itself, the learning rate, the clip factor, whether to skip) are
-// tensors of one element, read when the work runs: a captured step stays true when it is replayed. Functions whose
-// names end in _ write in place; lists are of equal length, and what belongs together has one shape.
+// Values that change from step to step (step, learning rate, clip factor, skip flag) are tensors of one element. They
+// are read when the work runs, so a replayed step uses current values. Functions whose names end in _ write in place.
+// Lists have equal length, and tensors at the same index have the same shape.
 #pragma once
 
 #include <cstdint>
@@ -17,67 +17,67 @@ namespace tessera::ops {
 
 /// Attributes of foreach_add and foreach_mul.
 struct ForeachAttributes {
-  double by = 1;  ///< what the second list, or every element, is multiplied with
+  double by = 1;  ///< factor of the second list, or of every element
   TESSERA_ATTRIBUTES(by)
 };
 /// Attributes of foreach_norm.
 struct ForeachNormAttributes {
-  double p = 2;  ///< which norm: above 0, infinity for the largest
+  double p = 2;  ///< order of the norm, above 0; infinity gives the largest absolute value
   TESSERA_ATTRIBUTES(p)
 };
 /// Attributes of grad_norm.
 struct GradNormAttributes {
-  double max_norm = 1;  ///< above which gradients are scaled down
-  double p = 2;         ///< which norm: above 0, infinity for the largest
+  double max_norm = 1;  ///< gradients with a larger norm are scaled down
+  double p = 2;         ///< order of the norm, above 0; infinity gives the largest absolute value
   TESSERA_ATTRIBUTES(max_norm, p)
 };
 /// Attributes of sgd and sgd_momentum.
 struct SgdAttributes {
-  double momentum = 0;       ///< share of the running sum that stays
-  double weight_decay = 0;   ///< share of each parameter that is added to its gradient
+  double momentum = 0;       ///< factor of the running sum
+  double weight_decay = 0;   ///< factor of the parameter that is added to its gradient
   bool is_nesterov = false;  ///< looks one step ahead along the momentum
   TESSERA_ATTRIBUTES(momentum, weight_decay, is_nesterov)
 };
 /// Attributes of adamw.
 struct AdamWAttributes {
-  double beta1 = 0.9;          ///< share of the mean of gradients that stays
-  double beta2 = 0.999;        ///< of the mean of their squares
-  double eps = 1e-8;           ///< added to the root of that mean
-  double weight_decay = 0.01;  ///< share of each parameter, times the learning rate, that is taken away
+  double beta1 = 0.9;          ///< decay of the mean of gradients
+  double beta2 = 0.999;        ///< decay of the mean of squared gradients
+  double eps = 1e-8;           ///< added to the root of the mean of squares
+  double weight_decay = 0.01;  ///< each parameter is reduced by this times the learning rate
   TESSERA_ATTRIBUTES(beta1, beta2, eps, weight_decay)
 };
 
-/// Each of a plus `by` times each of b.
+/// Returns a[i] + by * b[i] for each i.
 TESSERA_API std::vector<Tensor> foreach_add(std::span<const Tensor> a, std::span<const Tensor> b, double by = 1);
-/// Likewise, in a.
+/// Adds by * b[i] to a[i] for each i.
 TESSERA_API void foreach_add_(std::span<const Tensor> a, std::span<const Tensor> b, double by = 1);
-/// Each times `by`, and times `factor`, a tensor of one element, where there is one.
+/// Returns each tensor times `by`, and times `factor` if given. `factor` has one element.
 TESSERA_API std::vector<Tensor> foreach_mul(std::span<const Tensor> tensors, double by, const Tensor& factor = {});
-/// Likewise, in place.
+/// Multiplies each tensor by `by`, and by `factor` if given.
 TESSERA_API void foreach_mul_(std::span<const Tensor> tensors, double by, const Tensor& factor = {});
-/// The p-norm of each, in f32 (f64 for f64): the root of the sum of squares, for p = 2; the largest, for infinity.
+/// Returns the p-norm of each tensor, in f32 (f64 for f64). p = infinity gives the largest absolute value.
 TESSERA_API std::vector<Tensor> foreach_norm(std::span<const Tensor> tensors, double p = 2);
 
-/// The norm of all gradients together, and what to multiply them with so that it is at most some bound.
+/// The norm of all gradients together, and the factor that scales them down to a maximum norm.
 struct GradNorm {
-  Tensor norm;    ///< before
+  Tensor norm;    ///< before scaling
   Tensor factor;  ///< min(1, max_norm / norm)
 };
-/// Computes it, as a p-norm, and changes nothing: optimizers take the factor.
+/// Returns the p-norm of all gradients and the clip factor. Changes no gradient: optimizers apply the factor.
 TESSERA_API GradNorm grad_norm(std::span<const Tensor> grads, double max_norm, double p = 2);
-/// Computes it and scales the gradients; the norm before.
+/// Scales the gradients to a p-norm of at most `max_norm`. Returns the norm before scaling.
 TESSERA_API Tensor clip_grad_norm_(std::span<const Tensor> grads, double max_norm, double p = 2);
 
-/// What an optimizer step reads from device memory.
+/// Values of an optimizer step in device memory.
 struct StepScalars {
-  Tensor learning_rate = {};  ///< must be there
-  Tensor clip_factor = {};    ///< gradients are multiplied with it; none: 1
-  Tensor skip = {};           ///< not zero: nothing is changed, the step not counted; none: 0
+  Tensor learning_rate = {};  ///< required
+  Tensor clip_factor = {};    ///< factor of the gradients; 1 by default
+  Tensor skip = {};           ///< if not 0, the step changes nothing and is not counted; 0 by default
 };
-/// Gradient descent in place; with momentum where `momenta` are given.
+/// Runs a step of gradient descent in place, with momentum if `momenta` is not empty.
 TESSERA_API void sgd_(std::span<const Tensor> params, std::span<const Tensor> grads, std::span<const Tensor> momenta,
                       const StepScalars& scalars, const SgdAttributes& how = {});
-/// AdamW in place. `step`, one i64, counts the steps done and is counted up.
+/// Runs a step of AdamW in place. `step`, one i64, counts completed steps; this call increments it.
 TESSERA_API void adamw_(std::span<const Tensor> params, std::span<const Tensor> grads, std::span<const Tensor> first,
                         std::span<const Tensor> second, const Tensor& step, const StepScalars& scalars,
                         const AdamWAttributes& how = {});

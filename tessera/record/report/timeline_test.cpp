@@ -99,7 +99,7 @@ TEST_F(Timeline, HasEveryMarkKernelAndCollectiveOfTheRecords) {
     EXPECT_EQ(spans.names.names()[kernels->spans[0].name], "layer");
     EXPECT_EQ(moves->spans.size(), 15U);
     EXPECT_EQ(spans.names.names()[moves->spans[0].name], "all_reduce(f32[1024], sum) in world");
-    // 50 ms per step, of which 47.5 are in the annotation.
+    // A step takes 50 ms, and the annotation covers 47.5 of them.
     EXPECT_NEAR(static_cast<double>(marks->spans[2].end_ns - marks->spans[2].begin_ns), 47.5e6, 1e6);
   }
 }

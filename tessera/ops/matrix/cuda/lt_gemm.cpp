@@ -15,9 +15,9 @@
 namespace tessera::ops::cuda {
 namespace {
 
-// What is recommended for Hopper; only what the chosen algorithm needs is allocated.
+// Recommended size for Hopper. Only the part that the selected algorithm needs is allocated.
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
-// Above this nothing gets better.
+// A larger alignment has no benefit.
 constexpr std::uint32_t kMostAlignment = 256;
 
 struct Types {
@@ -171,7 +171,7 @@ struct Plan {
   mutable std::atomic<bool> is_loaded{false};  // its code, by a launch
 };
 
-// What is kept for one device, for the life of the process: graphs may use it until the end.
+// State of one device for the life of the process: graphs may use it until the end.
 class LtDevice {
  public:
   // The plan of a product, made at its first call. `stream` is any of the device, for its context.

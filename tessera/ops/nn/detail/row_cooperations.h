@@ -7,7 +7,7 @@
 namespace tessera::ops::detail {
 
 extern const tensor::Cooperation kSoftmaxTogether;             ///< max, sum of exponentials
-extern const tensor::Cooperation kLogSoftmaxTogether;          ///< likewise
+extern const tensor::Cooperation kLogSoftmaxTogether;          ///< max, sum of exponentials
 extern const tensor::Cooperation kSoftmaxBackwardTogether;     ///< sum of gradient times result
 extern const tensor::Cooperation kLogSoftmaxBackwardTogether;  ///< sum of the gradient
 extern const tensor::Cooperation kLayerNormTogether;           ///< sum, then sum of squared deviations

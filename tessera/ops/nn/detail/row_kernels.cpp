@@ -45,7 +45,7 @@ struct Source {
   HWY_INLINE Vec<T> operator()(std::int64_t i) const { return hn::LoadU(Tag<T>(), at + i); }
   HWY_INLINE Vec<T> operator()(std::int64_t i, std::int64_t count) const { return LoadTail(at + i, count, fill); }
 };
-// Likewise, or nothing but `fill` where there is no row.
+// Loads from a row, or gives `fill` if there is no row.
 template <class T>
 struct OptionalSource {
   const T* at;
@@ -74,8 +74,8 @@ HWY_INLINE void Map(T* to, std::int64_t n, const F& f, const S&... sources) {
   if (i < n) StoreTail<T>(f(sources(i, n - i)...), to + i, n - i);
 }
 
-// Folds f(accumulator, vectors) over the row in four accumulators that start as `start`. What lies behind the end is
-// the sources' fill, which must change nothing.
+// Reduces the row by f(accumulator, vectors) in four accumulators that start as `start`. Lanes after the end have the
+// fill value of the sources, which must not change the result.
 template <class T, class F, class Join, class... S>
 HWY_INLINE Vec<T> Fold(std::int64_t n, T start, const F& f, const Join& join, const S&... sources) {
   const Tag<T> d;

@@ -15,7 +15,7 @@ struct NormStatistics {
   T rstd = 0;
 };
 
-/// Parameters of a norm; null where there are none.
+/// Parameters of a norm; null if absent.
 template <class T>
 struct NormParameters {
   const T* weight = nullptr;

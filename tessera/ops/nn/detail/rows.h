@@ -58,7 +58,7 @@ class Rows {
     load(scratch, at, dtype_, step_, length_);
     return scratch;
   }
-  /// Likewise `count` elements of the row from `begin` on.
+  /// Reads `count` elements of the row from `begin`.
   template <class T>
   const T* read(std::int64_t row, std::int64_t begin, std::int64_t count, T* scratch) const {
     const std::byte* at = place(row) + begin * step_ * static_cast<std::int64_t>(itemsize(dtype_));

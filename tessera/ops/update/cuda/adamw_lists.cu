@@ -169,7 +169,7 @@ __device__ void update_floats(const AdamWTensor& of, std::int64_t begin, const S
       *reinterpret_cast<float4*>(reinterpret_cast<float*>(of.parts[kNewSecond]) + at) = second;
     }
   }
-  // What is left of the last vector, at the end of a tensor.
+  // The incomplete last vector at the end of a tensor.
   const std::int64_t rest = (end - begin) % 4;
   if (threadIdx.x < rest) {
     const std::int64_t i = end - rest + threadIdx.x;

@@ -25,14 +25,14 @@ struct ListCall {
   [[nodiscard]] const Tensor& out(std::size_t list, std::size_t i) const { return call.outputs[list * count + i]; }
   /// A single argument.
   [[nodiscard]] const Tensor& single(std::size_t i) const { return call.inputs[lists * count + i]; }
-  /// Refuses what is missing, is not floating, or differs in shape within a place.
+  /// Throws if a tensor is missing, is not floating, or differs in shape from others of its index.
   void check() const;
-  /// What a single argument is: floating, an i64, or true where it is not zero.
+  /// Kind of a single argument: a floating number, an i64 count, or a flag that is set if it is not zero.
   enum class Single : std::uint8_t { kNumber, kCount, kFlag };
-  /// Refuses a single argument that has not one element, or is another thing.
+  /// Throws if a single argument does not have one element or has another kind.
   void check_single(std::size_t i, bool is_optional, Single kind) const;
-  /// One tensor: its dimensions are factors of this kind. More: they may not be cut, and an update of sharded tensors
-  /// is made on their local parts. Singles are whole everywhere.
+  /// Returns the factor rule. The dimensions of a single tensor are factors of this kind. Dimensions of several tensors
+  /// must not be sharded: updates of sharded tensors run on local shards. Single arguments are replicated.
   [[nodiscard]] layout::FactorRule rule(layout::FactorKind kind, std::size_t output_lists) const;
 
   const tensor::Call& call;
@@ -40,27 +40,27 @@ struct ListCall {
   std::size_t count;
 };
 
-/// Lists one behind the other, for a call: the tensors are the caller's and are not counted.
+/// Returns the lists one after the other, for a call. It borrows the tensors of the caller.
 tensor::BorrowedTensors joined(std::initializer_list<std::span<const Tensor>> lists);
 
-/// A stretch of one place of the lists.
+/// A range of elements at one index of the lists.
 struct ListPiece {
   std::int32_t place;
   std::int64_t row, begin, count;
 };
 
-/// The rows of a tensor of a list. Lists are long: of a dense tensor, which is one row, nothing is kept but where it
-/// lies.
+/// The rows of a tensor of a list. Lists are long, so for a contiguous tensor, which is one row, only its address is
+/// stored.
 class ListRows {
  public:
-  /// No rows; to be assigned.
+  /// Constructs a value without rows.
   ListRows() = default;
-  /// Those of a dense tensor.
+  /// Refers to a contiguous tensor.
   explicit ListRows(const Tensor& dense) : data_(dense.data()), dtype_(dense.dtype()) {}
-  /// These, which outlive it.
+  /// Refers to `rows`, which must outlive this object.
   explicit ListRows(const Rows* rows) : rows_(rows), is_dense_(false) {}
 
-  /// As Rows has it.
+  /// See Rows::read.
   template <class T>
   const T* read(std::int64_t row, std::int64_t begin, std::int64_t count, T* scratch) const {
     if (!is_dense_) [[unlikely]]
@@ -69,14 +69,14 @@ class ListRows {
     load(scratch, place(begin), dtype_, 1, count);
     return scratch;
   }
-  /// Likewise.
+  /// See Rows::begin_write.
   template <class T>
   T* begin_write(std::int64_t row, std::int64_t begin, T* scratch) const {
     if (!is_dense_) [[unlikely]]
       return rows_->begin_write(row, begin, scratch);
     return is_of<T>() ? reinterpret_cast<T*>(data_) + begin : scratch;
   }
-  /// Likewise.
+  /// See Rows::finish.
   template <class T>
   void finish(std::int64_t row, std::int64_t begin, std::int64_t count, const T* scratch) const {
     if (!is_dense_) [[unlikely]] {
@@ -117,9 +117,9 @@ struct ListWork {
   ListWork(const ListCall& of, std::size_t output_lists);
   ListWork(const ListWork&) = delete;
   ListWork& operator=(const ListWork&) = delete;
-  /// Rows of element i of an input list.
+  /// Returns the rows of element i of an input list.
   [[nodiscard]] const ListRows& in(std::size_t list, std::size_t i) const { return inputs[list * count + i]; }
-  /// Likewise of a result list.
+  /// Returns the rows of element i of a result list.
   [[nodiscard]] const ListRows& out(std::size_t list, std::size_t i) const { return outputs[list * count + i]; }
 
  private:
@@ -155,7 +155,7 @@ void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body) 
   });
 }
 
-/// The one element of a tensor when the work runs; `otherwise` where there is none.
+/// Reads the element of a tensor when the work runs, or gives `otherwise` without a tensor.
 struct ScalarSource {
   ScalarSource() = default;
   explicit ScalarSource(const Tensor& tensor) {

@@ -15,7 +15,7 @@ struct AdamWStep {
   T rate;        // learning rate / (1 - beta1^step)
   T root_scale;  // 1 / sqrt(1 - beta2^step)
 };
-/// What it reads and writes; results may be written over what is read.
+/// Operands of a row. Results may overwrite inputs.
 template <class T>
 struct AdamWRow {
   const T *param, *grad, *first, *second;
@@ -28,7 +28,7 @@ struct SgdStep {
   T momentum, weight_decay, clip, learning_rate;
   bool is_nesterov;
 };
-/// What it reads and writes; momentum null: there is none.
+/// Operands of a row; `momentum` may be null.
 template <class T>
 struct SgdRow {
   const T *param, *grad, *momentum;
