@@ -1,6 +1,6 @@
 // The memory of one allocator rebuilt from records, by address: mapped runs, and their blocks that are not cached. The
 // later record is valid: it replaces everything it overlaps. Records may be lost, torn or wrong, so nothing is assumed
-// to fit: segments() returns blocks that tile for any input.
+// to fit: runs() returns blocks that tile for any input.
 #pragma once
 
 #include <cstdint>

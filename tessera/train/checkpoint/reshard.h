@@ -18,10 +18,10 @@ namespace tessera::train {
 TESSERA_API CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const layout::Mesh& mesh,
                                               const std::filesystem::path& directory);
 
-/// Returns the mesh of the checkpoint, resized to `ranks` ranks. From the last axis to the first, each axis keeps its
-/// size or, if that does not divide the rest of `ranks`, its greatest divisor that does. fsdp, or the first axis
-/// without fsdp, takes the remaining factor. For example, dp=2,fsdp=2,tp=2 becomes dp=2,fsdp=3,tp=2 for 12 ranks; for 1
-/// rank all are 1.
+/// Returns the mesh of the checkpoint, resized to `ranks` ranks. From the last axis to the first, each axis is reduced
+/// to the greatest common divisor of its size and the rest of `ranks`. fsdp, or the first axis if there is no fsdp,
+/// takes the remaining factor instead. For example, dp=2,fsdp=2,tp=2 becomes dp=2,fsdp=3,tp=2 for 12 ranks. Throws
+/// InvalidArgument if `ranks` is less than 1 or the tensors are on several meshes.
 TESSERA_API layout::Mesh mesh_with_ranks(const CheckpointInfo& from, int ranks);
 
 }  // namespace tessera::train

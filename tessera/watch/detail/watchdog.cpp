@@ -255,7 +255,7 @@ std::chrono::nanoseconds Watchdog::extension_of(Seen& seen, const comm::detail::
   return seen.extra;
 }
 
-// Returns a failure that no other thread reports: an operation that does not start, or with an extended deadline.
+// Returns a failure that no other thread reports: an operation past its deadline that has not started or has kWait.
 std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point now) {
   const comm::GroupState& group = *seen.group;
   const comm::detail::GroupProgress progress = seen.group->record.progress();
