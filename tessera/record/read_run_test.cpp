@@ -122,10 +122,11 @@ TEST_F(ReadRun, TellsWhoWaitsInWhichOperation) {
                const comm::Work first = comm::world().all_reduce(&x, &x, 1, DType::kF32, {}, stream);
                const comm::Work second = comm::world().launch({.kind = comm::OpKind::kBarrier}, stream);
                Evidence evidence = read_run(directory);
-               const auto has_begun = [&] {
-                 return evidence.ranks.at(0).groups.at(0).launches.at(0).stage != Stage::kAsked;
+               const auto has_begun = [&] {  // as its record shows, which is written first, and then its row
+                 const Group& group = evidence.ranks.at(0).groups.at(0);
+                 return group.launches.at(0).stage != Stage::kAsked && group.begun != 0;
                };
-               while (!has_begun()) evidence = read_run(directory);  // its thread needs a moment
+               while (!has_begun()) evidence = read_run(directory);
                const Group& own = evidence.ranks[0].groups[0];
                EXPECT_EQ(own.launches.size(), 2U);
                EXPECT_EQ(own.launches.at(0).stage, Stage::kBegun);
