@@ -255,7 +255,7 @@ TEST(InPlaceSums, NeedATensorToAddTo) {
       [&] {
         tensor::call(op, {a, a}, ops::ContractAttributes{"ki,kj->ij"});
       },
-      {"contract_add", "adds to a tensor that must be given"});
+      {"contract_add", "requires an output tensor to add to"});
   const Tensor sum = drawn(random, {3, 3}, DType::kF32);
   expect_error<InvalidArgument>([&] { ops::contract_add_(sum, leaf(a), a, "ki,kj->ij"); },
                                 {"contract_add", "cannot record"});

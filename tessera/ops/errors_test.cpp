@@ -316,8 +316,8 @@ std::vector<WrongAttributes> wrong_reductions() {
           {"deviation", Attributes(DeviationAttributes{{9}}), "dimension 9 of a tensor of 2"},
           {"norm", Attributes(PNormAttributes{2, {9}, false}), "dimension 9 of a tensor of 2"},
           {"cumsum", Attributes(CumsumAttributes{9}), "dimension 9 of a tensor of 2"},
-          {"histc", Attributes(HistcAttributes{0, 0, 1}), "0 bins"},
-          {"histc", Attributes(HistcAttributes{4, 2, 1}), "from 2 to 1"}};
+          {"histc", Attributes(HistcAttributes{0, 0, 1}), "bins must be at least 1, got 0"},
+          {"histc", Attributes(HistcAttributes{4, 2, 1}), "got low 2 and high 1"}};
 }
 
 std::vector<WrongAttributes> wrong_places() {
@@ -327,7 +327,7 @@ std::vector<WrongAttributes> wrong_places() {
           {"permute", Attributes(PermuteAttributes{{0, 1, 9}}), "dimension 9 of a tensor of 3"},
           {"expand", Attributes(ExpandAttributes{{7, 7}}), "[7, 7]"},
           {"slice", Attributes(SliceAttributes{9, 0, 1, 1}), "dimension 9 of a tensor of 2"},
-          {"slice", Attributes(SliceAttributes{0, 0, 1, 0}), "step of 0"},
+          {"slice", Attributes(SliceAttributes{0, 0, 1, 0}), "step must be at least 1, got 0"},
           {"select", Attributes(SelectAttributes{9, 0}), "dimension 9 of a tensor of 2"},
           {"select", Attributes(SelectAttributes{0, 99}), "99"},
           {"cat", Attributes(CatAttributes{9}), "dimension 9 of a tensor of 3"},
@@ -361,17 +361,18 @@ std::vector<WrongAttributes> wrong_others() {
           {"rope", Attributes(RopeAttributes{.width = 3}), "3"},
           {"rope", Attributes(RopeAttributes{.width = 10}), "10"},
           {"rope", Attributes(RopeAttributes{.dim = 9}), "dimension 9"},
-          {"scaled_dot_product_attention", Attributes(AttentionBias{.scale = -1}), "scale of -1"},
-          {"cross_entropy", Attributes(CrossEntropyAttributes{.label_smoothing = 2}), "label smoothing 2"},
+          {"scaled_dot_product_attention", Attributes(AttentionBias{.scale = -1}), "scale must be at least 0, got -1"},
+          {"cross_entropy", Attributes(CrossEntropyAttributes{.label_smoothing = 2}),
+           "label_smoothing must be in [0, 1], got 2"},
           {"cross_entropy", Attributes(CrossEntropyAttributes{.reduction = "max"}), "'max'"},
           {"linear_cross_entropy", Attributes(CrossEntropyAttributes{.reduction = "max"}), "'max'"},
           {"linear_cross_entropy_with_gradients", Attributes(CrossEntropyAttributes{.reduction = "none"}), "one loss"},
           {"eye", Attributes(EyeAttributes{{3}, DType::kF32, {}}), "[3]"},
-          {"bernoulli", Attributes(drawn({3}, 1.5, 1)), "probability of 1.5"},
-          {"randint", Attributes(drawn({3}, 4, 4)), "at least 4 and below 4"},
+          {"bernoulli", Attributes(drawn({3}, 1.5, 1)), "probability must be in [0, 1], got 1.5"},
+          {"randint", Attributes(drawn({3}, 4, 4)), "got low 4 and high 4"},
           {"randperm", Attributes(drawn({3, 3}, 3, 1)), "[3, 3]"},
-          {"trunc_normal", Attributes(narrow), "too little"},
-          {"trunc_normal", Attributes(drawn({3}, 0, -1)), "deviation of -1"}};
+          {"trunc_normal", Attributes(narrow), "must hold at least 5% of the distribution"},
+          {"trunc_normal", Attributes(drawn({3}, 0, -1)), "standard deviation must be positive, got -1"}};
 }
 
 TEST(Errors, OfAttributesNameTheOperatorTheValueAndTheCall) {
@@ -408,9 +409,10 @@ TEST(Errors, OfIndicesOutOfRangeNameOperatorIndexAndRange) {
         SCOPED_TRACE(spoilt.call().text());
         tensor::call_into(spoilt.call());
         const auto wait = [] { device::Device::get("host").synchronize(); };
-        const std::string said = concat(name == "index" ? "index " : "target ", wrong);
+        const char* const range = name == "index" ? "index must be in [0, " : "target must be in [0, ";
+        const auto body = [&] { expect_said(wait, range); };
         EXPECT_EQ(outcome_of(
-                      spoilt, [&] { expect_said(wait, said); }, false),
+                      spoilt, [&] { expect_said(body, concat("got ", wrong)); }, false),
                   Outcome::kRefused);
         tensor::current_stream(device::Device::get("host")).reset_error();
       }

@@ -190,7 +190,7 @@ TEST(ReferenceDTypes, WhatIsOnlyStoredIsRefusedBesideOthersToo) {
   const Tensor f32 = to_tensor(Array(Shape({2}), 1), DType::kF32);
   for (const DType dtype : kStored) {
     const Tensor stored = to_tensor(Array(Shape({2}), 1), dtype);
-    const auto word = [&](const char* op) { return concat(op, ": ", dtype, " is stored and cast"); };
+    const auto word = [&](const char* op) { return concat(op, ": cannot compute in ", dtype, ", a storage dtype"); };
     expect_error<InvalidArgument>([&] { (void)add(stored, f32); }, {word("add")});
     expect_error<InvalidArgument>([&] { (void)mul(f32, stored); }, {word("mul")});
     expect_error<InvalidArgument>([&] { (void)mul(stored, 0.5); }, {word("mul_scalar")});
@@ -258,7 +258,7 @@ TEST(ReferenceDTypes, IndicesOfOtherDTypesAreRefused) {
   const Tensor x = to_tensor(Array(Shape({3, 2}), 1), DType::kF32);
   for (const DType dtype : {DType::kF32, DType::kBool}) {
     const Tensor index = to_tensor(Array(Shape({1}), 0), dtype);
-    const std::string word = concat("the index is ", dtype, "; indices are integers");
+    const std::string word = concat("index must have an integer dtype, got ", dtype);
     expect_error<InvalidArgument>([&] { (void)index_select(x, 0, index); }, {"index_select: ", word});
     expect_error<InvalidArgument>([&] { (void)embedding(x, index); }, {"embedding: ", word});
     expect_error<InvalidArgument>([&] { (void)one_hot(index, 3); }, {"one_hot: ", word});

@@ -87,7 +87,7 @@ TEST(ListNorms, AreOfAnyKind) {
   simulate(4, [] {
     const Tensor cut = placed(counted({8, 4}), on_grid("R,S0"));
     for (const double p : {0.0, -kInfinity}) {
-      expect_error<InvalidArgument>([&] { ops::grad_norm({&cut, 1}, 1, p); }, {"grad_norm", "p is above 0"});
+      expect_error<InvalidArgument>([&] { ops::grad_norm({&cut, 1}, 1, p); }, {"grad_norm", "p must be positive"});
     }
   });
 }

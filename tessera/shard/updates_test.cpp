@@ -263,7 +263,7 @@ TEST(ListUpdates, OddTensorsOfLongListsAreSeenAtTheirPlaces) {
         lists[list][place] = fewer;
         expect_error<InvalidArgument>(step, {where, "[7]", "[8]"});
         lists[list][place] = {};
-        expect_error<InvalidArgument>(step, {tessera::detail::concat("[", place, "] is no tensor")});
+        expect_error<InvalidArgument>(step, {tessera::detail::concat("[", place, "] must be a tensor")});
       }
     }
   });

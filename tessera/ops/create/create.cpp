@@ -142,7 +142,7 @@ const tensor::Operator kArange = tensor::register_op(
 
 void infer_eye(const Call& call, std::span<OutputInfo> outputs) {
   const auto& attributes = call.as<EyeAttributes>();
-  TESSERA_CHECK_CALL(call, attributes.shape.ndim() == 2, "makes a matrix, not ", attributes.shape);
+  TESSERA_CHECK_CALL(call, attributes.shape.ndim() == 2, "shape must have 2 dimensions, got ", attributes.shape);
   outputs[0] = {attributes.shape, attributes.dtype};
 }
 
@@ -190,7 +190,7 @@ Tensor full(const Shape& shape, const Scalar& value, const CreateOptions& option
 Tensor zeros(const Shape& shape, const CreateOptions& options) { return full(shape, 0, options); }
 Tensor ones(const Shape& shape, const CreateOptions& options) { return full(shape, 1, options); }
 std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& step) {
-  TESSERA_CHECK(step.as_double() != 0, "arange: a step of 0");
+  TESSERA_CHECK(step.as_double() != 0, "arange: step must not be 0");
   const bool is_whole = start.kind() <= Scalar::Kind::kInteger && end.kind() <= Scalar::Kind::kInteger &&
                         step.kind() <= Scalar::Kind::kInteger;
   if (is_whole) {
@@ -199,8 +199,8 @@ std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& s
     return (length > 0) != (by > 0) || length == 0 ? 0 : (length + by - (by > 0 ? 1 : -1)) / by;
   }
   const double size = std::ceil((end.as_double() - start.as_double()) / step.as_double());
-  TESSERA_CHECK(size < 9e15, "arange: from ", start.as_double(), " to ", end.as_double(), " by ", step.as_double(),
-                " are no elements that can be counted");
+  TESSERA_CHECK(size < 9e15, "arange: range must have fewer than 9e15 elements, got start ", start.as_double(),
+                ", end ", end.as_double(), " and step ", step.as_double());
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(size));
 }
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const CreateOptions& options) {

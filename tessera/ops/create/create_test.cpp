@@ -44,7 +44,7 @@ TEST(Create, CountsInIntegersAndInSteps) {
   EXPECT_EQ(to_array(arange(1.0, 2.0, 0.25, {.dtype = DType::kF32})).values, (Values{1, 1.25, 1.5, 1.75}));
   EXPECT_EQ(arange(3, 3, 1).numel(), 0);
   EXPECT_EQ(arange(3, 5, -1).numel(), 0);
-  expect_error<InvalidArgument>([] { (void)arange(0, 3, 0); }, {"arange", "step of 0"});
+  expect_error<InvalidArgument>([] { (void)arange(0, 3, 0); }, {"arange", "step must not be 0"});
 }
 
 TEST(Create, EyeHasOnesOnItsDiagonal) {

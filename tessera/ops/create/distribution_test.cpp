@@ -202,8 +202,8 @@ TEST(Distribution, OfUniformNumbersReachesItsLeastAndNeverItsEnd) {
 
 TEST(Distribution, RefusesParametersThatMakeNone) {
   const Tensor x = rand({3});
-  expect_error<InvalidArgument>([&] { uniform_(x, 2, 1); }, {"rand: no number is at least 2 and below 1"});
-  expect_error<InvalidArgument>([&] { normal_(x, 0, -1); }, {"randn: a standard deviation of -1"});
+  expect_error<InvalidArgument>([&] { uniform_(x, 2, 1); }, {"rand: low must not exceed high, got low 2 and high 1"});
+  expect_error<InvalidArgument>([&] { normal_(x, 0, -1); }, {"randn: standard deviation must be at least 0, got -1"});
 }
 
 }  // namespace

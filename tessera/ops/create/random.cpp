@@ -43,9 +43,9 @@ void infer_random(const Call& call, std::span<OutputInfo> outputs) {
   const auto& attributes = call.as<RandomAttributes>();
   if (!call.inputs.empty() && call.inputs[0]) {
     TESSERA_CHECK_CALL(call, call.inputs[0].dtype() == DType::kI64 && call.inputs[0].numel() == 1,
-                       "the counter is one i64");
+                       "counter must be an i64 tensor of one element");
   }
-  TESSERA_CHECK_CALL(call, !is_complex(attributes.dtype), "draws no ", attributes.dtype);
+  TESSERA_CHECK_CALL(call, !is_complex(attributes.dtype), "dtype must not be complex, got ", attributes.dtype);
   outputs[0] = {attributes.shape, attributes.dtype};
 }
 
@@ -74,7 +74,7 @@ void infer_uniform(const Call& call, std::span<OutputInfo> outputs) {
   infer_random(call, outputs);
   const double low = call.as<RandomAttributes>().a.as_double();
   const double high = call.as<RandomAttributes>().b.as_double();
-  TESSERA_CHECK_CALL(call, low <= high, "no number is at least ", low, " and below ", high);
+  TESSERA_CHECK_CALL(call, low <= high, "low must not exceed high, got low ", low, " and high ", high);
 }
 void run_uniform(const KernelCall& call) {
   const auto& attributes = call.as<RandomAttributes>();
@@ -99,7 +99,7 @@ struct NormalDraw : Keyed {
 void infer_normal(const Call& call, std::span<OutputInfo> outputs) {
   infer_random(call, outputs);
   const double std = call.as<RandomAttributes>().b.as_double();
-  TESSERA_CHECK_CALL(call, std >= 0, "a standard deviation of ", std);
+  TESSERA_CHECK_CALL(call, std >= 0, "standard deviation must be at least 0, got ", std);
 }
 void run_normal(const KernelCall& call) {
   const auto& attributes = call.as<RandomAttributes>();
@@ -133,11 +133,10 @@ void infer_truncated(const Call& call, std::span<OutputInfo> outputs) {
   const auto& attributes = call.as<RandomAttributes>();
   const double mean = attributes.a.as_double();
   const double std = attributes.b.as_double();
-  TESSERA_CHECK_CALL(call, std > 0, "a standard deviation of ", std);
+  TESSERA_CHECK_CALL(call, std > 0, "standard deviation must be positive, got ", std);
   const auto below = [&](double x) { return 0.5 * std::erfc((mean - x) / std / std::sqrt(2.0)); };
   const double share = below(attributes.high.as_double()) - below(attributes.low.as_double());
-  TESSERA_CHECK_CALL(call, share >= 0.05, "the range holds ", share * 100,
-                     "% of the distribution: too little to draw from");
+  TESSERA_CHECK_CALL(call, share >= 0.05, "range must hold at least 5% of the distribution, got ", share * 100, "%");
 }
 void run_truncated(const KernelCall& call) {
   const auto& attributes = call.as<RandomAttributes>();
@@ -158,7 +157,7 @@ struct BernoulliDraw : Keyed {
 void infer_bernoulli(const Call& call, std::span<OutputInfo> outputs) {
   infer_random(call, outputs);
   const double p = call.as<RandomAttributes>().a.as_double();
-  TESSERA_CHECK_CALL(call, p >= 0 && p <= 1, "a probability of ", p);
+  TESSERA_CHECK_CALL(call, p >= 0 && p <= 1, "probability must be in [0, 1], got ", p);
 }
 void run_bernoulli(const KernelCall& call) {
   detail::launch_fill<float>(call, places_of(call),
@@ -194,8 +193,8 @@ struct IntegerDraw : Keyed {
 void infer_integers(const Call& call, std::span<OutputInfo> outputs) {
   infer_random(call, outputs);
   const auto& attributes = call.as<RandomAttributes>();
-  TESSERA_CHECK_CALL(call, attributes.a.as_int64() < attributes.b.as_int64(), "no integer is at least ",
-                     attributes.a.as_int64(), " and below ", attributes.b.as_int64());
+  TESSERA_CHECK_CALL(call, attributes.a.as_int64() < attributes.b.as_int64(), "low must be below high, got low ",
+                     attributes.a.as_int64(), " and high ", attributes.b.as_int64());
 }
 void run_integers(const KernelCall& call) {
   const auto& attributes = call.as<RandomAttributes>();
@@ -245,8 +244,9 @@ struct PermutationDraw : Keyed {
 void infer_permutation(const Call& call, std::span<OutputInfo> outputs) {
   infer_random(call, outputs);
   const auto& attributes = call.as<RandomAttributes>();
-  TESSERA_CHECK_CALL(call, attributes.shape.ndim() == 1, "gives a tensor of one dimension, not ", attributes.shape);
-  TESSERA_CHECK_CALL(call, attributes.a.as_int64() < (std::int64_t{1} << 62), "too many elements");
+  TESSERA_CHECK_CALL(call, attributes.shape.ndim() == 1, "shape must have 1 dimension, got ", attributes.shape);
+  TESSERA_CHECK_CALL(call, attributes.a.as_int64() < (std::int64_t{1} << 62), "size must be below 2^62, got ",
+                     attributes.a.as_int64());
 }
 void run_permutation(const KernelCall& call) {
   const auto n = static_cast<std::uint64_t>(call.as<RandomAttributes>().a.as_int64());

@@ -29,8 +29,8 @@ Walk empty_walk() {
 }
 
 void Walk::add(std::int64_t size, const std::int64_t* along, int count) {
-  TESSERA_CHECK_AS(NotSupported, ndim < kMostDims, "a tensor of ", kMostDims,
-                   " dimensions or more that cannot be merged; make it contiguous or take it apart");
+  TESSERA_CHECK_AS(NotSupported, ndim < kMostDims, "a tensor must have fewer than ", kMostDims,
+                   " dimensions that cannot be merged; make it contiguous or split it");
   sizes[ndim] = size;
   dividers[ndim] = divider_of(size);
   for (int o = 0; o < count; ++o) steps[ndim][o] = along[o];
@@ -41,7 +41,8 @@ void Walk::add(std::int64_t size, const std::int64_t* along, int count) {
 
 Walk walk_of(const detail::Loop& loop, std::int64_t width) {
   const auto count = static_cast<int>(loop.operands());
-  TESSERA_CHECK(count <= Walk::kMostOperands, "a walk over ", count, " tensors");
+  TESSERA_CHECK(count <= Walk::kMostOperands, "a kernel must have at most ", Walk::kMostOperands, " operands, got ",
+                count);
   Walk walk = empty_walk();
   for (int o = 0; o < count; ++o) walk.first[o] = loop.first(static_cast<std::size_t>(o));
   for (std::size_t d = loop.ndim(); d-- > 0;) {

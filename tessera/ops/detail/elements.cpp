@@ -85,7 +85,7 @@ Compute compute_of(DType dtype) {
     case DType::kC128: break;
     default: return Compute::kI64;
   }
-  TESSERA_THROW(NotSupported, "c128 is stored and cast, but nothing computes in it: cast to c64");
+  TESSERA_THROW(NotSupported, "no operator computes in c128; cast to c64");
 }
 
 void load(float* to, const std::byte* from, DType dtype, std::int64_t stride, std::int64_t n) {

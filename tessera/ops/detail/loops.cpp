@@ -24,7 +24,7 @@ std::int64_t broadcast_step(const Tensor* operand, const Shape& whole, std::size
 }  // namespace
 
 Loop::Loop(std::span<const Tensor* const> operands) : count_(operands.size()), numel_(operands[0]->numel()) {
-  TESSERA_CHECK(count_ <= kMost, "a loop over ", count_, " tensors");
+  TESSERA_CHECK(count_ <= kMost, "a loop must have at most ", kMost, " tensors, got ", count_);
   if (numel_ == 0) return;
   const Shape& whole = operands[0]->shape();
   std::vector<Dim> dims;

@@ -184,12 +184,12 @@ int thread_budget() { return pool().budget(); }
 std::uint64_t helpers_requested() { return pool().requested(); }
 
 void set_thread_budget(int threads) {
-  TESSERA_CHECK(threads >= 1, "a budget of ", threads, " threads: at least 1");
+  TESSERA_CHECK(threads >= 1, "threads must be at least 1, got ", threads);
   pool().set_budget(threads);
 }
 
 void run_pieces(std::int64_t count, std::int64_t grain, PieceFn piece) {
-  TESSERA_CHECK(grain >= 1, "pieces of ", grain, ": at least 1");
+  TESSERA_CHECK(grain >= 1, "grain must be at least 1, got ", grain);
   SharedLoop loop(count, grain, piece);
   if (is_in_piece) {
     loop.work();

@@ -230,7 +230,8 @@ void launch_tiles(const tensor::KernelCall& call, Compute compute, TileKernel ke
   const DType dtype = dtype_of(compute);
   const std::size_t item = itemsize(dtype);
   const std::size_t results = call.outputs.size();
-  TESSERA_CHECK(results <= kMostResults, call.op.name(), ": a tile kernel with ", results, " results");
+  TESSERA_CHECK(results <= kMostResults, call.op.name(), ": a tile kernel must have at most ", kMostResults,
+                " results, got ", results);
   DenseCall dense{
       kernel, {}, first.numel(), static_cast<std::uint8_t>(results + inputs.size()), static_cast<std::uint8_t>(item)};
   const std::size_t nbytes = static_cast<std::size_t>(dense.numel) * item;  // per operand

@@ -89,10 +89,10 @@ void infer_scatter(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   const Tensor& source = call.inputs[2];
   scatter_dim(call);
-  TESSERA_CHECK_CALL(call, !source || source.shape() == call.inputs[1].shape(), "the source has shape ",
-                     source ? source.shape() : Shape(), ", the index ", call.inputs[1].shape());
-  TESSERA_CHECK_CALL(call, !source || source.dtype() == x.dtype(), "the source is ",
-                     source ? source.dtype() : x.dtype(), ", x is ", x.dtype(), "; cast one");
+  TESSERA_CHECK_CALL(call, !source || source.shape() == call.inputs[1].shape(), "source must have the shape of index, ",
+                     call.inputs[1].shape(), ", got ", source ? source.shape() : Shape());
+  TESSERA_CHECK_CALL(call, !source || source.dtype() == x.dtype(), "source must have the dtype of x, ", x.dtype(),
+                     ", got ", source ? source.dtype() : x.dtype(), "; cast one of them");
   outputs[0] = {x.shape(), x.dtype()};
 }
 
@@ -176,7 +176,7 @@ Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index) {
   return tensor::call(kGather, {x, index}, IndexAttributes{dim});
 }
 Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  TESSERA_CHECK(source, "scatter: the source is no tensor");
+  TESSERA_CHECK(source, "scatter: source must be a tensor");
   return tensor::call(kScatter, {x, index, source}, ScatterAttributes{dim, 0});
 }
 Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Scalar& value) {

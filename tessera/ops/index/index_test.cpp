@@ -43,42 +43,56 @@ TEST(Index, OutOfRangeIsAnErrorThatNamesOperatorIndexAndRange) {
       [&] {
         (void)index_select(x, 1, indices({2}, {0, 3}));
       },
-      {"index_select: index 3 is out of range: dimension 1 has 3"});
+      {"index_select: index must be in [0, 3) along dimension 1, got 3"});
   expect_late_error([&] { (void)index_select(x, 0, indices({1}, {-1}, DType::kI32)); },
-                    {"index_select: index -1 is out of range: dimension 0 has 2"});
-  expect_late_error([&] { (void)gather(x, 1, indices({2, 1}, {0, 7})); }, {"gather: index 7", "dimension 1 has 3"});
-  expect_late_error([&] { (void)scatter(x, 0, indices({1, 3}, {0, 1, 2}), 0); }, {"scatter: index 2"});
+                    {"index_select: index must be in [0, 2) along dimension 0, got -1"});
+  expect_late_error(
+      [&] {
+        (void)gather(x, 1, indices({2, 1}, {0, 7}));
+      },
+      {"gather: index must be in [0, 3) along dimension 1, got 7"});
+  expect_late_error(
+      [&] {
+        (void)scatter(x, 0, indices({1, 3}, {0, 1, 2}), 0);
+      },
+      {"scatter: index must be in [0, 2) along dimension 0, got 2"});
   expect_late_error(
       [&] {
         (void)scatter_add(x, 0, indices({1, 3}, {0, 1, 2}), of({1, 3}, {1, 1, 1}));
       },
-      {"scatter_add: index 2"});
-  expect_late_error([&] { (void)index_add(x, 0, indices({1}, {2}), of({1, 3}, {1, 1, 1})); }, {"index_add: index 2"});
-  expect_late_error([&] { (void)embedding(x, indices({1}, {2})); }, {"embedding: index 2", "dimension 0 has 2"});
-  expect_late_error([&] { (void)one_hot(indices({1}, {4}), 4); }, {"one_hot: index 4"});
+      {"scatter_add: index must be in [0, 2) along dimension 0, got 2"});
+  expect_late_error(
+      [&] {
+        (void)index_add(x, 0, indices({1}, {2}), of({1, 3}, {1, 1, 1}));
+      },
+      {"index_add: index must be in [0, 2) along dimension 0, got 2"});
+  expect_late_error([&] { (void)embedding(x, indices({1}, {2})); },
+                    {"embedding: index must be in [0, 2) along dimension 0, got 2"});
+  expect_late_error([&] { (void)one_hot(indices({1}, {4}), 4); }, {"one_hot: index must be in [0, 4)", "got 4"});
 }
 
 TEST(Index, RefusesOtherDtypesAndShapes) {
   const Tensor x = of({2, 3}, {1, 2, 3, 4, 5, 6});
   expect_error<InvalidArgument>([&] { (void)index_select(x, 0, of({1}, {0})); },
-                                {"index_select: the index is f32; indices are integers"});
-  expect_error<InvalidArgument>([&] { (void)gather(x, 0, indices({1}, {0})); }, {"gather: the index has 1 dimensions"});
+                                {"index_select: index must have an integer dtype, got f32"});
+  expect_error<InvalidArgument>([&] { (void)gather(x, 0, indices({1}, {0})); },
+                                {"gather: index must have as many dimensions as x (2), and at least one, got 1"});
   expect_error<InvalidArgument>(
       [&] {
         (void)gather(x, 0, indices({1, 4}, {0, 0, 0, 0}));
       },
-      {"gather: the index is larger in dimension 1: 4 for 3"});
+      {"gather: index must not exceed x in dimension 1 (size 3), got 4"});
   expect_error<InvalidArgument>(
       [&] {
         (void)index_add(x, 0, indices({1}, {0}), of({2, 3}, Values(6, 1)));
       },
-      {"index_add: 1 indices for 2 slices"});
+      {"index_add: index must have one element per slice of source (2), got 1"});
   expect_error<InvalidArgument>(
       [&] {
         (void)masked_fill(x, of({2}, {1, 0}, DType::kBool), 0);
       },
-      {"masked_fill: the mask [2] is not broadcast to [2, 3]"});
-  expect_error<InvalidArgument>([&] { (void)topk(x, 4, 1); }, {"topk: 4 of the 3 along dimension 1"});
+      {"masked_fill: mask must broadcast to [2, 3], got [2]"});
+  expect_error<InvalidArgument>([&] { (void)topk(x, 4, 1); }, {"topk: k must be in [0, 3] along dimension 1, got 4"});
 }
 
 TEST(Scatter, LastOfThoseThatMeetStays) {
@@ -175,9 +189,18 @@ TEST(Multinomial, WithoutReplacementDrawsDifferentOnes) {
     first += drawn[i] == 0 ? 1 : 0;
   }
   EXPECT_NEAR(first / 500, 0.6, 0.1);
-  expect_error<InvalidArgument>([&] { (void)multinomial(p, 5); }, {"multinomial: 5 different ones of 4"});
-  expect_late_error([&] { (void)multinomial(of({2}, {0, 0}), 1, true); }, {"all of the 2 probabilities are 0"});
-  expect_late_error([&] { (void)multinomial(of({2}, {-1, 2}), 1, true); }, {"-1 is not a probability"});
+  expect_error<InvalidArgument>([&] { (void)multinomial(p, 5); },
+                                {"multinomial: count must be at least 0, and at most 4 without replacement, got 5"});
+  expect_late_error(
+      [&] {
+        (void)multinomial(of({2}, {0, 0}), 1, true);
+      },
+      {"at least one of the 2 probabilities must be positive"});
+  expect_late_error(
+      [&] {
+        (void)multinomial(of({2}, {-1, 2}), 1, true);
+      },
+      {"a probability must be finite and at least 0, got -1"});
 }
 
 TEST(Order, IsStableAndCountsNanAsGreatest) {

@@ -20,10 +20,10 @@ using tensor::OutputInfo;
 void infer_masked_fill(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   const Tensor& mask = call.inputs[1];
-  TESSERA_CHECK_CALL(call, mask.dtype() == DType::kBool, "the mask is ", mask.dtype(), ", not bool");
+  TESSERA_CHECK_CALL(call, mask.dtype() == DType::kBool, "mask must be bool, got ", mask.dtype());
   bool fits = mask.ndim() <= x.ndim();
   for (int d = 1; fits && d <= mask.ndim(); ++d) fits = mask.size(-d) == 1 || mask.size(-d) == x.size(-d);
-  TESSERA_CHECK_CALL(call, fits, "the mask ", mask.shape(), " is not broadcast to ", x.shape());
+  TESSERA_CHECK_CALL(call, fits, "mask must broadcast to ", x.shape(), ", got ", mask.shape());
   outputs[0] = {x.shape(), x.dtype()};
 }
 

@@ -129,7 +129,7 @@ void enqueue_order(const KernelCall& call, std::int64_t of_dim, std::int64_t cou
 
 void check_order(const Call& call) {
   detail::check_computable(call, call.inputs[0]);
-  TESSERA_CHECK_CALL(call, !is_complex(call.inputs[0].dtype()), "complex numbers have no order");
+  TESSERA_CHECK_CALL(call, !is_complex(call.inputs[0].dtype()), "complex numbers cannot be ordered");
 }
 
 void infer_topk(const Call& call, std::span<OutputInfo> outputs) {
@@ -138,8 +138,8 @@ void infer_topk(const Call& call, std::span<OutputInfo> outputs) {
   check_order(call);
   const int dim = tensor::normalized_dim(call, a.dim, x.ndim());
   const std::int64_t size = x.ndim() == 0 ? 1 : x.size(dim);
-  TESSERA_CHECK_CALL(call, a.k >= (x.ndim() == 0 ? 1 : 0) && a.k <= size, a.k, " of the ", size, " along dimension ",
-                     dim);
+  TESSERA_CHECK_CALL(call, a.k >= (x.ndim() == 0 ? 1 : 0) && a.k <= size, "k must be in [", x.ndim() == 0 ? 1 : 0, ", ",
+                     size, "] along dimension ", dim, ", got ", a.k);
   IntList sizes;
   for (int d = 0; d < x.ndim(); ++d) sizes.push_back(d == dim ? a.k : x.size(d));
   const Shape shape{std::span<const std::int64_t>(sizes)};

@@ -30,12 +30,14 @@ void infer_sample(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& u = call.inputs[1];
   detail::check_floating(call, p);
   detail::check_floating(call, u);
-  TESSERA_CHECK_CALL(call, p.ndim() >= 1 && p.ndim() == u.ndim(), "probabilities and uniform numbers need as many ",
-                     "dimensions, at least one");
+  TESSERA_CHECK_CALL(call, p.ndim() >= 1 && p.ndim() == u.ndim(),
+                     "probabilities and uniforms must have the same number of dimensions, at least 1, got ", p.ndim(),
+                     " and ", u.ndim());
   for (int d = 0; d + 1 < p.ndim(); ++d) {
-    TESSERA_CHECK_CALL(call, p.size(d) == u.size(d), "dimension ", d, " has ", p.size(d), " and ", u.size(d));
+    TESSERA_CHECK_CALL(call, p.size(d) == u.size(d), "probabilities and uniforms must have equal sizes in dimension ",
+                       d, ", got ", p.size(d), " and ", u.size(d));
   }
-  TESSERA_CHECK_CALL(call, p.size(-1) > 0 || u.numel() == 0, "there are no classes to draw from");
+  TESSERA_CHECK_CALL(call, p.size(-1) > 0 || u.numel() == 0, "probabilities must have at least one class");
   outputs[0] = {u.shape(), DType::kI64};
 }
 
@@ -55,10 +57,11 @@ struct Sampler {
     detail::load(sums.data(), probabilities + at[1] * bytes, p_dtype, step[1], classes);
     double sum = 0;
     for (double& entry : sums) {
-      TESSERA_CHECK(entry >= 0 && std::isfinite(entry), "sample_index: ", entry, " is not a probability");
+      TESSERA_CHECK(entry >= 0 && std::isfinite(entry),
+                    "sample_index: a probability must be finite and at least 0, got ", entry);
       entry = sum += entry;
     }
-    TESSERA_CHECK(sum > 0, "sample_index: all of the ", classes, " probabilities are 0");
+    TESSERA_CHECK(sum > 0, "sample_index: at least one of the ", classes, " probabilities must be positive");
     const auto u_bytes = static_cast<std::int64_t>(itemsize(u_dtype));
     detail::load(u.data(), uniforms + at[2] * u_bytes, u_dtype, step[2], count);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -136,10 +139,12 @@ Tensor sample_index(const Tensor& probabilities, const Tensor& uniforms) {
 }
 
 Tensor multinomial(const Tensor& probabilities, std::int64_t count, bool with_replacement) {
-  TESSERA_CHECK(probabilities.ndim() >= 1, "multinomial: ", describe(probabilities), " has no dimension of classes");
+  TESSERA_CHECK(probabilities.ndim() >= 1, "multinomial: probabilities must have a dimension of classes, got ",
+                describe(probabilities));
   const std::int64_t classes = probabilities.size(-1);
-  TESSERA_CHECK(count >= 0 && (with_replacement || count <= classes), "multinomial: ", count, " different ones of ",
-                classes, " classes; draw with replacement, or fewer");
+  TESSERA_CHECK(count >= 0 && (with_replacement || count <= classes),
+                "multinomial: count must be at least 0, and at most ", classes, " without replacement, got ", count,
+                "; draw with replacement, or draw fewer");
   const tensor::GradModeScope no_grad(false);
   const Tensor p = cast(probabilities, DType::kF32);
   if (with_replacement) {

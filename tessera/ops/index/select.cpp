@@ -28,7 +28,7 @@ constexpr std::byte kZero[16] = {};
 
 std::size_t select_dim(const Call& call) {
   const Tensor& x = call.inputs[0];
-  TESSERA_CHECK_CALL(call, x.ndim() > 0, "a tensor of no dimensions has none to select from");
+  TESSERA_CHECK_CALL(call, x.ndim() > 0, "x must have at least 1 dimension, got 0");
   return static_cast<std::size_t>(tensor::normalized_dim(call, call.as<IndexSliceAttributes>().dim, x.ndim()));
 }
 
@@ -38,8 +38,8 @@ void infer_index_select(const Call& call, std::span<OutputInfo> outputs) {
   const std::size_t dim = select_dim(call);
   detail::check_index(call, call.inputs[1]);
   const IndexMap& map = call.as<IndexSliceAttributes>().map;
-  TESSERA_CHECK_CALL(call, map == IndexMap() || map.size() == x.shape()[dim], "a map of ", map.size(), " slices for ",
-                     x.shape()[dim]);
+  TESSERA_CHECK_CALL(call, map == IndexMap() || map.size() == x.shape()[dim], "map must have ", x.shape()[dim],
+                     " slices, got ", map.size());
   IntList sizes;
   for (std::size_t d = 0; d < x.shape().size(); ++d) {
     if (d == dim) {
@@ -168,10 +168,10 @@ void infer_embedding(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& weight = call.inputs[0];
   const Tensor& index = call.inputs[1];
   detail::check_index(call, index);
-  TESSERA_CHECK_CALL(call, weight.ndim() == 2, "the table is ", describe(weight), ", not of rows and width");
+  TESSERA_CHECK_CALL(call, weight.ndim() == 2, "weight must have shape [rows, width], got ", describe(weight));
   const bool is_whole = a.row_map == IndexMap();
-  TESSERA_CHECK_CALL(call, is_whole || a.row_map.size() == weight.size(0), "a map of ", a.row_map.size(), " rows for ",
-                     weight.size(0));
+  TESSERA_CHECK_CALL(call, is_whole || a.row_map.size() == weight.size(0), "row map must have ", weight.size(0),
+                     " rows, got ", a.row_map.size());
   IntList sizes;
   for (const std::int64_t size : index.shape()) sizes.push_back(size);
   sizes.push_back(weight.size(1));
@@ -270,7 +270,7 @@ tensor::Attributes localize_embedding(const tensor::LocalizeCall& call) {
 void infer_one_hot(const Call& call, std::span<OutputInfo> outputs) {
   const auto& a = call.as<OneHotAttributes>();
   detail::check_index(call, call.inputs[0]);
-  TESSERA_CHECK_CALL(call, a.classes >= 1, a.classes, " classes: at least 1");
+  TESSERA_CHECK_CALL(call, a.classes >= 1, "classes must be at least 1, got ", a.classes);
   IntList sizes;
   for (const std::int64_t size : call.inputs[0].shape()) sizes.push_back(size);
   sizes.push_back(a.class_map == IndexMap() ? a.classes : a.class_map.size());

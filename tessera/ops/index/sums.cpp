@@ -150,7 +150,7 @@ void enqueue_slice_sums(const KernelCall& call, const Tensor* x, const Tensor& i
 // index_add
 
 std::size_t add_dim(const Call& call) {
-  TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "tensors of no dimensions have no slices");
+  TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "x must have at least 1 dimension, got 0");
   return static_cast<std::size_t>(
       tensor::normalized_dim(call, call.as<IndexSliceAttributes>().dim, call.inputs[0].ndim()));
 }
@@ -163,16 +163,17 @@ void infer_index_add(const Call& call, std::span<OutputInfo> outputs) {
   for (std::size_t d = 0; is_alike && d < x.shape().size(); ++d) {
     is_alike = d == dim || x.shape()[d] == source.shape()[d];
   }
-  TESSERA_CHECK_CALL(call, is_alike, "x and the source differ in dtype, or in more than dimension ", dim);
+  TESSERA_CHECK_CALL(call, is_alike, "x and source must have the same dtype, and equal sizes except in dimension ",
+                     dim);
   const Tensor& index = call.inputs[1];
   detail::check_index(call, index);
   detail::check_computable(call, source);
-  TESSERA_CHECK_CALL(call, index.ndim() == 1, "the index has ", index.ndim(), " dimensions, not 1");
-  TESSERA_CHECK_CALL(call, source.shape()[dim] == index.numel(), index.numel(), " indices for ", source.shape()[dim],
-                     " slices of the source");
+  TESSERA_CHECK_CALL(call, index.ndim() == 1, "index must have 1 dimension, got ", index.ndim());
+  TESSERA_CHECK_CALL(call, source.shape()[dim] == index.numel(), "index must have one element per slice of source (",
+                     source.shape()[dim], "), got ", index.numel());
   const IndexMap& map = call.as<IndexSliceAttributes>().map;
-  TESSERA_CHECK_CALL(call, map == IndexMap() || map.size() == x.shape()[dim], "a map of ", map.size(), " slices for ",
-                     x.shape()[dim]);
+  TESSERA_CHECK_CALL(call, map == IndexMap() || map.size() == x.shape()[dim], "map must have ", x.shape()[dim],
+                     " slices, got ", map.size());
   outputs[0] = {x.shape(), x.dtype()};
 }
 
@@ -215,7 +216,7 @@ tensor::Attributes localize_index_add(const tensor::LocalizeCall& call) {
 // index_sum
 
 std::size_t sum_dim(const Call& call) {
-  TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "tensors of no dimensions have no slices");
+  TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "source must have at least 1 dimension, got 0");
   return static_cast<std::size_t>(
       tensor::normalized_dim(call, call.as<IndexSumAttributes>().dim, call.inputs[0].ndim()));
 }
@@ -230,7 +231,8 @@ Shape sum_shape(const Shape& source, std::size_t dim, std::int64_t size) {
 std::size_t index_sum_dim(const Call& call) {
   const Tensor& source = call.inputs[0];
   const Tensor& index = call.inputs[1];
-  TESSERA_CHECK_CALL(call, source.ndim() >= index.ndim(), "the source has fewer dimensions than the index");
+  TESSERA_CHECK_CALL(call, source.ndim() >= index.ndim(), "source must have at least as many dimensions as index (",
+                     index.ndim(), "), got ", source.ndim());
   const int ndim = source.ndim() - index.ndim() + 1;
   return static_cast<std::size_t>(tensor::normalized_dim(call, call.as<IndexSumAttributes>().dim, ndim));
 }
@@ -242,7 +244,7 @@ void infer_index_sum(const Call& call, std::span<OutputInfo> outputs) {
   const std::size_t dim = index_sum_dim(call);
   detail::check_index(call, call.inputs[1]);
   detail::check_computable(call, source);
-  TESSERA_CHECK_CALL(call, a.size >= 0, "a size of ", a.size);
+  TESSERA_CHECK_CALL(call, a.size >= 0, "size must be at least 0, got ", a.size);
   IntList sizes;
   for (std::size_t d = 0; d < source.shape().size() - index.size() + 1; ++d) {
     if (d == dim) {
@@ -252,12 +254,12 @@ void infer_index_sum(const Call& call, std::span<OutputInfo> outputs) {
     }
   }
   for (std::size_t d = 0; d < index.size(); ++d) {
-    TESSERA_CHECK_CALL(call, source.shape()[dim + d] == index[d], "the source has ", source.shape()[dim + d],
-                       " in dimension ", dim + d, ", where the index has ", index[d]);
+    TESSERA_CHECK_CALL(call, source.shape()[dim + d] == index[d], "source must have the size of index in dimension ",
+                       dim + d, ", ", index[d], ", got ", source.shape()[dim + d]);
   }
   outputs[0] = {Shape(std::span<const std::int64_t>(sizes)), source.dtype()};
-  TESSERA_CHECK_CALL(call, !call.inputs[2] || call.inputs[2].shape() == outputs[0].shape, "like is ",
-                     call.inputs[2].shape(), ", the result ", outputs[0].shape);
+  TESSERA_CHECK_CALL(call, !call.inputs[2] || call.inputs[2].shape() == outputs[0].shape,
+                     "like must have the shape of the result, ", outputs[0].shape, ", got ", call.inputs[2].shape());
 }
 
 void index_sum_kernel(const KernelCall& call) {
@@ -371,7 +373,7 @@ void infer_scatter_add(const Call& call, std::span<OutputInfo> outputs) {
   scatter_add_dim(call);
   detail::check_computable(call, x);
   TESSERA_CHECK_CALL(call, source.shape() == call.inputs[1].shape() && source.dtype() == x.dtype(),
-                     "the source must have the shape of the index and the dtype of x");
+                     "source must have the shape of index and the dtype of x");
   outputs[0] = {x.shape(), x.dtype()};
 }
 
@@ -400,8 +402,8 @@ void infer_scatter_sum(const Call& call, std::span<OutputInfo> outputs) {
   const std::size_t dim = sum_dim(call);
   detail::check_index(call, call.inputs[1]);
   detail::check_computable(call, source);
-  TESSERA_CHECK_CALL(call, a.size >= 0, "a size of ", a.size);
-  TESSERA_CHECK_CALL(call, source.shape() == call.inputs[1].shape(), "the source must have the shape of the index");
+  TESSERA_CHECK_CALL(call, a.size >= 0, "size must be at least 0, got ", a.size);
+  TESSERA_CHECK_CALL(call, source.shape() == call.inputs[1].shape(), "source must have the shape of index");
   outputs[0] = {sum_shape(source.shape(), dim, a.size), source.dtype()};
 }
 

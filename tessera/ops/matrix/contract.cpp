@@ -20,7 +20,7 @@ using tensor::KernelCall;
 
 // "abcz" for x [a, b, c, k]: letters for the leading dimensions.
 std::string leading_labels(const Call& call, int count) {
-  TESSERA_CHECK_CALL(call, count <= 20, "more than 20 leading dimensions");
+  TESSERA_CHECK_CALL(call, count <= 20, "x must have at most 20 leading dimensions, got ", count);
   return std::string("abcdefghlmnopqrstuvw").substr(0, static_cast<std::size_t>(count));
 }
 
@@ -37,16 +37,16 @@ ContractionLabels contract_labels(const Call& call) {
 void check_dims(const Call& call, int input, int least, int most) {
   const Tensor& x = call.inputs[static_cast<std::size_t>(input)];
   TESSERA_CHECK_CALL(call, x.ndim() >= least && x.ndim() <= most, call.op->inputs[static_cast<std::size_t>(input)].name,
-                     " has ", x.ndim(), " dimensions, ", least == most ? "not " : "but needs at least ", least,
-                     "; matmul takes any");
+                     " must have ", least == most ? "" : "at least ", least, " dimensions, got ", x.ndim(),
+                     "; matmul accepts any number");
 }
 
 void check_dtypes(const Call& call) {
   const DType a = call.inputs[0].dtype();
   const DType b = call.inputs[1].dtype();
-  TESSERA_CHECK_CALL(call, a == b, "multiplies ", a, " with ", b, "; cast one of them");
-  TESSERA_CHECK_CALL(call, detail::is_matrix_dtype(a), "does not compute in ", a,
-                     "; cast to f32, f64, bf16, f16, c64 or an integer");
+  TESSERA_CHECK_CALL(call, a == b, "operands must have the same dtype, got ", a, " and ", b, "; cast one of them");
+  TESSERA_CHECK_CALL(call, detail::is_matrix_dtype(a), "cannot compute in ", a,
+                     "; cast to f32, f64, bf16, f16, c64 or an integer dtype");
 }
 
 template <ContractionLabels (*kLabels)(const Call&)>
@@ -62,7 +62,8 @@ void infer_mm(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_dtypes(call);
   const Shape& a = call.inputs[0].shape();
   const Shape& b = call.inputs[1].shape();
-  TESSERA_CHECK_CALL(call, a[1] == b[0], "the left has ", a[1], " columns, the right ", b[0], " rows");
+  TESSERA_CHECK_CALL(call, a[1] == b[0], "columns of the left operand must equal rows of the right operand, got ", a[1],
+                     " and ", b[0]);
   outputs[0] = {Shape({a[0], b[1]}), call.inputs[0].dtype()};
 }
 
@@ -88,7 +89,7 @@ void kernel(const KernelCall& call) {
 
 // The result is not one of the inputs: under a sharded sum, it would be added once for each shard.
 void infer_contract_add(const Call& call, std::span<tensor::OutputInfo> outputs) {
-  TESSERA_CHECK_CALL(call, call.outputs.size() == 1 && call.outputs[0], "adds to a tensor that must be given");
+  TESSERA_CHECK_CALL(call, call.outputs.size() == 1 && call.outputs[0], "requires an output tensor to add to");
   infer<contract_labels>(call, outputs);
 }
 

@@ -27,8 +27,8 @@ Sizes sizes_of(const char* name, const std::vector<EinsumTerm>& terms) {
     for (std::size_t i = 0; i < term.labels.size(); ++i) {
       const std::int64_t size = term.tensor.shape()[i];
       std::int64_t& known = sizes[static_cast<std::size_t>(term.labels[i])];
-      TESSERA_CHECK(known == -1 || known == 1 || size == 1 || known == size, name, ": '", term.labels[i], "' is ",
-                    known, " in one tensor and ", size, " in ", describe(term.tensor));
+      TESSERA_CHECK(known == -1 || known == 1 || size == 1 || known == size, name, ": sizes of '", term.labels[i],
+                    "' must be equal, got ", known, ", and ", size, " in ", describe(term.tensor));
       if (known == -1 || known == 1) known = size;
     }
   }
@@ -100,8 +100,8 @@ void join(std::vector<EinsumTerm>& terms, std::size_t i, std::size_t j, const st
 Tensor sum_of_products(const char* name, std::vector<EinsumTerm> terms, const std::string& result) {
   const Sizes sizes = sizes_of(name, terms);
   for (const char label : result) {
-    TESSERA_CHECK(sizes[static_cast<std::size_t>(label)] >= 0, name, ": '", label,
-                  "' of the result stands in no tensor");
+    TESSERA_CHECK(sizes[static_cast<std::size_t>(label)] >= 0, name, ": label '", label,
+                  "' of the result must appear in an input");
   }
   for (EinsumTerm& term : terms) drop_broadcast(term, sizes);
   while (terms.size() > 1) {
@@ -155,10 +155,10 @@ void check_text(std::string_view equation, const std::string& part, bool is_resu
   std::string letters = part;
   if (const std::size_t dots = letters.find("..."); dots != std::string::npos) letters.erase(dots, 3);
   for (std::size_t i = 0; i < letters.size(); ++i) {
-    TESSERA_CHECK(std::isalpha(static_cast<unsigned char>(letters[i])) != 0, "einsum: '", equation, "' has '",
-                  letters[i], "', which is no letter");
+    TESSERA_CHECK(std::isalpha(static_cast<unsigned char>(letters[i])) != 0, "einsum: '", equation,
+                  "' must consist of letters, got '", letters[i], "'");
     TESSERA_CHECK(!is_result || letters.find(letters[i], i + 1) == std::string::npos, "einsum: the result of '",
-                  equation, "' names '", letters[i], "' twice");
+                  equation, "' must name each label once, got '", letters[i], "' twice");
   }
 }
 
@@ -215,8 +215,8 @@ EinsumTerm without_repeats(EinsumTerm term) {
     const std::size_t j = term.labels.find(term.labels[i], i + 1);
     if (j == std::string::npos) continue;
     const std::int64_t n = term.tensor.shape()[i];
-    TESSERA_CHECK(n == term.tensor.shape()[j], "einsum: '", term.labels[i], "' is ", n, " and ", term.tensor.shape()[j],
-                  " in ", describe(term.tensor));
+    TESSERA_CHECK(n == term.tensor.shape()[j], "einsum: sizes of '", term.labels[i], "' must be equal, got ", n,
+                  " and ", term.tensor.shape()[j], " in ", describe(term.tensor));
     tensor::IntList order;
     std::string labels;
     for (std::size_t d = 0; d < term.labels.size(); ++d) {
@@ -235,8 +235,8 @@ EinsumTerm without_repeats(EinsumTerm term) {
 
 Tensor einsum(std::string_view text, std::span<const Tensor> tensors) {
   const Equation equation = parse(text);
-  TESSERA_CHECK(equation.inputs.size() == tensors.size(), "einsum: '", text, "' names ", equation.inputs.size(),
-                " tensors, ", tensors.size(), " given");
+  TESSERA_CHECK(equation.inputs.size() == tensors.size(), "einsum: '", text, "' requires ", equation.inputs.size(),
+                " tensors, got ", tensors.size());
   std::size_t most = 0;
   std::vector<std::size_t> extra;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -244,12 +244,13 @@ Tensor einsum(std::string_view text, std::span<const Tensor> tensors) {
     const std::size_t named = equation.inputs[i].size() - (has_dots ? 3 : 0);
     const std::size_t ndim = tensors[i].shape().size();
     TESSERA_CHECK((has_dots ? ndim >= named : ndim == named), "einsum: '", equation.inputs[i], "' of '", text,
-                  "' for tensor ", i, ", which is ", describe(tensors[i]));
+                  "' must match the dimensions of tensor ", i, ", got ", describe(tensors[i]));
     extra.push_back(ndim - named);
     most = std::max(most, ndim - named);
   }
   std::string letters = spare_letters(text);
-  TESSERA_CHECK(most <= letters.size(), "einsum: '", text, "' leaves no letters for ", most, " dimensions of ...");
+  TESSERA_CHECK(most <= letters.size(), "einsum: '", text, "' has too few unused letters for ", most,
+                " dimensions of ...");
   letters.resize(most);
   std::vector<EinsumTerm> terms;
   for (std::size_t i = 0; i < tensors.size(); ++i) {

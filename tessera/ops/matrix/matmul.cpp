@@ -20,8 +20,8 @@ bool is_broadcast_to(const Shape& from, const Shape& shape) {
 
 // A beta of 0 leaves the input out, whatever it holds.
 Tensor scaled_sum(const char* op, const Tensor& input, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
-  TESSERA_CHECK(is_broadcast_to(input.shape(), product.shape()), op, ": the input ", describe(input),
-                " is not broadcast to the product's ", product.shape());
+  TESSERA_CHECK(is_broadcast_to(input.shape(), product.shape()), op,
+                ": input must broadcast to the shape of the product, ", product.shape(), ", got ", describe(input));
   Tensor scaled = is_one(alpha) ? product : mul(product, alpha);
   if (!beta.as_bool()) return scaled;
   return add(is_one(beta) ? input : mul(input, beta), scaled);
@@ -33,23 +33,23 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   // Adding the bias is a step of its own: inside the product it would be added once for each piece of a cut sum.
   Tensor product = detail::linear_without_bias(x, weight);
   if (!bias) return product;
-  TESSERA_CHECK(bias.ndim() == 1 && bias.size(0) == weight.size(0), "linear: the bias is ", describe(bias),
-                ", not one value for each row of the weight, ", describe(weight));
+  TESSERA_CHECK(bias.ndim() == 1 && bias.size(0) == weight.size(0),
+                "linear: bias must have one value per row of weight ", describe(weight), ", got ", describe(bias));
   return add(product, bias);
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  TESSERA_CHECK(a.ndim() > 0 && b.ndim() > 0, "matmul: multiplies ", describe(a), " with ", describe(b),
-                "; a scalar is multiplied by mul()");
+  TESSERA_CHECK(a.ndim() > 0 && b.ndim() > 0, "matmul: operands must have at least 1 dimension, got ", describe(a),
+                " and ", describe(b), "; use mul() for scalars");
   const std::int64_t b_rows = b.size(b.ndim() == 1 ? 0 : -2);
-  TESSERA_CHECK(a.size(-1) == b_rows, "matmul: ", describe(a), " has ", a.size(-1), " columns, ", describe(b), " has ",
-                b_rows, " rows");
+  TESSERA_CHECK(a.size(-1) == b_rows, "matmul: columns of the left operand must equal rows of the right operand, got ",
+                a.size(-1), " of ", describe(a), " and ", b_rows, " of ", describe(b));
   if (a.ndim() == 2 && b.ndim() == 2) return mm(a, b);
   if (a.ndim() == 3 && b.ndim() == 3 && a.size(0) == b.size(0)) return bmm(a, b);
   const std::string letters = "abcdefghlmnopqrstuvw";
   const auto leading = [&](const Tensor& x) {
     const auto count = static_cast<std::size_t>(std::max(x.ndim() - 2, 0));
-    TESSERA_CHECK(count <= letters.size(), "matmul: ", describe(x), " has more than 22 dimensions");
+    TESSERA_CHECK(count <= letters.size(), "matmul: operands must have at most 22 dimensions, got ", describe(x));
     return letters.substr(letters.size() - count);
   };
   const std::string left = leading(a);

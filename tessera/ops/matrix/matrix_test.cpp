@@ -86,17 +86,20 @@ TEST(Matmul, NamesWhatDoesNotFit) {
   EXPECT_THAT(message_of([] {
                 matmul(random_tensor({2, 3}), random_tensor({4, 5}));
               }),
-              ::testing::AllOf(::testing::HasSubstr("matmul"), ::testing::HasSubstr("3 columns"),
-                               ::testing::HasSubstr("4 rows")));
+              ::testing::AllOf(::testing::HasSubstr("matmul: columns of the left operand"),
+                               ::testing::HasSubstr("got 3 of"), ::testing::HasSubstr("and 4 of")));
   EXPECT_THAT(message_of([] {
                 mm(random_tensor({2, 3}), random_tensor({3, 4}, DType::kF32));
               }),
-              ::testing::HasSubstr("multiplies f64 with f32; cast one of them"));
-  EXPECT_THAT(message_of([] { mm(random_tensor({3}), random_tensor({3, 4})); }), ::testing::HasSubstr("1 dimensions"));
+              ::testing::HasSubstr("operands must have the same dtype, got f64 and f32; cast one of them"));
+  EXPECT_THAT(message_of([] {
+                mm(random_tensor({3}), random_tensor({3, 4}));
+              }),
+              ::testing::HasSubstr("must have 2 dimensions, got 1"));
   EXPECT_THAT(message_of([] {
                 linear(random_tensor({2, 3}), random_tensor({4, 3}), random_tensor({3}));
               }),
-              ::testing::HasSubstr("linear: the bias is"));
+              ::testing::HasSubstr("linear: bias must have one value per row of weight"));
   EXPECT_THAT(message_of([] {
                 matmul(random_tensor({2, 3, 4}), random_tensor({3, 4, 5}));
               }),
@@ -175,11 +178,14 @@ TEST(Einsum, ContractsChainsAndSumsWhatStandsAlone) {
 
 TEST(Einsum, NamesWhatItCannotRead) {
   const Tensor a = random_tensor({2, 3});
-  EXPECT_THAT(message_of([&] { einsum("ij,jk->ik", {a}); }), ::testing::HasSubstr("names 2 tensors, 1 given"));
+  EXPECT_THAT(message_of([&] { einsum("ij,jk->ik", {a}); }), ::testing::HasSubstr("requires 2 tensors, got 1"));
   EXPECT_THAT(message_of([&] { einsum("ijk->i", {a}); }), ::testing::HasSubstr("'ijk'"));
   EXPECT_THAT(message_of([&] { einsum("ij->ix", {a}); }), ::testing::HasSubstr("'x' of the result"));
-  EXPECT_THAT(message_of([&] { einsum("i1->i", {a}); }), ::testing::HasSubstr("no letter"));
-  EXPECT_THAT(message_of([&] { einsum("ij,ij->", {a, random_tensor({2, 4})}); }), ::testing::HasSubstr("'j' is 3"));
+  EXPECT_THAT(message_of([&] { einsum("i1->i", {a}); }), ::testing::HasSubstr("must consist of letters, got '1'"));
+  EXPECT_THAT(message_of([&] {
+                einsum("ij,ij->", {a, random_tensor({2, 4})});
+              }),
+              ::testing::HasSubstr("sizes of 'j' must be equal, got 3"));
 }
 
 TEST(Products, HaveTheSameBitsForAnyNumberOfThreads) {
@@ -240,7 +246,7 @@ TEST(Products, OfIntegersAreExactAndOfTheirOwnDtype) {
                 const Tensor x = to_tensor(Array(Shape({2, 2}), 1), DType::kBool);
                 mm(x, x);
               }),
-              ::testing::HasSubstr("does not compute in bool"));
+              ::testing::HasSubstr("cannot compute in bool"));
 }
 
 TEST(Products, OfComplexNumbers) {

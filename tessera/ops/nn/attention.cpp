@@ -30,15 +30,16 @@ void check_offsets(const Call& call, const Places& at) {
   const Tensor& q = call.inputs[at.offsets];
   const Tensor& k = call.inputs[at.offsets + 1];
   TESSERA_CHECK_CALL(call, static_cast<bool>(q) == static_cast<bool>(k),
-                     "offsets of queries and keys: both or neither");
+                     "offsets_q and offsets_k require each other; pass both or neither");
   if (!q) return;
   for (const Tensor& offsets : {q, k}) {
-    TESSERA_CHECK_CALL(call, offsets.dtype() == DType::kI64 || offsets.dtype() == DType::kI32, "offsets are ",
-                       offsets.dtype(), ", not i64 or i32");
+    TESSERA_CHECK_CALL(call, offsets.dtype() == DType::kI64 || offsets.dtype() == DType::kI32,
+                       "offsets must be i64 or i32, got ", offsets.dtype());
     TESSERA_CHECK_CALL(call, offsets.ndim() == 1 && offsets.numel() >= 1 && offsets.shape() == q.shape(),
-                       "offsets have shapes ", q.shape(), " and ", k.shape(), ", not one [sequences + 1]");
+                       "offsets_q and offsets_k must both have shape [sequences + 1], got ", q.shape(), " and ",
+                       k.shape());
   }
-  TESSERA_CHECK_CALL(call, call.inputs[at.q].size(0) == 1, "sequences of variable length lie in a batch of 1, not ",
+  TESSERA_CHECK_CALL(call, call.inputs[at.q].size(0) == 1, "sequences of variable length require a batch of 1, got ",
                      call.inputs[at.q].size(0));
 }
 
@@ -48,17 +49,20 @@ void check_operands(const Call& call, const Places& at) {
   const Tensor& v = call.inputs[at.q + 2];
   detail::check_floating(call, call.inputs[at.q]);
   for (const Tensor& x : {q, k, v}) {
-    TESSERA_CHECK_CALL(call, x.ndim() == 4 && x.dtype() == q.dtype(), "takes [batch, heads, sequence, width] of one ",
-                       "dtype, not ", x.dtype(), x.shape());
+    TESSERA_CHECK_CALL(call, x.ndim() == 4 && x.dtype() == q.dtype(),
+                       "q, k and v must have shape [batch, heads, sequence, width] and one dtype, got ", x.dtype(),
+                       x.shape());
   }
-  TESSERA_CHECK_CALL(call, q.size(0) == k.size(0) && q.size(0) == v.size(0), "batches of ", q.size(0), ", ", k.size(0),
-                     " and ", v.size(0));
-  TESSERA_CHECK_CALL(call, q.size(3) == k.size(3), "queries of width ", q.size(3), ", keys of ", k.size(3));
-  TESSERA_CHECK_CALL(call, k.size(1) == v.size(1) && k.size(2) == v.size(2), "keys ", k.shape(), " and values ",
-                     v.shape(), " differ in heads or sequence");
-  TESSERA_CHECK_CALL(call, (k.size(1) > 0 ? q.size(1) % k.size(1) == 0 : q.size(1) == 0), q.size(1),
-                     " heads are not a multiple of ", k.size(1), " heads of keys");
-  TESSERA_CHECK_CALL(call, call.as<AttentionBias>().scale >= 0, "a scale of ", call.as<AttentionBias>().scale);
+  TESSERA_CHECK_CALL(call, q.size(0) == k.size(0) && q.size(0) == v.size(0),
+                     "batches of q, k and v must be equal, got ", q.size(0), ", ", k.size(0), " and ", v.size(0));
+  TESSERA_CHECK_CALL(call, q.size(3) == k.size(3), "widths of q and k must be equal, got ", q.size(3), " and ",
+                     k.size(3));
+  TESSERA_CHECK_CALL(call, k.size(1) == v.size(1) && k.size(2) == v.size(2),
+                     "k and v must have equal heads and sequence, got ", k.shape(), " and ", v.shape());
+  TESSERA_CHECK_CALL(call, (k.size(1) > 0 ? q.size(1) % k.size(1) == 0 : q.size(1) == 0),
+                     "heads of q must be a multiple of the heads of k (", k.size(1), "), got ", q.size(1));
+  TESSERA_CHECK_CALL(call, call.as<AttentionBias>().scale >= 0, "scale must be at least 0, got ",
+                     call.as<AttentionBias>().scale);
   check_offsets(call, at);
 }
 
@@ -78,12 +82,14 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   }
   const Tensor& q = call.inputs[1];
   const Shape shape = out_shape(q, call.inputs[3]);
-  TESSERA_CHECK_CALL(call, call.inputs[0].shape() == shape && call.inputs[4].shape() == shape, "gradient ",
-                     call.inputs[0].shape(), " and result ", call.inputs[4].shape(), ", not ", shape);
-  TESSERA_CHECK_CALL(call, call.inputs[5].shape() == Shape({q.size(0), q.size(1), q.size(2)}), "logsumexp is ",
-                     call.inputs[5].shape());
+  TESSERA_CHECK_CALL(call, call.inputs[0].shape() == shape && call.inputs[4].shape() == shape,
+                     "gradient and result must have shape ", shape, ", got ", call.inputs[0].shape(), " and ",
+                     call.inputs[4].shape());
+  TESSERA_CHECK_CALL(call, call.inputs[5].shape() == Shape({q.size(0), q.size(1), q.size(2)}),
+                     "logsumexp must have shape [batch, heads, sequence] of q, got ", call.inputs[5].shape());
   TESSERA_CHECK_CALL(call, !call.inputs[8] || call.inputs[8].shape() == call.inputs[5].shape(),
-                     "the gradient of logsumexp is ", call.inputs[8].shape());
+                     "gradient of logsumexp must have the shape of logsumexp, ", call.inputs[5].shape(), ", got ",
+                     call.inputs[8].shape());
   for (int i = 0; i < 3; ++i) {
     outputs[static_cast<std::size_t>(i)] = {call.inputs[static_cast<std::size_t>(i + 1)].shape(), q.dtype(), i + 1};
   }
@@ -186,7 +192,8 @@ tensor::Cost backward_cost(const Call& call) {
 
 void gradient(GradientCall& call) {
   if (!call.grad() && !call.grad(1)) return;
-  TESSERA_CHECK_AS(NotSupported, call.grad(), "scaled_dot_product_attention: a gradient of its logsumexp alone");
+  TESSERA_CHECK_AS(NotSupported, call.grad(),
+                   "scaled_dot_product_attention: a gradient of only logsumexp is not supported");
   AttentionGradients of = scaled_dot_product_attention_backward(
       {call.grad(), call.grad(1)}, call.input(0), call.input(1), call.input(2), {call.output(0), call.output(1)},
       call.as<AttentionBias>(), {call.input(3), call.input(4)});

@@ -15,9 +15,9 @@ using tensor::Call;
 void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const auto& a = call.as<CountTargetsAttributes>();
   const DType dtype = call.inputs[0].dtype();
-  TESSERA_CHECK_CALL(call, dtype == DType::kI64 || dtype == DType::kI32, "targets are ", dtype,
-                     ", not class indices in i64 or i32");
-  TESSERA_CHECK_CALL(call, a.dtype == DType::kF32 || a.dtype == DType::kF64, "counts in f32 or f64, not ", a.dtype);
+  TESSERA_CHECK_CALL(call, dtype == DType::kI64 || dtype == DType::kI32,
+                     "targets must be class indices in i64 or i32, got ", dtype);
+  TESSERA_CHECK_CALL(call, a.dtype == DType::kF32 || a.dtype == DType::kF64, "dtype must be f32 or f64, got ", a.dtype);
   outputs[0] = {Shape(), a.dtype};
 }
 

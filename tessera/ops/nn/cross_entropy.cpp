@@ -24,7 +24,7 @@ Shape loss_shape(const Call& call, const Shape& logits) {
 
 void check_logits(const Call& call, std::size_t at) {
   detail::check_floating(call, call.inputs[at]);
-  TESSERA_CHECK_CALL(call, call.inputs[at].ndim() >= 1, "logits have no dimension of classes");
+  TESSERA_CHECK_CALL(call, call.inputs[at].ndim() >= 1, "logits must have a dimension of classes");
 }
 
 void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
@@ -44,12 +44,14 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   for (const std::size_t i : {0U, 3U, 4U}) {
     if (call.inputs[i]) detail::check_floating(call, call.inputs[i]);
   }
-  TESSERA_CHECK_CALL(call, call.inputs[0].shape() == loss_shape(call, logits.shape()), "the gradient is ",
-                     call.inputs[0].shape(), ", not ", loss_shape(call, logits.shape()), " as the loss");
-  TESSERA_CHECK_CALL(call, call.inputs[3].shape() == rows_shape(logits.shape()), "logsumexp is ",
-                     call.inputs[3].shape(), ", not ", rows_shape(logits.shape()));
+  TESSERA_CHECK_CALL(call, call.inputs[0].shape() == loss_shape(call, logits.shape()),
+                     "gradient must have the shape of the loss, ", loss_shape(call, logits.shape()), ", got ",
+                     call.inputs[0].shape());
+  TESSERA_CHECK_CALL(call, call.inputs[3].shape() == rows_shape(logits.shape()), "logsumexp must have shape ",
+                     rows_shape(logits.shape()), ", got ", call.inputs[3].shape());
   TESSERA_CHECK_CALL(call, !call.inputs[4] || call.inputs[4].shape() == rows_shape(logits.shape()),
-                     "the gradient of logsumexp is ", call.inputs[4].shape());
+                     "gradient of logsumexp must have shape ", rows_shape(logits.shape()), ", got ",
+                     call.inputs[4].shape());
   outputs[0] = {logits.shape(), logits.dtype()};
 }
 
@@ -175,7 +177,8 @@ tensor::Cost backward_cost(const Call& call) {
 
 void gradient(GradientCall& call) {
   if (!call.needs(0) || (!call.grad() && !call.grad(1))) return;
-  TESSERA_CHECK_AS(NotSupported, call.grad(), "cross_entropy: a gradient of its logsumexp alone; use logsumexp()");
+  TESSERA_CHECK_AS(NotSupported, call.grad(),
+                   "cross_entropy: a gradient of only logsumexp is not supported; use logsumexp()");
   CrossEntropyAttributes how = call.as<CrossEntropyAttributes>();
   Tensor grad = call.grad();
   detail::divide_mean(grad, call.input(1), how);

@@ -8,7 +8,7 @@
 namespace tessera::ops {
 
 Tensor dropout(const Tensor& x, double p, bool is_training, const Tensor& counter) {
-  TESSERA_CHECK(p >= 0 && p <= 1, "dropout: a probability of ", p, ", not from 0 to 1");
+  TESSERA_CHECK(p >= 0 && p <= 1, "dropout: p must be in [0, 1], got ", p);
   if (!is_training || p == 0) return x;
   const Tensor kept = bernoulli_like(x, 1 - p, counter);
   return mul(x, p == 1 ? kept : mul(kept, 1 / (1 - p)));

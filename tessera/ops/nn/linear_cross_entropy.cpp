@@ -34,8 +34,8 @@ void check_operands(const Call& call, std::size_t at) {
   detail::check_floating(call, call.inputs[at]);
   TESSERA_CHECK_CALL(call,
                      x.ndim() >= 1 && weight.ndim() == 2 && weight.dtype() == x.dtype() && weight.size(1) == x.size(-1),
-                     "takes x [..., features] and weight [classes, features] of one dtype, not ", x.dtype(), x.shape(),
-                     " and ", weight.dtype(), weight.shape());
+                     "x and weight must have shapes [..., features] and [classes, features] and one dtype, got ",
+                     x.dtype(), x.shape(), " and ", weight.dtype(), weight.shape());
   detail::check_cross_entropy(call, at + 2, rows_shape(x.shape()), weight.size(0));
 }
 
@@ -51,7 +51,7 @@ void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
 void infer_with_gradients(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_operands(call, 0);
   TESSERA_CHECK_CALL(call, is_reduced(call) && call.as<CrossEntropyAttributes>().classes == 0,
-                     "computes the gradients of one loss over all classes: not of reduction \"none\" or some classes");
+                     "requires one loss over all classes; use reduction mean or sum, and no class map");
   outputs[0] = {Shape(), detail::statistics_dtype(call.inputs[0].dtype())};
   outputs[1] = {call.inputs[0].shape(), call.inputs[0].dtype()};
   outputs[2] = {call.inputs[1].shape(), call.inputs[0].dtype()};
@@ -65,10 +65,10 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const Tensor& x = call.inputs[1];
   const Shape rows = rows_shape(x.shape());
   const Shape loss = is_reduced(call) ? Shape() : rows;
-  TESSERA_CHECK_CALL(call, call.inputs[0].shape() == loss, "the gradient is ", call.inputs[0].shape(), ", not ", loss,
-                     " as the loss");
+  TESSERA_CHECK_CALL(call, call.inputs[0].shape() == loss, "gradient must have the shape of the loss, ", loss, ", got ",
+                     call.inputs[0].shape());
   TESSERA_CHECK_CALL(call, call.inputs[4].shape() == rows && (!call.inputs[5] || call.inputs[5].shape() == rows),
-                     "logsumexp and its gradient are not ", rows);
+                     "logsumexp and its gradient must have shape ", rows);
   outputs[0] = {x.shape(), x.dtype()};
   outputs[1] = {call.inputs[2].shape(), x.dtype()};
 }
@@ -211,7 +211,7 @@ tensor::Cost cost_with_gradients(const Call& call) { return cost_of(call, 0, 3);
 
 void gradient(GradientCall& call) {
   if (!call.grad() && !call.grad(1)) return;
-  TESSERA_CHECK_AS(NotSupported, call.grad(), "linear_cross_entropy: a gradient of its logsumexp alone");
+  TESSERA_CHECK_AS(NotSupported, call.grad(), "linear_cross_entropy: a gradient of only logsumexp is not supported");
   CrossEntropyAttributes how = call.as<CrossEntropyAttributes>();
   Tensor grad = call.grad();
   detail::divide_mean(grad, call.input(2), how);
@@ -223,7 +223,8 @@ void gradient(GradientCall& call) {
 
 // The gradients were computed with the loss, for a gradient of the loss of 1.
 void gradient_with_gradients(GradientCall& call) {
-  TESSERA_CHECK_AS(NotSupported, !call.grad(1) && !call.grad(2), "linear_cross_entropy: a second derivative");
+  TESSERA_CHECK_AS(NotSupported, !call.grad(1) && !call.grad(2),
+                   "linear_cross_entropy: second derivatives are not supported");
   if (!call.grad()) return;
   for (const int input : {0, 1}) {
     if (!call.needs(input)) continue;

@@ -28,20 +28,20 @@ void check_parameter(const Call& call, std::size_t input, const Tensor& x) {
   const Tensor& parameter = call.inputs[input];
   if (!parameter) return;
   TESSERA_CHECK_CALL(call, parameter.shape() == Shape({x.size(-1)}) && parameter.dtype() == x.dtype(),
-                     call.op->inputs[input].name, " is ", parameter.dtype(), parameter.shape(), ", not ", x.dtype(),
-                     Shape({x.size(-1)}));
+                     call.op->inputs[input].name, " must be ", x.dtype(), Shape({x.size(-1)}), ", got ",
+                     parameter.dtype(), parameter.shape());
 }
 
 void check_rows(const Call& call, std::size_t x) {
   detail::check_floating(call, call.inputs[x]);
-  TESSERA_CHECK_CALL(call, call.inputs[x].ndim() >= 1, "normalises the last dimension, and ", call.op->inputs[x].name,
-                     " has none");
+  TESSERA_CHECK_CALL(call, call.inputs[x].ndim() >= 1, call.op->inputs[x].name,
+                     " must have at least 1 dimension, got 0");
 }
 
 void check_statistics(const Call& call, std::size_t input, const Tensor& x) {
   detail::check_floating(call, call.inputs[input]);
-  TESSERA_CHECK_CALL(call, call.inputs[input].shape() == rows_shape(x.shape()), call.op->inputs[input].name, " is ",
-                     call.inputs[input].shape(), ", not ", rows_shape(x.shape()));
+  TESSERA_CHECK_CALL(call, call.inputs[input].shape() == rows_shape(x.shape()), call.op->inputs[input].name,
+                     " must have shape ", rows_shape(x.shape()), ", got ", call.inputs[input].shape());
 }
 
 void infer_layer_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {

@@ -27,28 +27,28 @@ void check_positions(const Call& call, int dim) {
   const Tensor& positions = call.inputs[1];
   if (!positions) return;
   const Tensor& x = call.inputs[0];
-  TESSERA_CHECK_CALL(call, positions.dtype() == DType::kI64 || positions.dtype() == DType::kI32, "positions are ",
-                     positions.dtype(), ", not i64 or i32");
+  TESSERA_CHECK_CALL(call, positions.dtype() == DType::kI64 || positions.dtype() == DType::kI32,
+                     "positions must be i64 or i32, got ", positions.dtype());
   const bool is_list = positions.shape() == Shape({x.size(dim)});
   const bool is_batched = dim > 0 && positions.shape() == Shape({x.size(0), x.size(dim)});
-  TESSERA_CHECK_CALL(call, is_list || is_batched, "positions are ", positions.shape(), ", not [", x.size(dim), "] or [",
-                     x.size(0), ", ", x.size(dim), "]");
+  TESSERA_CHECK_CALL(call, is_list || is_batched, "positions must have shape [", x.size(dim), "] or [", x.size(0), ", ",
+                     x.size(dim), "], got ", positions.shape());
 }
 
 void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   const auto& how = call.as<RopeAttributes>();
   detail::check_floating(call, call.inputs[0]);
-  TESSERA_CHECK_CALL(call, x.ndim() >= 2, "takes [..., positions, vectors]");
+  TESSERA_CHECK_CALL(call, x.ndim() >= 2, "x must have shape [..., positions, width], got ", x.shape());
   const int dim = dim_of(call);
-  TESSERA_CHECK_CALL(call, dim != x.ndim() - 1, "the last dimension holds the vectors, not the positions");
+  TESSERA_CHECK_CALL(call, dim != x.ndim() - 1, "dim must not be the last dimension, which holds the vectors");
   const std::int64_t width = how.width == 0 ? x.size(-1) : how.width;
-  TESSERA_CHECK_CALL(call, width >= 0 && width % 2 == 0 && width <= x.size(-1), "rotates pairs of ", width, " of ",
-                     x.size(-1), " elements");
-  TESSERA_CHECK_CALL(call, how.base > 0 && how.factor > 0, "base ", how.base, " and factor ", how.factor,
-                     " must be positive");
-  TESSERA_CHECK_CALL(call, how.original_context == 0 || how.high_turns > how.low_turns, "high_turns ", how.high_turns,
-                     " is not above low_turns ", how.low_turns);
+  TESSERA_CHECK_CALL(call, width >= 0 && width % 2 == 0 && width <= x.size(-1), "width must be even and in [0, ",
+                     x.size(-1), "], got ", width);
+  TESSERA_CHECK_CALL(call, how.base > 0 && how.factor > 0, "base and factor must be positive, got ", how.base, " and ",
+                     how.factor);
+  TESSERA_CHECK_CALL(call, how.original_context == 0 || how.high_turns > how.low_turns,
+                     "high_turns must be above low_turns (", how.low_turns, "), got ", how.high_turns);
   check_positions(call, dim);
   outputs[0] = {x.shape(), x.dtype(), 0};
 }

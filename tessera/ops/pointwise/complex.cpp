@@ -30,7 +30,7 @@ constexpr detail::Row kConjRow = {.name = "conj",
 const tensor::Operator kConj = detail::register_row<kConjRow>();
 
 void check_complex(const Call& call) {
-  TESSERA_CHECK_CALL(call, call.inputs[0].dtype() == DType::kC64, "takes c64, not ", call.inputs[0].dtype());
+  TESSERA_CHECK_CALL(call, call.inputs[0].dtype() == DType::kC64, "x must be c64, got ", call.inputs[0].dtype());
 }
 
 // Returns the strides of x in real elements, twice those in complex elements, followed by `more`.
@@ -111,8 +111,9 @@ const tensor::Operator kViewAsReal = tensor::register_op(
 
 void infer_as_complex(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
-  TESSERA_CHECK_CALL(call, x.dtype() == DType::kF32, "takes f32, not ", x.dtype());
-  TESSERA_CHECK_CALL(call, x.ndim() > 0 && x.size(-1) == 2, "the last dimension is the pair of parts, of size 2");
+  TESSERA_CHECK_CALL(call, x.dtype() == DType::kF32, "x must be f32, got ", x.dtype());
+  TESSERA_CHECK_CALL(call, x.ndim() > 0 && x.size(-1) == 2,
+                     "the last dimension must have size 2: real and imaginary part");
   outputs[0] = {without_pair(x.shape()), DType::kC64};
 }
 Tensor as_complex_view(const Call& call) {
@@ -126,8 +127,8 @@ Tensor as_complex_view(const Call& call) {
     is_paired &= x.shape().is_empty() || x.shape()[d] == 1 || x.strides()[d] % 2 == 0;
     strides.push_back(x.strides()[d] / 2);
   }
-  TESSERA_CHECK_CALL(call, is_paired, "parts do not lie in pairs, with strides ", x.strides(), " and offset ",
-                     x.offset(), ": make it contiguous first");
+  TESSERA_CHECK_CALL(call, is_paired, "real and imaginary parts must be adjacent, got strides ", x.strides(),
+                     " and offset ", x.offset(), "; make it contiguous first");
   return x.reinterpreted(DType::kC64, info.shape, Strides(strides), x.offset() / 2);
 }
 const tensor::Operator kViewAsComplex = tensor::register_op(

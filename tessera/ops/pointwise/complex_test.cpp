@@ -79,13 +79,13 @@ TEST(Complex, RefusesWhatHasNoPairsOrNoOrder) {
   expect_error<InvalidArgument>([&] { (void)lt(x, x); }, {"lt", "c64"});
   expect_error<InvalidArgument>([&] { (void)maximum(x, x); }, {"maximum", "c64"});
   const Tensor odd = to_tensor(Array(Shape({3, 3}), 0.0), DType::kF32);
-  expect_error<InvalidArgument>([&] { (void)view_as_complex(odd); }, {"view_as_complex", "of size 2"});
+  expect_error<InvalidArgument>([&] { (void)view_as_complex(odd); }, {"view_as_complex", "must have size 2"});
   expect_error<InvalidArgument>(
       [&] {
         (void)view_as_complex(odd.as_strided({2, 2}, Strides({3, 1}), 0));
       },
-      {"do not lie in pairs", "contiguous"});
-  expect_error<InvalidArgument>([&] { (void)imag(odd); }, {"imag", "c64, not f32"});
+      {"real and imaginary parts must be adjacent", "contiguous"});
+  expect_error<InvalidArgument>([&] { (void)imag(odd); }, {"imag", "must be c64, got f32"});
 }
 
 }  // namespace

@@ -189,9 +189,10 @@ Tensor broadcast_to(const Tensor& from, const Shape& shape) {
     const std::int64_t dim = from.shape()[from.shape().size() - d];
     fits = dim == 1 || dim == shape[shape.size() - d];
   }
-  TESSERA_CHECK(fits, "copy_: ", describe(from), " does not broadcast to ", shape);
-  TESSERA_CHECK(!from.is_tracked() || !tensor::is_grad_enabled(), "copy_: ", describe(from),
-                " asks for its gradient and is broadcast to ", shape, ": expand it first");
+  TESSERA_CHECK(fits, "copy_: source must broadcast to ", shape, ", got ", describe(from));
+  TESSERA_CHECK(!from.is_tracked() || !tensor::is_grad_enabled(),
+                "copy_: a source that requires a gradient must have shape ", shape, ", got ", describe(from),
+                "; expand it first");
   std::vector<std::int64_t> strides(shape.size(), 0);
   const std::size_t lead = shape.size() - from.shape().size();
   for (std::size_t d = 0; d < from.shape().size(); ++d) {

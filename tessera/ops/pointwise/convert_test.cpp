@@ -66,7 +66,7 @@ TEST(Convert, CopyBroadcastsAndCounts) {
   copy_(x, to_tensor(Array(Shape({3}), Values{1.9, 2, 3}), DType::kF32));
   EXPECT_EQ(to_array(x).values, (Values{1, 2, 3, 1, 2, 3}));
   EXPECT_EQ(x.version(), before + 1);
-  expect_error<InvalidArgument>([&] { copy_(x, zeros({4})); }, {"copy_", "does not broadcast to [2, 3]"});
+  expect_error<InvalidArgument>([&] { copy_(x, zeros({4})); }, {"copy_", "source must broadcast to [2, 3]"});
 }
 
 TEST(Convert, GoesToAnotherDeviceBehindTheWorkOnBoth) {

@@ -267,10 +267,11 @@ TEST(Pointwise, ErrorsNameTheOperatorAndTheShapes) {
       [] {
         (void)add(tensor_of({1, 2}), tensor_of({1, 2, 3}));
       },
-      {"add: shapes do not broadcast", "2 and 3", "a: f32[2] on host, b: f32[3] on host"});
+      {"add: shapes must broadcast", "got 2 and 3", "a: f32[2] on host, b: f32[3] on host"});
   expect_error<InvalidArgument>([] { (void)exp(tensor_of({1}, DType::kU16)); }, {"exp", "u16", "cast it first"});
   expect_error<InvalidArgument>([] { (void)neg(tensor_of({1}, DType::kBool)); }, {"neg", "bool"});
-  expect_error<InvalidArgument>([] { (void)where(tensor_of({1}), tensor_of({1}), 0); }, {"where", "f32, not bool"});
+  expect_error<InvalidArgument>([] { (void)where(tensor_of({1}), tensor_of({1}), 0); },
+                                {"where", "mask must be bool, got f32"});
 }
 
 TEST(Pointwise, RunsCleanlyOnACheckedDeviceUnderTheSeededScheduler) {

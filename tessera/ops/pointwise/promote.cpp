@@ -34,7 +34,7 @@ DType promote_integers(DType a, DType b) {
     case 4: return DType::kI64;
     default: break;
   }
-  TESSERA_THROW(InvalidArgument, "no integer holds both ", a, " and ", b, ": cast one of them first");
+  TESSERA_THROW(InvalidArgument, "no integer dtype holds both ", a, " and ", b, "; cast one of them first");
 }
 
 }  // namespace

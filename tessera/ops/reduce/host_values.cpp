@@ -12,17 +12,17 @@
 namespace tessera::ops {
 
 Scalar item(const Tensor& x) {
-  TESSERA_CHECK(x && x.numel() == 1, "item: ", describe(x), " is not one element");
+  TESSERA_CHECK(x && x.numel() == 1, "item: x must have one element, got ", describe(x));
   if (x.has_layout()) {
-    TESSERA_CHECK(x.layout().is_replicated(), "item: ", describe(x),
-                  " is not whole on this rank; full() gives the whole, on every rank of the mesh");
-    TESSERA_CHECK(x.local(), "item: ", describe(x), " lies on a mesh that this rank is off");
+    TESSERA_CHECK(x.layout().is_replicated(), "item: x must be replicated, got ", describe(x),
+                  "; full() gathers it on all ranks of the mesh");
+    TESSERA_CHECK(x.local(), "item: this rank is not in the mesh of ", describe(x));
     return item(x.local());
   }
   alignas(16) std::byte element[16];
   const device::Stream& stream = tensor::current_stream(x.device());
-  TESSERA_CHECK(!stream.is_capturing(), "item: ", describe(x), " while ", stream.name(),
-                " is captured: its value is there only when the graph is replayed");
+  TESSERA_CHECK(!stream.is_capturing(), "item: cannot read ", describe(x), " while ", stream.name(),
+                " is captured; read it after the graph is replayed");
   x.storage().use_on(stream);
   stream.copy(element, x.data(), itemsize(x.dtype()), "item");
   stream.synchronize();
@@ -47,8 +47,8 @@ bool equal(const Tensor& a, const Tensor& b) {
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double relative, double absolute, bool equal_nan) {
-  TESSERA_CHECK(a.shape() == b.shape() && a.dtype() == b.dtype(), "allclose: ", describe(a), " and ", describe(b),
-                " differ in shape or dtype");
+  TESSERA_CHECK(a.shape() == b.shape() && a.dtype() == b.dtype(),
+                "allclose: tensors must have the same shape and dtype, got ", describe(a), " and ", describe(b));
   const tensor::GradModeScope no_grad(false);
   const Tensor bound = add(mul(abs(b), relative), absolute);
   Tensor is_close = logical_or(eq(a, b), logical_and(le(abs(sub(a, b)), bound), isfinite(b)));

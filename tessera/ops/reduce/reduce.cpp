@@ -47,10 +47,10 @@ void infer_sum(const Call& call, std::span<OutputInfo> outputs) {
   const auto& a = call.as<SumAttributes>();
   detail::check_computable(call, call.inputs[0]);
   const DType storage_only[] = {DType::kF8E4M3, DType::kF8E5M2, DType::kC128, DType::kU16, DType::kU32, DType::kU64};
-  TESSERA_CHECK_CALL(call, std::ranges::find(storage_only, a.dtype) == std::end(storage_only), "cannot add up in ",
+  TESSERA_CHECK_CALL(call, std::ranges::find(storage_only, a.dtype) == std::end(storage_only), "cannot sum in ",
                      a.dtype, "; cast the result");
-  TESSERA_CHECK_CALL(call, is_complex(a.dtype) || !is_complex(call.inputs[0].dtype()), "adds complex numbers up in ",
-                     a.dtype, ", which would lose parts; take real() or imag() first");
+  TESSERA_CHECK_CALL(call, is_complex(a.dtype) || !is_complex(call.inputs[0].dtype()),
+                     "complex numbers require a complex dtype, got ", a.dtype, "; take real() or imag() first");
   outputs[0] = {shape_left<SumAttributes>(call), a.dtype};
 }
 
@@ -79,7 +79,7 @@ FactorRule rule_of_sum(const Call& call) {
 void infer_mean(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   detail::check_computable(call, x);
-  TESSERA_CHECK_CALL(call, !is_counted(x.dtype()), "takes floating-point or complex numbers, not ", x.dtype(),
+  TESSERA_CHECK_CALL(call, !is_counted(x.dtype()), "x must be floating-point or complex, got ", x.dtype(),
                      "; cast it first");
   outputs[0] = {shape_left<MeanAttributes>(call), x.dtype()};
 }
@@ -111,7 +111,7 @@ tensor::Attributes localize_mean(const tensor::LocalizeCall& call) {
 void infer_prod(const Call& call, std::span<OutputInfo> outputs) {
   const DType dtype = call.inputs[0].dtype();
   detail::check_computable(call, call.inputs[0]);
-  TESSERA_CHECK_CALL(call, !is_complex(dtype), "does not compute in ", dtype);
+  TESSERA_CHECK_CALL(call, !is_complex(dtype), "cannot compute in ", dtype);
   outputs[0] = {shape_left<ReduceAttributes>(call), is_counted(dtype) ? DType::kI64 : dtype};
 }
 
@@ -129,7 +129,7 @@ FactorRule rule_of_prod(const Call& call) { return rule_by<ReduceAttributes>(cal
 void infer_extreme(const Call& call, std::span<OutputInfo> outputs) {
   const DType dtype = call.inputs[0].dtype();
   detail::check_computable(call, call.inputs[0]);
-  TESSERA_CHECK_CALL(call, !is_complex(dtype), "complex numbers have no order");
+  TESSERA_CHECK_CALL(call, !is_complex(dtype), "complex numbers cannot be ordered");
   outputs[0] = {shape_left<ReduceAttributes>(call), dtype};
 }
 
@@ -152,7 +152,7 @@ FactorRule rule_of_amin(const Call& call) {
 
 void infer_truth(const Call& call, std::span<OutputInfo> outputs) {
   detail::check_computable(call, call.inputs[0]);
-  TESSERA_CHECK_CALL(call, !is_complex(call.inputs[0].dtype()), "does not compute in ", call.inputs[0].dtype());
+  TESSERA_CHECK_CALL(call, !is_complex(call.inputs[0].dtype()), "cannot compute in ", call.inputs[0].dtype());
   outputs[0] = {shape_left<ReduceAttributes>(call), DType::kBool};
 }
 
@@ -307,7 +307,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
     if (d < lead || to != x.shape()[d]) dims.push_back(static_cast<std::int64_t>(d));
     fits = fits && (to == 1 || to == x.shape()[d]);
   }
-  TESSERA_CHECK(fits, "sum_to: ", shape, " is not a shape that is broadcast to ", describe(x));
+  TESSERA_CHECK(fits, "sum_to: shape must broadcast to ", describe(x), ", got ", shape);
   const Tensor summed = dims.empty() ? x : sum(x, dims, true, x.dtype());
   if (lead == 0) return summed;
   IntList front;

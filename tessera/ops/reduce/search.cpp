@@ -27,13 +27,12 @@ void infer_search(const Call& call, std::span<OutputInfo> outputs) {
   const auto& a = call.as<ArgAttributes>();
   const Tensor& x = call.inputs[0];
   detail::check_computable(call, x);
-  TESSERA_CHECK_CALL(call, !is_complex(x.dtype()), "complex numbers have no order");
+  TESSERA_CHECK_CALL(call, !is_complex(x.dtype()), "complex numbers cannot be ordered");
   const int dim = tensor::normalized_dim(call, a.dim, x.ndim());
   const bool is_whole = a.map == layout::IndexMap();
-  TESSERA_CHECK_CALL(call, !is_whole || x.ndim() == 0 || x.size(dim) > 0, "dimension ", dim,
-                     " is empty: no index is the answer");
-  TESSERA_CHECK_CALL(call, is_whole || (x.ndim() > 0 && x.size(dim) == a.map.size()), "a map of ", a.map.size(),
-                     " places for dimension ", dim);
+  TESSERA_CHECK_CALL(call, !is_whole || x.ndim() == 0 || x.size(dim) > 0, "dimension ", dim, " must not be empty");
+  TESSERA_CHECK_CALL(call, is_whole || (x.ndim() > 0 && x.size(dim) == a.map.size()),
+                     "map must have the size of dimension ", dim, ", got ", a.map.size());
   outputs[0] = {detail::reduced_shape(x.shape(), detail::reduced_dims(call, IntList{dim}), a.keepdim), DType::kI64};
 }
 

@@ -67,7 +67,7 @@ void logsumexp_kernel(const KernelCall& call) {
 }
 
 void infer_norm(const Call& call, std::span<OutputInfo> outputs) {
-  TESSERA_CHECK_CALL(call, !std::isnan(call.as<PNormAttributes>().p), "the order is nan");
+  TESSERA_CHECK_CALL(call, !std::isnan(call.as<PNormAttributes>().p), "p must not be nan");
   infer_statistic<PNormAttributes>(call, outputs);
 }
 

@@ -85,8 +85,8 @@ tensor::Cost moving_cost(const Call& call) {
 // cat
 
 std::size_t cat_dim(const Call& call) {
-  TESSERA_CHECK_CALL(call, !call.inputs.empty(), "no tensors to put together");
-  TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "tensors of no dimensions; stack makes a new one");
+  TESSERA_CHECK_CALL(call, !call.inputs.empty(), "requires at least one tensor");
+  TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "tensors must have at least 1 dimension, got 0; stack adds one");
   return static_cast<std::size_t>(tensor::normalized_dim(call, call.as<CatAttributes>().dim, call.inputs[0].ndim()));
 }
 
@@ -96,15 +96,15 @@ void infer_cat(const Call& call, std::span<OutputInfo> outputs) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& x = call.inputs[i];
-    TESSERA_CHECK_CALL(call, x, "tensor ", i, " of the list is none");
-    TESSERA_CHECK_CALL(call, x.dtype() == first.dtype(), "tensor ", i, " is ", describe(x), ", the first ",
-                       describe(first), "; cast one");
+    TESSERA_CHECK_CALL(call, x, "tensor ", i, " of the list must not be empty");
+    TESSERA_CHECK_CALL(call, x.dtype() == first.dtype(), "tensors must have the same dtype, got ", describe(first),
+                       " first and ", describe(x), " as tensor ", i, "; cast one of them");
     bool is_alike = x.ndim() == first.ndim();
     for (std::size_t d = 0; is_alike && d < x.shape().size(); ++d) {
       is_alike = d == dim || x.shape()[d] == first.shape()[d];
     }
-    TESSERA_CHECK_CALL(call, is_alike, "tensor ", i, " is ", describe(x), ", the first ", describe(first),
-                       "; only dimension ", dim, " may differ");
+    TESSERA_CHECK_CALL(call, is_alike, "tensors must have equal sizes except in dimension ", dim, ", got ",
+                       describe(first), " first and ", describe(x), " as tensor ", i);
     sum += x.shape()[dim];
   }
   IntList sizes;
@@ -161,9 +161,9 @@ std::vector<bool> marked_dims(const Call& call, const IntList& dims) {
   const int ndim = call.inputs[0].ndim();
   std::vector<bool> marked(static_cast<std::size_t>(ndim));
   for (const std::int64_t dim : dims) {
-    TESSERA_CHECK_CALL(call, ndim > 0, "a tensor of no dimensions has no dimension ", dim);
+    TESSERA_CHECK_CALL(call, ndim > 0, "dimension ", dim, " is out of range for a tensor of 0 dimensions");
     const auto d = static_cast<std::size_t>(tensor::normalized_dim(call, dim, ndim));
-    TESSERA_CHECK_CALL(call, !marked[d], "names dimension ", d, " twice");
+    TESSERA_CHECK_CALL(call, !marked[d], "dimensions must be distinct, got ", d, " twice");
     marked[d] = true;
   }
   return marked;
@@ -201,8 +201,8 @@ FactorRule rule_of_flip(const Call& call) { return reordering_rule(call, call.as
 void infer_roll(const Call& call, std::span<OutputInfo> outputs) {
   const auto& a = call.as<RollAttributes>();
   marked_dims(call, a.dims);
-  TESSERA_CHECK_CALL(call, a.shifts.size() == a.dims.size(), a.shifts.size(), " shifts for ", a.dims.size(),
-                     " dimensions");
+  TESSERA_CHECK_CALL(call, a.shifts.size() == a.dims.size(), "requires one shift per dimension, got ", a.shifts.size(),
+                     " shifts for ", a.dims.size(), " dimensions");
   outputs[0] = {call.inputs[0].shape(), call.inputs[0].dtype()};
 }
 
@@ -244,12 +244,13 @@ FactorRule rule_of_roll(const Call& call) { return reordering_rule(call, call.as
 void infer_pad(const Call& call, std::span<OutputInfo> outputs) {
   const auto& a = call.as<PadAttributes>();
   const Shape& shape = call.inputs[0].shape();
-  TESSERA_CHECK_CALL(call, a.before.size() == shape.size() && a.after.size() == shape.size(), "pads ", a.before.size(),
-                     " dimensions in front and ", a.after.size(), " behind, of ", shape.size());
+  TESSERA_CHECK_CALL(call, a.before.size() == shape.size() && a.after.size() == shape.size(),
+                     "padding must have one entry per dimension (", shape.size(), ") before and after, got ",
+                     a.before.size(), " and ", a.after.size());
   IntList sizes;
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    TESSERA_CHECK_CALL(call, a.before[d] >= 0 && a.after[d] >= 0, "pads dimension ", d, " by ", a.before[d], " and ",
-                       a.after[d], "; slice takes away");
+    TESSERA_CHECK_CALL(call, a.before[d] >= 0 && a.after[d] >= 0, "padding must be at least 0, got ", a.before[d],
+                       " and ", a.after[d], " in dimension ", d, "; use slice to remove elements");
     sizes.push_back(a.before[d] + shape[d] + a.after[d]);
   }
   outputs[0] = {shape_of(sizes), call.inputs[0].dtype()};
@@ -297,7 +298,7 @@ FactorRule rule_of_pad(const Call& call) {
 
 std::size_t unslice_dim(const Call& call) {
   const auto& a = call.as<UnsliceAttributes>();
-  TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "a tensor of no dimensions; unsqueeze makes one");
+  TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "x must have at least 1 dimension, got 0; unsqueeze adds one");
   return static_cast<std::size_t>(tensor::normalized_dim(call, a.dim, call.inputs[0].ndim()));
 }
 
@@ -307,7 +308,8 @@ void infer_unslice(const Call& call, std::span<OutputInfo> outputs) {
   const Shape& shape = call.inputs[0].shape();
   const bool fits = a.step >= 1 && a.start >= 0 &&
                     (shape[dim] == 0 || (a.start < a.size && (shape[dim] - 1) <= (a.size - 1 - a.start) / a.step));
-  TESSERA_CHECK_CALL(call, fits, shape[dim], " indices from ", a.start, " on, ", a.step, " apart, are not in ", a.size);
+  TESSERA_CHECK_CALL(call, fits, "slice must be in [0, ", a.size, "), got ", shape[dim], " indices from ", a.start,
+                     " with step ", a.step);
   IntList sizes;
   for (std::size_t d = 0; d < shape.size(); ++d) sizes.push_back(d == dim ? a.size : shape[d]);
   outputs[0] = {shape_of(sizes), call.inputs[0].dtype()};
@@ -397,19 +399,19 @@ const tensor::Operator kUnslice = tensor::register_op({.name = "unslice",
 }  // namespace
 
 Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
-  TESSERA_CHECK(!tensors.empty(), "cat: no tensors to put together");
+  TESSERA_CHECK(!tensors.empty(), "cat: requires at least one tensor");
   Tensor out;
   tensor::call_into({kCat, tensors, CatAttributes{dim}, std::span(&out, 1)});
   return out;
 }
 
 Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
-  TESSERA_CHECK(!tensors.empty(), "stack: no tensors to put together");
+  TESSERA_CHECK(!tensors.empty(), "stack: requires at least one tensor");
   const std::int64_t at = dim < 0 ? dim + tensors[0].ndim() + 1 : dim;
   std::vector<Tensor> raised;
   for (const Tensor& x : tensors) {
-    TESSERA_CHECK(x.shape() == tensors[0].shape(), "stack: ", describe(x), " and ", describe(tensors[0]),
-                  " differ in shape");
+    TESSERA_CHECK(x.shape() == tensors[0].shape(), "stack: tensors must have the same shape, got ",
+                  describe(tensors[0]), " and ", describe(x));
     raised.push_back(unsqueeze(x, at));
   }
   return cat(raised, at);
@@ -423,8 +425,9 @@ Tensor roll(const Tensor& x, const IntList& shifts, const IntList& dims) {
 
 Tensor pad(const Tensor& x, const IntList& padding, const Scalar& value) {
   const std::size_t ndim = x.shape().size();
-  TESSERA_CHECK(padding.size() % 2 == 0 && padding.size() / 2 <= ndim, "pad: ", padding.size(),
-                " numbers for the dimensions of ", describe(x), "; give two for each, from the last on");
+  TESSERA_CHECK(padding.size() % 2 == 0 && padding.size() / 2 <= ndim,
+                "pad: padding must have two values per dimension of ", describe(x), ", last dimension first, got ",
+                padding.size(), " values");
   PadAttributes attributes;
   attributes.value = value;
   for (std::size_t d = 0; d < ndim; ++d) {

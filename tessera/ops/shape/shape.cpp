@@ -24,8 +24,8 @@ using tensor::OutputInfo;
 void infer_view(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   const Shape& to = call.as<ViewAttributes>().shape;
-  TESSERA_CHECK_CALL(call, x.numel() == to.numel(), x.shape(), " has ", x.numel(), " elements, ", to, " has ",
-                     to.numel());
+  TESSERA_CHECK_CALL(call, x.numel() == to.numel(), "shape ", to, " must have as many elements as ", x.shape(), " (",
+                     x.numel(), "), got ", to.numel());
   outputs[0] = {to, x.dtype()};
 }
 
@@ -34,8 +34,8 @@ Tensor make_view(const Call& call) {
   infer_view(call, std::span(&info, 1));
   const Tensor& x = call.inputs[0];
   const auto strides = detail::view_strides(x.shape(), x.strides(), info.shape);
-  TESSERA_CHECK_CALL(call, strides.has_value(), "no view of shape ", x.shape(), " with strides ", x.strides(), " is ",
-                     info.shape, "; use reshape, which copies where it must");
+  TESSERA_CHECK_CALL(call, strides.has_value(), "shape ", x.shape(), " with strides ", x.strides(),
+                     " has no view of shape ", info.shape, "; use reshape, which copies if necessary");
   return x.as_strided(info.shape, *strides, x.offset());
 }
 
@@ -54,12 +54,13 @@ tensor::Attributes localize_view(const LocalizeCall& call) {
 IntList permutation(const Call& call) {
   const int ndim = call.inputs[0].ndim();
   const IntList& given = call.as<PermuteAttributes>().dims;
-  TESSERA_CHECK_CALL(call, static_cast<int>(given.size()) == ndim, "names ", given.size(), " dimensions of ", ndim);
+  TESSERA_CHECK_CALL(call, static_cast<int>(given.size()) == ndim, "dims must name all ", ndim, " dimensions, got ",
+                     given.size());
   IntList dims;
   std::vector<bool> seen(static_cast<std::size_t>(ndim));
   for (const std::int64_t dim : given) {
     const int d = tensor::normalized_dim(call, dim, ndim);
-    TESSERA_CHECK_CALL(call, !seen[static_cast<std::size_t>(d)], "names dimension ", d, " twice");
+    TESSERA_CHECK_CALL(call, !seen[static_cast<std::size_t>(d)], "dimensions must be distinct, got ", d, " twice");
     seen[static_cast<std::size_t>(d)] = true;
     dims.push_back(d);
   }
@@ -113,7 +114,7 @@ void infer_expand(const Call& call, std::span<OutputInfo> outputs) {
   for (std::size_t i = 0; fits && i < from.size(); ++i) {
     fits = from[i] == 1 || from[i] == to[to.size() - from.size() + i];
   }
-  TESSERA_CHECK_CALL(call, fits, from, " cannot be repeated to ", to, ": only dimensions of 1 are repeated");
+  TESSERA_CHECK_CALL(call, fits, "cannot expand ", from, " to ", to, "; only dimensions of size 1 can be expanded");
   outputs[0] = {to, call.inputs[0].dtype()};
 }
 
@@ -166,8 +167,8 @@ struct SliceRange {
 SliceRange slice_range(const Call& call) {
   const auto& a = call.as<SliceAttributes>();
   const Tensor& x = call.inputs[0];
-  TESSERA_CHECK_CALL(call, x.ndim() > 0, "a tensor of no dimensions has none to cut");
-  TESSERA_CHECK_CALL(call, a.step >= 1, "a step of ", a.step, ": at least 1; flip reverses");
+  TESSERA_CHECK_CALL(call, x.ndim() > 0, "x must have at least 1 dimension, got 0");
+  TESSERA_CHECK_CALL(call, a.step >= 1, "step must be at least 1, got ", a.step, "; use flip to reverse");
   const auto dim = static_cast<std::size_t>(tensor::normalized_dim(call, a.dim, x.ndim()));
   const std::int64_t size = x.shape()[dim];
   const auto clamped = [size](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size); };
@@ -239,11 +240,11 @@ tensor::Attributes localize_slice(const LocalizeCall& call) {
 std::pair<std::size_t, std::int64_t> selected(const Call& call) {
   const auto& a = call.as<SelectAttributes>();
   const Tensor& x = call.inputs[0];
-  TESSERA_CHECK_CALL(call, x.ndim() > 0, "a tensor of no dimensions has none to select from");
+  TESSERA_CHECK_CALL(call, x.ndim() > 0, "x must have at least 1 dimension, got 0");
   const auto dim = static_cast<std::size_t>(tensor::normalized_dim(call, a.dim, x.ndim()));
   const std::int64_t size = x.shape()[dim];
-  TESSERA_CHECK_CALL(call, a.index >= -size && a.index < size, "index ", a.index, " of dimension ", dim, ", which has ",
-                     size);
+  TESSERA_CHECK_CALL(call, a.index >= -size && a.index < size, "index must be in [", -size, ", ", size,
+                     ") in dimension ", dim, ", got ", a.index);
   return {dim, a.index < 0 ? a.index + size : a.index};
 }
 
@@ -375,7 +376,8 @@ Tensor expand(const Tensor& x, std::span<const std::int64_t> sizes) {
   IntList to;
   const std::size_t lead = sizes.size() - std::min(sizes.size(), x.shape().size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    TESSERA_CHECK(sizes[i] >= 0 || (sizes[i] == -1 && i >= lead), "expand: a size of ", sizes[i], " for ", describe(x));
+    TESSERA_CHECK(sizes[i] >= 0 || (sizes[i] == -1 && i >= lead),
+                  "expand: size must be at least 0, or -1 to keep a dimension, got ", sizes[i], " for ", describe(x));
     to.push_back(sizes[i] == -1 ? x.shape()[i - lead] : sizes[i]);
   }
   return tensor::call(kExpand, {x}, ExpandAttributes{Shape(std::span<const std::int64_t>(to))});

@@ -17,7 +17,8 @@ bool has_small_dims(const Tensor& x) {
 }
 
 int checked_dim(const char* op, const Tensor& x, std::int64_t dim, int ndim) {
-  TESSERA_CHECK(dim >= -ndim && dim < ndim, op, ": dimension ", dim, " is not among the ", ndim, " of ", describe(x));
+  TESSERA_CHECK(dim >= -ndim && dim < ndim, op, ": dimension must be in [", -ndim, ", ", ndim, "), got ", dim, " for ",
+                describe(x));
   return static_cast<int>(dim < 0 ? dim + ndim : dim);
 }
 
@@ -31,18 +32,19 @@ Shape resolved_sizes(const char* op, const Tensor& x, std::int64_t numel, std::s
   std::size_t open = sizes.size();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] != -1) {
-      TESSERA_CHECK(sizes[i] >= 0 && !__builtin_mul_overflow(known, sizes[i], &known), op, ": a size of ", sizes[i],
-                    " for ", describe(x));
+      TESSERA_CHECK(sizes[i] >= 0 && !__builtin_mul_overflow(known, sizes[i], &known), op,
+                    ": size must be at least 0, and the number of elements below 2^63, got ", sizes[i], " for ",
+                    describe(x));
       continue;
     }
-    TESSERA_CHECK(open == sizes.size(), op, ": more than one size of -1 for ", describe(x));
+    TESSERA_CHECK(open == sizes.size(), op, ": at most one size may be -1, for ", describe(x));
     open = i;
   }
   IntList out;
   for (const std::int64_t size : sizes) out.push_back(size);
   if (open < sizes.size()) {
-    TESSERA_CHECK(known > 0 && numel % known == 0, op, ": no size in place of -1 makes ", numel, " elements of ", known,
-                  " for ", describe(x));
+    TESSERA_CHECK(known > 0 && numel % known == 0, op, ": number of elements must be a multiple of the other sizes (",
+                  known, ") to infer -1, got ", numel, " for ", describe(x));
     out[open] = numel / known;
   }
   return Shape(std::span<const std::int64_t>(out));
@@ -104,7 +106,8 @@ Tensor flatten(const Tensor& x, std::int64_t first, std::int64_t last) {
   if (x.ndim() == 0) return view(x, {1});
   const int a = checked_dim("flatten", x, first, x.ndim());
   const int b = checked_dim("flatten", x, last, x.ndim());
-  TESSERA_CHECK(a <= b, "flatten: dimension ", first, " does not come before ", last, " in ", describe(x));
+  TESSERA_CHECK(a <= b, "flatten: first dimension must not be after the last, got ", first, " and ", last, " for ",
+                describe(x));
   IntList sizes;
   std::int64_t merged = 1;
   for (int d = 0; d < x.ndim(); ++d) {
@@ -120,7 +123,8 @@ Tensor flatten(const Tensor& x, std::int64_t first, std::int64_t last) {
 Tensor unflatten(const Tensor& x, std::int64_t dim, std::span<const std::int64_t> sizes) {
   const int at = checked_dim("unflatten", x, dim, x.ndim());
   const Shape parts = detail::resolved_sizes("unflatten", x, x.size(at), sizes);
-  TESSERA_CHECK(parts.numel() == x.size(at), "unflatten: dimension ", at, " of ", describe(x), " is not ", parts);
+  TESSERA_CHECK(parts.numel() == x.size(at), "unflatten: sizes must have the product of dimension ", at, " of ",
+                describe(x), ", got ", parts);
   IntList all;
   for (int d = 0; d < x.ndim(); ++d) {
     if (d == at) {
@@ -136,8 +140,9 @@ Tensor narrow(const Tensor& x, std::int64_t dim, std::int64_t start, std::int64_
   const int at = checked_dim("narrow", x, dim, x.ndim());
   const std::int64_t size = x.size(at);
   const std::int64_t from = start < 0 ? start + size : start;
-  TESSERA_CHECK(from >= 0 && length >= 0 && from <= size && length <= size - from, "narrow: ", length, " indices from ",
-                start, " on are not in dimension ", at, " of ", describe(x));
+  TESSERA_CHECK(from >= 0 && length >= 0 && from <= size && length <= size - from,
+                "narrow: range must be in dimension ", at, " of ", describe(x), ", got ", length, " indices from ",
+                start);
   return slice(x, at, from, from + length);
 }
 
@@ -145,8 +150,8 @@ std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, 
   const int at = checked_dim("split", x, dim, x.ndim());
   std::int64_t sum = 0;
   for (const std::int64_t size : sizes) sum += size;
-  TESSERA_CHECK(sum == x.size(at), "split: sizes add up to ", sum, ", dimension ", at, " of ", describe(x), " has ",
-                x.size(at));
+  TESSERA_CHECK(sum == x.size(at), "split: sizes must sum to dimension ", at, " of ", describe(x), " (", x.size(at),
+                "), got ", sum);
   std::vector<Tensor> pieces;
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
@@ -158,7 +163,7 @@ std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, 
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, std::int64_t dim) {
   const int at = checked_dim("split", x, dim, x.ndim());
-  TESSERA_CHECK(size >= 1, "split: pieces of ", size, " of ", describe(x), ": at least 1");
+  TESSERA_CHECK(size >= 1, "split: size must be at least 1, got ", size, " for ", describe(x));
   IntList sizes;
   std::int64_t rest = x.size(at);
   do {
@@ -170,7 +175,7 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t size, std::int64_t dim) 
 
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t count, std::int64_t dim) {
   const int at = checked_dim("chunk", x, dim, x.ndim());
-  TESSERA_CHECK(count >= 1, "chunk: ", count, " pieces of ", describe(x), ": at least 1");
+  TESSERA_CHECK(count >= 1, "chunk: count must be at least 1, got ", count, " for ", describe(x));
   return split(x, std::max<std::int64_t>(1, (x.size(at) + count - 1) / count), at);
 }
 

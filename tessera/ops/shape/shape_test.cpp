@@ -51,7 +51,7 @@ TEST(View, WritingThroughOneIsSeenAndCounted) {
 TEST(View, ThatStridesCannotExpressNamesThemAndTheWayOut) {
   const Tensor x = transpose(counted({2, 3}), 0, 1);
   expect_error<InvalidArgument>([&] { (void)view(x, {6}); },
-                                {"view: no view of shape [3, 2] with strides [1, 3] is [6]", "use reshape"});
+                                {"view: shape [3, 2] with strides [1, 3] has no view of shape [6]", "use reshape"});
   EXPECT_EQ(values(reshape(x, {6})), (Values{0, 3, 1, 4, 2, 5}));
   EXPECT_EQ(values(flatten(x)), (Values{0, 3, 1, 4, 2, 5}));
 }
@@ -69,11 +69,20 @@ TEST(View, KeepsStridesWhereDimensionsOnlySplitOrMerge) {
 
 TEST(View, RefusesSizesThatDoNotFit) {
   const Tensor x = counted({2, 3});
-  expect_error<InvalidArgument>([&] { (void)view(x, {4}); }, {"view: [2, 3] has 6 elements, [4] has 4"});
-  expect_error<InvalidArgument>([&] { (void)view(x, {-1, -1}); }, {"view: more than one size of -1"});
-  expect_error<InvalidArgument>([&] { (void)view(x, {4, -1}); }, {"no size in place of -1"});
-  expect_error<InvalidArgument>([&] { (void)view(x, {-2, 3}); }, {"a size of -2"});
-  expect_error<InvalidArgument>([&] { (void)unflatten(x, 1, {2, 2}); }, {"unflatten: dimension 1", "[2, 2]"});
+  expect_error<InvalidArgument>([&] { (void)view(x, {4}); },
+                                {"view: shape [4] must have as many elements as [2, 3] (6), got 4"});
+  expect_error<InvalidArgument>([&] { (void)view(x, {-1, -1}); }, {"view: at most one size may be -1"});
+  expect_error<InvalidArgument>(
+      [&] {
+        (void)view(x, {4, -1});
+      },
+      {"must be a multiple of the other sizes (4) to infer -1, got 6"});
+  expect_error<InvalidArgument>([&] { (void)view(x, {-2, 3}); }, {"view: size must be at least 0", "got -2"});
+  expect_error<InvalidArgument>(
+      [&] {
+        (void)unflatten(x, 1, {2, 2});
+      },
+      {"unflatten: sizes must have the product of dimension 1", "got [2, 2]"});
 }
 
 TEST(Views, TakeNegativeDimensionsAndRefuseOthers) {
@@ -83,11 +92,16 @@ TEST(Views, TakeNegativeDimensionsAndRefuseOthers) {
   EXPECT_EQ(flatten(x, -2, -1).shape(), Shape({2, 12}));
   EXPECT_EQ(squeeze(unsqueeze(unsqueeze(x, 0), 2)).shape(), x.shape());
   EXPECT_EQ(squeeze(view(x, {1, 24, 1}), {-1}).shape(), Shape({1, 24}));
-  expect_error<InvalidArgument>([&] { (void)permute(x, {0, 1, 1}); }, {"permute: names dimension 1 twice"});
-  expect_error<InvalidArgument>([&] { (void)permute(x, {0, 1}); }, {"permute: names 2 dimensions of 3"});
-  expect_error<InvalidArgument>([&] { (void)transpose(x, 0, 3); }, {"transpose: dimension 3", "f32[2, 3, 4]"});
+  expect_error<InvalidArgument>(
+      [&] {
+        (void)permute(x, {0, 1, 1});
+      },
+      {"permute: dimensions must be distinct, got 1 twice"});
+  expect_error<InvalidArgument>([&] { (void)permute(x, {0, 1}); }, {"permute: dims must name all 3 dimensions, got 2"});
+  expect_error<InvalidArgument>([&] { (void)transpose(x, 0, 3); },
+                                {"transpose: dimension must be in [-3, 3), got 3", "f32[2, 3, 4]"});
   expect_error<InvalidArgument>([&] { (void)slice(x, 3, 0); }, {"slice: dimension 3 of a tensor of 3"});
-  expect_error<InvalidArgument>([&] { (void)flip(x, {1, -2}); }, {"flip: names dimension 1 twice"});
+  expect_error<InvalidArgument>([&] { (void)flip(x, {1, -2}); }, {"flip: dimensions must be distinct, got 1 twice"});
 }
 
 TEST(Views, OfAScalar) {
@@ -96,7 +110,7 @@ TEST(Views, OfAScalar) {
   EXPECT_EQ(flatten(x).shape(), Shape({1}));
   EXPECT_EQ(expand(x, {2, 2}).numel(), 4);
   EXPECT_EQ(values(tril(view(x, {1, 1}), -1)), Values{0});
-  expect_error<InvalidArgument>([&] { (void)select(x, 0, 0); }, {"select: a tensor of no dimensions"});
+  expect_error<InvalidArgument>([&] { (void)select(x, 0, 0); }, {"select: x must have at least 1 dimension, got 0"});
 }
 
 TEST(Expand, RepeatsWithoutCopyingAndIsNotWrittenInto) {
@@ -109,7 +123,7 @@ TEST(Expand, RepeatsWithoutCopyingAndIsNotWrittenInto) {
         tensor::call_out(tensor::find_op("tril"), y, {y}, TriangleAttributes{0, {}, {}});
       },
       {"share memory"});
-  expect_error<InvalidArgument>([&] { (void)expand(counted({3}), {4}); }, {"[3] cannot be repeated to [4]"});
+  expect_error<InvalidArgument>([&] { (void)expand(counted({3}), {4}); }, {"cannot expand [3] to [4]"});
 }
 
 TEST(Slice, ClampsAsPythonDoesAndNarrowDoesNot) {
@@ -118,9 +132,11 @@ TEST(Slice, ClampsAsPythonDoesAndNarrowDoesNot) {
   EXPECT_EQ(values(slice(x, 0, 1, 100, 4)), (Values{1, 5, 9}));
   EXPECT_EQ(slice(x, 0, 8, 2).numel(), 0);
   EXPECT_EQ(values(narrow(x, 0, -2, 2)), (Values{8, 9}));
-  expect_error<InvalidArgument>([&] { (void)narrow(x, 0, 8, 3); }, {"narrow: 3 indices from 8", "f32[10]"});
-  expect_error<InvalidArgument>([&] { (void)slice(x, 0, 0, 5, 0); }, {"slice: a step of 0"});
-  expect_error<InvalidArgument>([&] { (void)select(x, 0, 10); }, {"select: index 10 of dimension 0, which has 10"});
+  expect_error<InvalidArgument>([&] { (void)narrow(x, 0, 8, 3); },
+                                {"narrow: range must be in dimension 0 of f32[10]", "got 3 indices from 8"});
+  expect_error<InvalidArgument>([&] { (void)slice(x, 0, 0, 5, 0); }, {"slice: step must be at least 1, got 0"});
+  expect_error<InvalidArgument>([&] { (void)select(x, 0, 10); },
+                                {"select: index must be in [-10, 10) in dimension 0, got 10"});
 }
 
 TEST(Split, CutsIntoPiecesOfASizeOrOfSizes) {
@@ -134,18 +150,20 @@ TEST(Split, CutsIntoPiecesOfASizeOrOfSizes) {
   EXPECT_EQ(chunk(counted({5, 2}), 4).size(), 3U);  // two rows each
   EXPECT_EQ(split(counted({0, 2}), 3).size(), 1U);
   const std::int64_t wrong[] = {2, 2};
-  expect_error<InvalidArgument>([&] { (void)split(x, wrong); }, {"split: sizes add up to 4", "has 7"});
+  expect_error<InvalidArgument>([&] { (void)split(x, wrong); }, {"split: sizes must sum to dimension 0", "(7), got 4"});
 }
 
 TEST(Cat, RefusesTensorsThatDiffer) {
   const Tensor pair[] = {counted({2, 3}), counted({2, 4})};
   EXPECT_EQ(cat(pair, 1).shape(), Shape({2, 7}));
-  expect_error<InvalidArgument>([&] { (void)cat(pair, 0); }, {"cat: tensor 1 is f32[2, 4]", "only dimension 0"});
+  expect_error<InvalidArgument>([&] { (void)cat(pair, 0); },
+                                {"cat: tensors must have equal sizes except in dimension 0", "and f32[2, 4]"});
   const Tensor mixed[] = {counted({2}), counted({2}, DType::kF64)};
-  expect_error<InvalidArgument>([&] { (void)cat(mixed); }, {"cat: tensor 1 is f64[2]", "cast one"});
+  expect_error<InvalidArgument>([&] { (void)cat(mixed); },
+                                {"cat: tensors must have the same dtype", "and f64[2]", "as tensor 1; cast one"});
   const Tensor same[] = {counted({2}), counted({2})};
   EXPECT_EQ(values(stack(same, -1)), (Values{0, 0, 1, 1}));
-  expect_error<InvalidArgument>([&] { (void)cat({}); }, {"no tensors"});
+  expect_error<InvalidArgument>([&] { (void)cat({}); }, {"cat: requires at least one tensor"});
 }
 
 TEST(Rearranging, WorksInEveryDtype) {
@@ -170,7 +188,7 @@ TEST(Triangle, OfAPartIsThePartOfTheTriangle) {
   EXPECT_EQ(values(got), values(slice(slice(whole, 0, 2, 5), 1, 1, 6, 2)));
   part.rows.block = 2;
   expect_error<InvalidArgument>([&] { (void)tensor::call(tensor::find_op("triu"), {mine}, part); },
-                                {"triu: a map of 2 rows for 3"});
+                                {"triu: row map must have 3 rows, got 2"});
 }
 
 }  // namespace

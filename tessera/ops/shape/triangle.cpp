@@ -22,12 +22,12 @@ bool is_default(const IndexMap& map) { return map == IndexMap(); }
 
 void infer_triangle(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
-  TESSERA_CHECK_CALL(call, x.ndim() >= 2, "needs matrices: two dimensions or more");
+  TESSERA_CHECK_CALL(call, x.ndim() >= 2, "x must have at least 2 dimensions, got ", x.ndim());
   const auto& a = call.as<TriangleAttributes>();
-  TESSERA_CHECK_CALL(call, is_default(a.rows) || a.rows.size() == x.size(-2), "a map of ", a.rows.size(), " rows for ",
-                     x.size(-2));
-  TESSERA_CHECK_CALL(call, is_default(a.columns) || a.columns.size() == x.size(-1), "a map of ", a.columns.size(),
-                     " columns for ", x.size(-1));
+  TESSERA_CHECK_CALL(call, is_default(a.rows) || a.rows.size() == x.size(-2), "row map must have ", x.size(-2),
+                     " rows, got ", a.rows.size());
+  TESSERA_CHECK_CALL(call, is_default(a.columns) || a.columns.size() == x.size(-1), "column map must have ", x.size(-1),
+                     " columns, got ", a.columns.size());
   outputs[0] = {x.shape(), x.dtype()};
 }
 

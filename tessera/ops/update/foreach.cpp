@@ -36,7 +36,7 @@ void infer_mul(const Call& call, std::span<tensor::OutputInfo> outputs) {
   for (std::size_t i = 0; i < of.count; ++i) outputs[i] = {of.at(0, i).shape(), of.at(0, i).dtype()};
 }
 void check_p(const Call& call, double p) {
-  TESSERA_CHECK_CALL(call, p > 0, "the ", p, "-norm is none: p is above 0, or infinity for the largest element");
+  TESSERA_CHECK_CALL(call, p > 0, "p must be positive, or infinity for the maximum, got ", p);
 }
 void infer_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const ListCall of = norm_call(call);
@@ -47,7 +47,7 @@ void infer_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {
 void infer_grad_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const ListCall of = norm_call(call);
   of.check();
-  TESSERA_CHECK_CALL(call, call.as<GradNormAttributes>().max_norm >= 0, "a bound of ",
+  TESSERA_CHECK_CALL(call, call.as<GradNormAttributes>().max_norm >= 0, "max_norm must be at least 0, got ",
                      call.as<GradNormAttributes>().max_norm);
   check_p(call, call.as<GradNormAttributes>().p);
   const bool is_double = of.count > 0 && of.at(0, 0).dtype() == DType::kF64;
@@ -188,13 +188,15 @@ const tensor::Operator kGradNorm = tensor::register_op({.name = "grad_norm",
 }  // namespace
 
 std::vector<Tensor> foreach_add(std::span<const Tensor> a, std::span<const Tensor> b, double by) {
-  TESSERA_CHECK(a.size() == b.size(), "foreach_add: lists of ", a.size(), " and ", b.size(), " tensors");
+  TESSERA_CHECK(a.size() == b.size(), "foreach_add: lists must have the same length, got ", a.size(), " and ",
+                b.size());
   std::vector<Tensor> out(a.size());
   if (!a.empty()) tensor::call_into({kForeachAdd, detail::joined({a, b}).tensors(), ForeachAttributes{by}, out});
   return out;
 }
 void foreach_add_(std::span<const Tensor> a, std::span<const Tensor> b, double by) {
-  TESSERA_CHECK(a.size() == b.size(), "foreach_add_: lists of ", a.size(), " and ", b.size(), " tensors");
+  TESSERA_CHECK(a.size() == b.size(), "foreach_add_: lists must have the same length, got ", a.size(), " and ",
+                b.size());
   if (a.empty()) return;
   const tensor::BorrowedTensors inputs = detail::joined({a, b});
   tensor::call_into({kForeachAdd, inputs.tensors(), ForeachAttributes{by}, inputs.tensors().first(a.size())});
@@ -217,7 +219,7 @@ std::vector<Tensor> foreach_norm(std::span<const Tensor> tensors, double p) {
   return out;
 }
 GradNorm grad_norm(std::span<const Tensor> grads, double max_norm, double p) {
-  TESSERA_CHECK(!grads.empty(), "grad_norm: there are no gradients");
+  TESSERA_CHECK(!grads.empty(), "grad_norm: requires at least one gradient");
   Tensor out[2];
   tensor::call_into({kGradNorm, grads, GradNormAttributes{max_norm, p}, out});
   return {out[0], out[1]};

@@ -235,8 +235,9 @@ const tensor::Operator kAdamW =
 void sgd_(std::span<const Tensor> params, std::span<const Tensor> grads, std::span<const Tensor> momenta,
           const StepScalars& scalars, const SgdAttributes& how) {
   TESSERA_CHECK(params.size() == grads.size() && (momenta.empty() || momenta.size() == params.size()),
-                "sgd_: ", params.size(), " parameters, ", grads.size(), " gradients, ", momenta.size(), " momenta");
-  TESSERA_CHECK(how.momentum == 0 || !momenta.empty() || params.empty(), "sgd_: momentum needs a tensor to keep it in");
+                "sgd_: lists must have the same length, got ", params.size(), " parameters, ", grads.size(),
+                " gradients and ", momenta.size(), " momenta");
+  TESSERA_CHECK(how.momentum == 0 || !momenta.empty() || params.empty(), "sgd_: momentum requires a list of momenta");
   if (params.empty()) return;
   const Tensor numbers[] = {scalars.learning_rate, scalars.clip_factor, scalars.skip};
   const tensor::BorrowedTensors inputs = detail::joined({params, grads, momenta, numbers});
@@ -248,8 +249,8 @@ void adamw_(std::span<const Tensor> params, std::span<const Tensor> grads, std::
             std::span<const Tensor> second, const Tensor& step, const StepScalars& scalars,
             const AdamWAttributes& how) {
   TESSERA_CHECK(params.size() == grads.size() && params.size() == first.size() && params.size() == second.size(),
-                "adamw_: ", params.size(), " parameters, ", grads.size(), " gradients, ", first.size(), " and ",
-                second.size(), " means");
+                "adamw_: lists must have the same length, got ", params.size(), " parameters, ", grads.size(),
+                " gradients, ", first.size(), " first and ", second.size(), " second moments");
   if (params.empty()) return;
   const Tensor numbers[] = {step, scalars.learning_rate, scalars.clip_factor, scalars.skip};
   const tensor::BorrowedTensors inputs = detail::joined({params, grads, first, second, numbers});

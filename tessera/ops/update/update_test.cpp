@@ -124,11 +124,11 @@ TEST(Updates, NameWhatDoesNotFit) {
   };
   const std::vector<Tensor> two = {filled({2}, 1), filled({3}, 1)};
   const std::vector<Tensor> other = {filled({2}, 1), filled({4}, 1)};
-  EXPECT_THAT(message_of([&] { foreach_add(two, other); }), ::testing::HasSubstr("b[1] is [4], not [3]"));
+  EXPECT_THAT(message_of([&] { foreach_add(two, other); }), ::testing::HasSubstr("b[1] must have shape [3], got [4]"));
   EXPECT_THAT(message_of([&] { sgd_(two, two, {}, {.learning_rate = filled({}, 1)}, {.momentum = 0.9}); }),
-              ::testing::HasSubstr("momentum needs a tensor"));
+              ::testing::HasSubstr("momentum requires a list of momenta"));
   EXPECT_THAT(message_of([&] { sgd_(two, two, {}, {.learning_rate = filled({2}, 1)}); }),
-              ::testing::HasSubstr("learning_rate is [2], not one element"));
+              ::testing::HasSubstr("learning_rate must have one element, got [2]"));
 }
 
 }  // namespace

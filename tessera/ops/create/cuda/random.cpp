@@ -30,8 +30,9 @@ const Kernels bernoulli("bernoulli");
 DrawPlaces places_of(const KernelCall& call) {
   const auto& attributes = call.as<RandomAttributes>();
   const Tensor& out = call.outputs[0];
-  TESSERA_CHECK_AS(NotSupported, out.ndim() <= kMostDrawDims, call.op.name(), ": draws up to ", kMostDrawDims,
-                   " dimensions that are not dense on cuda, not ", out.ndim());
+  TESSERA_CHECK_AS(NotSupported, out.ndim() <= kMostDrawDims, call.op.name(),
+                   ": a tensor that is not contiguous must have at most ", kMostDrawDims, " dimensions on cuda, got ",
+                   out.ndim());
   DrawPlaces places;
   places.ndim = out.ndim();
   places.is_part = !attributes.index.empty();
@@ -42,7 +43,7 @@ DrawPlaces places_of(const KernelCall& call) {
     if (!places.is_part) continue;
     const layout::IndexMap& map = attributes.index[at];
     TESSERA_CHECK_AS(NotSupported, map.levels.size() <= kMostDrawLevels, call.op.name(), ": dimension ", d,
-                     " is cut in blocks ", map.levels.size(), " times over, more than ", kMostDrawLevels);
+                     " must be sharded into blocks at most ", kMostDrawLevels, " times, got ", map.levels.size());
     places.global_sizes[d] = attributes.global[at];
     places.offsets[d] = map.offset;
     places.blocks[d] = std::max<std::int64_t>(map.block, 1);

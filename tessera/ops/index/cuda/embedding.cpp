@@ -56,8 +56,8 @@ void add_dims(const KernelCall& call, EmbeddingRows& of) {
       of.index_strides[last] = from;
       continue;
     }
-    TESSERA_CHECK_AS(NotSupported, of.ndim < kMostIndexDims, "embedding: an index of more than ", kMostIndexDims,
-                     " dimensions that do not lie as one; make it contiguous");
+    TESSERA_CHECK_AS(NotSupported, of.ndim < kMostIndexDims, "embedding: index must have at most ", kMostIndexDims,
+                     " dimensions that cannot be merged; make it contiguous");
     of.sizes[of.ndim] = size;
     of.to_strides[of.ndim] = to;
     of.index_strides[of.ndim++] = from;
@@ -67,8 +67,9 @@ void add_dims(const KernelCall& call, EmbeddingRows& of) {
 void add_map(const layout::IndexMap& map, EmbeddingRows& of) {
   of.has_map = map != layout::IndexMap();
   if (!of.has_map) return;
-  TESSERA_CHECK_AS(NotSupported, map.levels.size() <= kMostRowLevels, "embedding: the table is cut in blocks ",
-                   map.levels.size(), " times over, more than ", kMostRowLevels);
+  TESSERA_CHECK_AS(NotSupported, map.levels.size() <= kMostRowLevels,
+                   "embedding: table must be sharded into blocks at most ", kMostRowLevels, " times, got ",
+                   map.levels.size());
   of.offset = map.offset;
   of.block = map.block;
   for (std::size_t l = 0; l < map.levels.size(); ++l) {
@@ -86,7 +87,7 @@ void use_words(EmbeddingRows& of) {
   const std::uintptr_t places = reinterpret_cast<std::uintptr_t>(of.to) | reinterpret_cast<std::uintptr_t>(of.from);
   all &= places % kWordNbytes == 0;
   TESSERA_CHECK_AS(NotSupported, of.itemsize < kWordNbytes || places % kWordNbytes == 0,
-                   "embedding: elements of 16 bytes at addresses that are no multiples of 16; copy the table");
+                   "embedding: elements of 16 bytes must be aligned to 16 bytes; copy the table");
   if (!all) return;
   of.has_words = true;
   const std::int64_t each = kWordNbytes / of.itemsize;
@@ -100,8 +101,8 @@ void run(const KernelCall& call) {
   const Tensor& weight = call.inputs[0];
   const Tensor& index = call.inputs[1];
   const Tensor& out = call.outputs[0];
-  TESSERA_CHECK_CALL(call, index.dtype() == DType::kI64 || index.dtype() == DType::kI32, "the index is ", index.dtype(),
-                     "; on CUDA indices are i64 or i32: cast it");
+  TESSERA_CHECK_CALL(call, index.dtype() == DType::kI64 || index.dtype() == DType::kI32,
+                     "index must be i64 or i32 on cuda, got ", index.dtype(), "; cast it");
   if (index.numel() == 0) return;
   EmbeddingRows of;
   of.to = out.data();

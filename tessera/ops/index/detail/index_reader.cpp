@@ -11,8 +11,7 @@ tensor::Cost moved_cost(const tensor::Call& call) {
 }
 
 void IndexReader::refuse(std::int64_t index) const {
-  TESSERA_THROW(InvalidArgument, op, ": index ", index, " is out of range: dimension ", dim, " has ", size,
-                " (indices are 0 to ", size - 1, ")");
+  TESSERA_THROW(InvalidArgument, op, ": index must be in [0, ", size, ") along dimension ", dim, ", got ", index);
 }
 
 }  // namespace tessera::ops::detail

@@ -10,8 +10,8 @@ namespace tessera::ops::detail {
 
 /// Throws InvalidArgument if the indices are not integers.
 inline void check_index(const tensor::Call& call, const Tensor& index) {
-  TESSERA_CHECK_CALL(call, is_integral(index.dtype()), "the index is ", index.dtype(),
-                     "; indices are integers: cast it");
+  TESSERA_CHECK_CALL(call, is_integral(index.dtype()), "index must have an integer dtype, got ", index.dtype(),
+                     "; cast it");
 }
 
 /// Returns the cost of a copy: results are written once, and as many elements are read.

@@ -4,12 +4,12 @@ namespace tessera::ops::detail {
 
 std::size_t line_dim(const tensor::Call& call, const Tensor& x, const Tensor& index, std::int64_t dim) {
   check_index(call, index);
-  TESSERA_CHECK_CALL(call, x.ndim() > 0 && x.ndim() == index.ndim(), "the index has ", index.ndim(), " dimensions for ",
-                     x.ndim(), "; it needs as many, and at least one");
+  TESSERA_CHECK_CALL(call, x.ndim() > 0 && x.ndim() == index.ndim(), "index must have as many dimensions as x (",
+                     x.ndim(), "), and at least one, got ", index.ndim());
   const auto at = static_cast<std::size_t>(tensor::normalized_dim(call, dim, x.ndim()));
   for (std::size_t d = 0; d < x.shape().size(); ++d) {
-    TESSERA_CHECK_CALL(call, d == at || index.shape()[d] <= x.shape()[d], "the index is larger in dimension ", d, ": ",
-                       index.shape()[d], " for ", x.shape()[d]);
+    TESSERA_CHECK_CALL(call, d == at || index.shape()[d] <= x.shape()[d], "index must not exceed x in dimension ", d,
+                       " (size ", x.shape()[d], "), got ", index.shape()[d]);
   }
   return at;
 }

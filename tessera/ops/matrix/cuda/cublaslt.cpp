@@ -44,15 +44,15 @@ std::string load_cublaslt(const std::vector<std::string>& libraries, CublasLt& t
   if (table.name == nullptr) missing += std::string(" ") + #name;
   TESSERA_CUBLASLT_FUNCTIONS(TESSERA_CUBLASLT_RESOLVE)
 #undef TESSERA_CUBLASLT_RESOLVE
-  return missing.empty() ? "" : "the cuBLASLt that was found lacks" + missing;
+  return missing.empty() ? "" : "cuBLASLt lacks" + missing;
 }
 
 const std::string& why_no_cublaslt() { return loaded().why_none; }
 
 const CublasLt& cublaslt() {
   const Loaded& once = loaded();
-  TESSERA_CHECK_AS(NotSupported, once.why_none.empty(), "products on cuda need cuBLASLt: ", once.why_none,
-                   "; install it, or name its folder in LD_LIBRARY_PATH");
+  TESSERA_CHECK_AS(NotSupported, once.why_none.empty(), "products on cuda require cuBLASLt: ", once.why_none,
+                   "; install it, or add its directory to LD_LIBRARY_PATH");
   return once.table;
 }
 

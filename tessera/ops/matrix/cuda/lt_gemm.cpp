@@ -156,10 +156,11 @@ struct Plan {
     int found = 0;
     const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(
         handle, desc.get(), a.get(), b.get(), c.get(), c.get(), preference.get(), 1, &best, &found);
-    TESSERA_CHECK_AS(NotSupported, status == CUBLAS_STATUS_SUCCESS && found > 0, "cuBLASLt knows no way to multiply ",
-                     of.dtype, " [", of.m, ", ", of.k, "] with [", of.k, ", ", of.n, "] ", of.batch, " times, strides ",
-                     of.a.stride, ", ", of.b.stride, " and ", of.c.stride, " by columns (",
-                     cublaslt().cublasLtGetStatusString(status), "); try contiguous operands");
+    TESSERA_CHECK_AS(NotSupported, status == CUBLAS_STATUS_SUCCESS && found > 0,
+                     "cuBLASLt has no algorithm for a product of ", of.dtype, " [", of.m, ", ", of.k, "] and [", of.k,
+                     ", ", of.n, "], batch ", of.batch, ", column-major strides ", of.a.stride, ", ", of.b.stride,
+                     " and ", of.c.stride, " (", cublaslt().cublasLtGetStatusString(status),
+                     "); try contiguous operands");
     algorithm = best.algo;
     workspace_nbytes = best.workspaceSize;
   }
@@ -221,8 +222,8 @@ bool is_lt_dtype(DType dtype) {
 }
 
 void launch_lt_gemm(const tensor::KernelCall& call, const LtProduct& product) {
-  TESSERA_CHECK_AS(NotSupported, product.batch <= INT32_MAX, call.op.name(), ": ", product.batch,
-                   " products in one batch; cuBLASLt takes 2^31 - 1: cut it into several");
+  TESSERA_CHECK_AS(NotSupported, product.batch <= INT32_MAX, call.op.name(),
+                   ": a batch must have at most 2^31 - 1 products for cuBLASLt, got ", product.batch, "; split it");
   const device::Stream& stream = call.stream();
   LtDevice& device = lt_device(call.where.context->device);
   const std::shared_ptr<const Plan> plan = device.plan(stream, product);

@@ -31,7 +31,7 @@ struct Direct {
       int found = 0;
       TESSERA_CUBLASLT(cublasLtMatmulAlgoGetHeuristic, handle, desc, layout, layout, layout, layout, preference, 1,
                        &best, &found);
-      TESSERA_CHECK(found > 0, "cuBLASLt knows no way");
+      TESSERA_CHECK(found > 0, "cuBLASLt has no algorithm for this product");
       algorithm = best.algo;
       cuda::cublaslt().cublasLtMatmulPreferenceDestroy(preference);
     });

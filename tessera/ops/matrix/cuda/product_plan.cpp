@@ -12,8 +12,8 @@ using detail::GemmLoop;
 using detail::GemmOperand;
 
 void check_dims(const char* name, std::size_t count) {
-  TESSERA_CHECK_AS(NotSupported, count <= kMostGemmDims, name, ": ", count,
-                   " dimensions that do not lie as one; cuda takes ", kMostGemmDims, ": make the operands contiguous");
+  TESSERA_CHECK_AS(NotSupported, count <= kMostGemmDims, name, ": operands must have at most ", kMostGemmDims,
+                   " dimensions that cannot be merged on cuda, got ", count, "; make the operands contiguous");
 }
 
 // Whether rows or columns lie as neighbours; steps along a single element are made what suits.

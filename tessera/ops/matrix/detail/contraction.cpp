@@ -19,11 +19,12 @@ bool is_label_text(std::string_view text) {
 }
 
 void add_sizes(const tensor::Call& call, const std::string& labels, const Shape& shape, LabelSizes& sizes) {
-  TESSERA_CHECK_CALL(call, labels.size() == shape.size(), "labels '", labels, "' of a tensor of shape ", shape);
+  TESSERA_CHECK_CALL(call, labels.size() == shape.size(), "labels '", labels,
+                     "' must have one letter per dimension of shape ", shape);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::int64_t& size = sizes[static_cast<std::size_t>(labels[i])];
-    TESSERA_CHECK_CALL(call, size == kNoSize || size == shape[i], "'", labels[i], "' is ", size, " in one tensor and ",
-                       shape[i], " in the other");
+    TESSERA_CHECK_CALL(call, size == kNoSize || size == shape[i], "sizes of '", labels[i], "' must be equal, got ",
+                       size, " and ", shape[i]);
     size = shape[i];
   }
 }
@@ -68,12 +69,13 @@ ContractionLabels parse_contraction(const tensor::Call& call, std::string_view l
   const std::size_t comma = labels.find(',');
   const std::size_t arrow = labels.find("->");
   const bool has_parts = comma != std::string_view::npos && arrow != std::string_view::npos && comma < arrow;
-  TESSERA_CHECK_CALL(call, has_parts, "labels '", labels, "', not like 'ik,kj->ij'");
+  TESSERA_CHECK_CALL(call, has_parts, "labels must have the form 'ik,kj->ij', got '", labels, "'");
   ContractionLabels parts = {std::string(labels.substr(0, comma)),
                              std::string(labels.substr(comma + 1, arrow - comma - 1)),
                              std::string(labels.substr(arrow + 2))};
   for (const std::string& part : {parts.a, parts.b, parts.c}) {
-    TESSERA_CHECK_CALL(call, is_label_text(part), "labels '", part, "' in '", labels, "' are not letters, each once");
+    TESSERA_CHECK_CALL(call, is_label_text(part), "labels must be distinct letters, got '", part, "' in '", labels,
+                       "'");
   }
   return parts;
 }
@@ -84,13 +86,13 @@ Shape contraction_shape(const tensor::Call& call, const ContractionLabels& label
   add_sizes(call, labels.a, a, sizes);
   add_sizes(call, labels.b, b, sizes);
   for (const char label : labels.a + labels.b) {
-    TESSERA_CHECK_CALL(call, has(labels.a, label) + has(labels.b, label) + has(labels.c, label) >= 2, "'", label,
-                       "' stands in one tensor alone: sum over it first, as einsum does");
+    TESSERA_CHECK_CALL(call, has(labels.a, label) + has(labels.b, label) + has(labels.c, label) >= 2, "label '", label,
+                       "' must appear in two tensors; sum over it first, as einsum does");
   }
   SmallVector<std::int64_t, 8> shape;
   for (const char label : labels.c) {
     const std::int64_t size = sizes[static_cast<std::size_t>(label)];
-    TESSERA_CHECK_CALL(call, size != kNoSize, "'", label, "' of the result stands in no input");
+    TESSERA_CHECK_CALL(call, size != kNoSize, "label '", label, "' of the result must appear in an input");
     shape.push_back(size);
   }
   return Shape(std::span<const std::int64_t>(shape));

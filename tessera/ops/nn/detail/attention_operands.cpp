@@ -22,10 +22,11 @@ std::vector<AttentionSequence> sequences_of(const AttentionCall& call) {
   const std::int64_t* q = call.offsets_q.read(0, q_scratch.data());
   const std::int64_t* k = call.offsets_k.read(0, k_scratch.data());
   TESSERA_CHECK(q[0] == 0 && k[0] == 0 && q[n - 1] == call.queries && k[n - 1] == call.keys, call.op,
-                ": offsets_q go from ", q[0], " to ", q[n - 1], ", offsets_k from ", k[0], " to ", k[n - 1],
-                ", but there are ", call.queries, " queries and ", call.keys, " keys");
+                ": offsets_q must cover [0, ", call.queries, "] and offsets_k [0, ", call.keys, "], got [", q[0], ", ",
+                q[n - 1], "] and [", k[0], ", ", k[n - 1], "]");
   for (std::size_t i = 0; i + 1 < n; ++i) {
-    TESSERA_CHECK(q[i] <= q[i + 1] && k[i] <= k[i + 1], call.op, ": offsets of sequence ", i, " fall");
+    TESSERA_CHECK(q[i] <= q[i + 1] && k[i] <= k[i + 1], call.op, ": offsets must not decrease, but those of sequence ",
+                  i, " do");
     all.push_back({0, q[i], q[i + 1] - q[i], k[i], k[i + 1] - k[i]});
   }
   return all;

@@ -9,8 +9,8 @@ std::int64_t CrossEntropyRows::target(const Rows& targets, std::int64_t row, std
   const std::int64_t target = *targets.read(row, one);
   if (target == ignore_index) return -1;
   if (all_classes > 0) classes = all_classes;
-  TESSERA_CHECK(target >= 0 && target < classes, op, ": target ", target, " of row ", row, " is none of ", classes,
-                " classes, nor the ignored index ", ignore_index);
+  TESSERA_CHECK(target >= 0 && target < classes, op, ": target must be in [0, ", classes, ") or ignore_index (",
+                ignore_index, "), got ", target, " in row ", row);
   return target;
 }
 
@@ -34,23 +34,24 @@ double CrossEntropyRows::total(const std::vector<double>& losses, const Rows& ta
 void check_cross_entropy(const tensor::Call& call, std::size_t at, const Shape& rows, std::int64_t classes) {
   const auto& how = call.as<CrossEntropyAttributes>();
   const Tensor& targets = call.inputs[at];
-  TESSERA_CHECK_CALL(call, targets.shape() == rows, "targets are ", targets.shape(), ", not one for each row of ",
-                     rows);
-  TESSERA_CHECK_CALL(call, targets.dtype() == DType::kI64 || targets.dtype() == DType::kI32, "targets are ",
-                     targets.dtype(), ", not class indices in i64 or i32");
-  TESSERA_CHECK_CALL(call, how.reduction == "mean" || how.reduction == "sum" || how.reduction == "none", "reduction '",
-                     how.reduction, "', not mean, sum or none");
-  TESSERA_CHECK_CALL(call, how.label_smoothing >= 0 && how.label_smoothing <= 1, "label smoothing ",
-                     how.label_smoothing, ", not from 0 to 1");
-  TESSERA_CHECK_CALL(call, how.count >= 0, "a count of ", how.count, " rows");
-  TESSERA_CHECK_CALL(call, how.classes == 0 || (how.classes > 0 && how.class_map.size() == classes), "a map of ",
-                     how.class_map.size(), " of ", how.classes, " classes for logits of ", classes);
+  TESSERA_CHECK_CALL(call, targets.shape() == rows, "targets must have the shape of the rows, ", rows, ", got ",
+                     targets.shape());
+  TESSERA_CHECK_CALL(call, targets.dtype() == DType::kI64 || targets.dtype() == DType::kI32,
+                     "targets must be class indices in i64 or i32, got ", targets.dtype());
+  TESSERA_CHECK_CALL(call, how.reduction == "mean" || how.reduction == "sum" || how.reduction == "none",
+                     "reduction must be mean, sum or none, got '", how.reduction, "'");
+  TESSERA_CHECK_CALL(call, how.label_smoothing >= 0 && how.label_smoothing <= 1,
+                     "label_smoothing must be in [0, 1], got ", how.label_smoothing);
+  TESSERA_CHECK_CALL(call, how.count >= 0, "count must be at least 0, got ", how.count);
+  TESSERA_CHECK_CALL(call, how.classes == 0 || (how.classes > 0 && how.class_map.size() == classes),
+                     "class map must fit logits of ", classes, " classes, got a map of ", how.class_map.size(), " of ",
+                     how.classes, " classes");
 }
 
 void check_part_of_loss(const tensor::Call& call) {
   const auto& how = call.as<CrossEntropyAttributes>();
   TESSERA_CHECK_CALL(call, how.classes == 0 || how.reduction == "none",
-                     "the loss of a part of the classes is one value a row, of reduction none");
+                     "a loss over a subset of the classes requires reduction none, got '", how.reduction, "'");
 }
 
 layout::FactorKind cross_entropy_rows_kind(const tensor::Call& call, bool is_forward) {

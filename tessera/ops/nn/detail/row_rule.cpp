@@ -49,8 +49,9 @@ void RowRule::add_input_absent() { add_input({}, layout::Linearity::kNone); }
 void check_same(const tensor::Call& call, std::size_t a, std::size_t b) {
   const Tensor& x = call.inputs[a];
   const Tensor& y = call.inputs[b];
-  TESSERA_CHECK_CALL(call, x.shape() == y.shape() && x.dtype() == y.dtype(), call.op->inputs[b].name, " is ", y.dtype(),
-                     y.shape(), ", not ", x.dtype(), x.shape(), " as ", call.op->inputs[a].name);
+  TESSERA_CHECK_CALL(call, x.shape() == y.shape() && x.dtype() == y.dtype(), call.op->inputs[b].name,
+                     " must have the dtype and shape of ", call.op->inputs[a].name, ", ", x.dtype(), x.shape(),
+                     ", got ", y.dtype(), y.shape());
 }
 
 tensor::Cost row_cost(const tensor::Call& call, double flops) {

@@ -102,7 +102,8 @@ PointwiseKernels::PointwiseKernels(Image& image, const std::string& name, unsign
 
 void launch_pointwise(const tensor::KernelCall& call, const TypedKernels& kernels, std::span<const TileInput> inputs) {
   const Tensor& out = call.outputs[0];
-  TESSERA_CHECK(inputs.size() <= kMostInputs, call.op.name(), ": ", inputs.size(), " inputs of a CUDA kernel");
+  TESSERA_CHECK(inputs.size() <= kMostInputs, call.op.name(), ": a CUDA kernel must have at most ", kMostInputs,
+                " inputs, got ", inputs.size());
   if (out.numel() == 0) return;
   DenseCall dense{
       .out = out.data(), .numel = out.numel(), .inputs = {}, .out_dtype = out.dtype(), .has_vectors = false};

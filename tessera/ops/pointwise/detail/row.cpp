@@ -35,8 +35,8 @@ bool is_storage_only(DType dtype) {
 }
 
 [[noreturn]] void refuse_dtype(const tensor::Call& call, DType dtype) {
-  TESSERA_CHECK_CALL(call, !is_storage_only(dtype), dtype, " is stored and cast, but not computed with: cast it first");
-  TESSERA_THROW(InvalidArgument, call.op.name(), ": does not compute with ", dtype, "; called as ", call.text());
+  TESSERA_CHECK_CALL(call, !is_storage_only(dtype), "cannot compute in ", dtype, ", a storage dtype; cast it first");
+  TESSERA_THROW(InvalidArgument, call.op.name(), ": cannot compute in ", dtype, "; called as ", call.text());
 }
 
 bool are_shapes_alike(const tensor::Call& call) {
@@ -52,8 +52,8 @@ Shape broadcast_shape(const tensor::Call& call) {
     if (shape.size() > dims.size()) dims.insert(dims.begin(), shape.size() - dims.size(), 1);
     for (std::size_t d = 0; d < shape.size(); ++d) {
       std::int64_t& dim = dims[dims.size() - shape.size() + d];
-      TESSERA_CHECK_CALL(call, dim == shape[d] || dim == 1 || shape[d] == 1, "shapes do not broadcast: dimension ",
-                         static_cast<std::int64_t>(d) - input.ndim(), " is ", dim, " and ", shape[d]);
+      TESSERA_CHECK_CALL(call, dim == shape[d] || dim == 1 || shape[d] == 1, "shapes must broadcast, got ", dim,
+                         " and ", shape[d], " in dimension ", static_cast<std::int64_t>(d) - input.ndim());
       if (dim == 1) dim = shape[d];
     }
   }
@@ -91,8 +91,8 @@ DType computed_dtype(const Row& row, const tensor::Call& call) {
 
 void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::OutputInfo> outputs) {
   const DType dtype = computed_dtype(row, call);
-  TESSERA_CHECK_CALL(call, !row.first_is_mask || call.inputs[0].dtype() == DType::kBool, "the mask is ",
-                     call.inputs[0].dtype(), ", not bool");
+  TESSERA_CHECK_CALL(call, !row.first_is_mask || call.inputs[0].dtype() == DType::kBool, "mask must be bool, got ",
+                     call.inputs[0].dtype());
   if (are_shapes_alike(call)) {
     outputs[0].shape = call.inputs[0].shape();
   } else {

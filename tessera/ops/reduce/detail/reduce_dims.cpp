@@ -17,7 +17,8 @@ std::vector<bool> reduced_dims(const tensor::Call& call, const IntList& dims) {
   bool is_scalar_reduced = false;  // for a tensor without dimensions, which counts as one dimension
   for (const std::int64_t dim : dims) {
     const auto d = static_cast<std::size_t>(tensor::normalized_dim(call, dim, ndim));
-    TESSERA_CHECK_CALL(call, (ndim > 0 ? !marks[d] : !is_scalar_reduced), "names dimension ", d, " twice");
+    TESSERA_CHECK_CALL(call, (ndim > 0 ? !marks[d] : !is_scalar_reduced), "dimensions must be distinct, got ", d,
+                       " twice");
     if (ndim > 0) marks[d] = true;
     is_scalar_reduced = true;
   }

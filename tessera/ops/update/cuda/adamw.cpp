@@ -68,8 +68,9 @@ AdamWStepInfo info_of(const ListCall& of) {
 void launch_strided(const KernelCall& call, const ListCall& of, std::size_t i, const AdamWStepInfo& info,
                     const AdamWTensor& tensor) {
   const Tensor& x = of.at(0, i);
-  TESSERA_CHECK_AS(NotSupported, x.ndim() <= kMostAdamWDims, "adamw: tensor ", i, " is ", describe(x),
-                   " and not dense; at most ", kMostAdamWDims, " dimensions can be so on cuda");
+  TESSERA_CHECK_AS(NotSupported, x.ndim() <= kMostAdamWDims,
+                   "adamw: a tensor that is not contiguous must have at most ", kMostAdamWDims,
+                   " dimensions on cuda, got tensor ", i, ", ", describe(x));
   AdamWStrided strided{info, tensor};
   strided.ndim = x.ndim();
   for (int d = 0; d < x.ndim(); ++d) {
@@ -105,7 +106,8 @@ void run(const KernelCall& call) {
       lists->count = 0;
       lists->pieces = 0;
     }
-    TESSERA_CHECK_AS(NotSupported, pieces <= INT32_MAX, "adamw: tensor ", i, " has ", tensor.numel, " elements");
+    TESSERA_CHECK_AS(NotSupported, pieces <= INT32_MAX, "adamw: tensor ", i, " has too many elements for one launch, ",
+                     tensor.numel);
     lists->first_piece[lists->count] = lists->pieces;
     lists->tensors[lists->count++] = tensor;
     lists->pieces += static_cast<std::int32_t>(pieces);

@@ -10,10 +10,11 @@ void ListCall::check() const {
     for (std::size_t list = 0; list < lists; ++list) {
       const Tensor& x = at(list, i);
       const std::string& name = call.op->inputs[list].name;
-      TESSERA_CHECK_CALL(call, x, name, "[", i, "] is no tensor");
-      TESSERA_CHECK_CALL(call, is_computed_floating(x.dtype()), name, "[", i, "] is ", x.dtype(),
-                         "; updates compute in f32, f64, bf16 and f16");
-      TESSERA_CHECK_CALL(call, x.shape() == first.shape(), name, "[", i, "] is ", x.shape(), ", not ", first.shape());
+      TESSERA_CHECK_CALL(call, x, name, "[", i, "] must be a tensor");
+      TESSERA_CHECK_CALL(call, is_computed_floating(x.dtype()), name, "[", i, "] must be f32, f64, bf16 or f16, got ",
+                         x.dtype());
+      TESSERA_CHECK_CALL(call, x.shape() == first.shape(), name, "[", i, "] must have shape ", first.shape(), ", got ",
+                         x.shape());
     }
   }
 }
@@ -21,17 +22,17 @@ void ListCall::check() const {
 void ListCall::check_single(std::size_t i, bool is_optional, Single kind) const {
   const Tensor& x = single(i);
   const std::string& name = call.op->inputs[lists + i].name;
-  TESSERA_CHECK_CALL(call, x || is_optional, name, " is no tensor");
+  TESSERA_CHECK_CALL(call, x || is_optional, name, " must be a tensor");
   if (!x) return;
-  TESSERA_CHECK_CALL(call, x.numel() == 1, name, " is ", x.shape(), ", not one element");
+  TESSERA_CHECK_CALL(call, x.numel() == 1, name, " must have one element, got ", x.shape());
   const DType dtype = x.dtype();
   if (kind == Single::kCount) {
-    TESSERA_CHECK_CALL(call, dtype == DType::kI64, name, " is ", dtype, ", not i64");
+    TESSERA_CHECK_CALL(call, dtype == DType::kI64, name, " must be i64, got ", dtype);
     return;
   }
   const bool is_flag = dtype == DType::kBool || dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kU8;
-  TESSERA_CHECK_CALL(call, is_computed_floating(dtype) || (is_flag && kind == Single::kFlag), name, " is ", dtype,
-                     kind == Single::kFlag ? ", not bool" : ", not f32, f64, bf16 or f16");
+  TESSERA_CHECK_CALL(call, is_computed_floating(dtype) || (is_flag && kind == Single::kFlag), name, " must be ",
+                     kind == Single::kFlag ? "bool" : "f32, f64, bf16 or f16", ", got ", dtype);
 }
 
 layout::FactorRule ListCall::rule(layout::FactorKind kind, std::size_t output_lists) const {
@@ -53,8 +54,9 @@ layout::FactorRule ListCall::rule(layout::FactorKind kind, std::size_t output_li
     }
     places.push_back(std::move(factors));
   }
-  TESSERA_CHECK_AS(NotSupported, rule.factors.size() <= 64, rule.name, ": the rule of ", count, " tensors has ",
-                   rule.factors.size(), " factors, more than 64; call it on their local parts");
+  TESSERA_CHECK_AS(NotSupported, rule.factors.size() <= 64, rule.name,
+                   ": sharding rule must have at most 64 factors, got ", rule.factors.size(), " for ", count,
+                   " tensors; call it on their local shards");
   for (std::size_t list = 0; list < lists; ++list) rule.inputs.insert(rule.inputs.end(), places.begin(), places.end());
   rule.inputs.resize(call.inputs.size());
   for (std::size_t list = 0; list < output_lists; ++list) {
