@@ -126,7 +126,7 @@ TEST(ErrorsOfForms, OfTheRestNameThemselves) {
               {[&] {
                  (void)add(x, zeros({2, 3}, {.device = there}));
                },
-               {"add: tensors on host and there", "to()"}},
+               {"add: tensors must be on one device, got host and there", "to()"}},
               {[&] { (void)dropout(x, -0.5); }, {"dropout: p must be in [0, 1], got -0.5"}},
               {[&] { (void)multinomial(x, 9); },
                {"multinomial: count must be at least 0, and at most 3 without replacement, got 9"}},

@@ -41,7 +41,8 @@ std::string attribute_text(const std::vector<layout::IndexMap>& value) {
 
 void refuse_attributes(const std::string& text, const AttributesType& asked) {
   throw AttributesMismatch({__FILE__, __LINE__},
-                           tessera::detail::concat("attributes (", text, ") read as (", asked.fields, ")"), asked);
+                           tessera::detail::concat("attributes (", text, ") cannot be read as (", asked.fields, ")"),
+                           asked);
 }
 
 std::size_t attribute_hash(const layout::IndexMap& value) {

@@ -75,8 +75,8 @@ TEST(Attributes, AreReadOnlyAsWhatTheyAre) {
   const ReduceAttributes a{{2}, false};
   EXPECT_EQ(AttributesRef(a).as<ReduceAttributes>().dims[0], 2);
   expect_error<InvalidArgument>([&] { (void)AttributesRef(a).as<AllKinds>(); },
-                                {"attributes (dims=[2], keepdim=false) read as (count, scale"});
-  expect_error<InvalidArgument>([&] { (void)AttributesRef(a).as<SameFields>(); }, {"read as"});
+                                {"attributes (dims=[2], keepdim=false) cannot be read as (count, scale"});
+  expect_error<InvalidArgument>([&] { (void)AttributesRef(a).as<SameFields>(); }, {"cannot be read as"});
 }
 
 TEST(Attributes, AMismatchSaysWhatWasAskedForAndCanMakeIt) {

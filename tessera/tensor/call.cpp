@@ -16,12 +16,12 @@ constinit thread_local bool grad_enabled = true;
 constinit thread_local int gradient_moves = 0;
 
 [[noreturn]] void refuse_hook(const Call& call, const char* layer, const char* what) {
-  TESSERA_THROW(NotSupported, call.op.name(), ": ", what, ", but the ", layer,
-                " layer is not part of this program; called as ", call.text());
+  TESSERA_THROW(NotSupported, call.op.name(), ": ", what, ", which requires the ", layer,
+                " layer; link it into this program; called as ", call.text());
 }
 
 [[noreturn]] void refuse_devices(const Call& call, const device::Device& a, const device::Device& b) {
-  TESSERA_THROW(InvalidArgument, call.op.name(), ": tensors on ", a.name(), " and ", b.name(),
+  TESSERA_THROW(InvalidArgument, call.op.name(), ": tensors must be on one device, got ", a.name(), " and ", b.name(),
                 "; copy one with to(); called as ", call.text());
 }
 
@@ -43,18 +43,16 @@ const device::Device* device_of(const Call& call) {
 
 void check_given_output(const Call& call, const Tensor& out, const OutputInfo& info,
                         const detail::NearTensors& inputs) {
-  TESSERA_CHECK_CALL(call, out.shape() == info.shape, "the result has shape ", info.shape, ", but the tensor to write ",
-                     "into is ", describe(out));
-  TESSERA_CHECK_CALL(call, out.dtype() == info.dtype, "the result is ", info.dtype,
-                     ", but the tensor to write into is ", describe(out));
+  TESSERA_CHECK_CALL(call, out.shape() == info.shape, "output must have shape ", info.shape, ", got ", describe(out));
+  TESSERA_CHECK_CALL(call, out.dtype() == info.dtype, "output must be ", info.dtype, ", got ", describe(out));
   TESSERA_CHECK_CALL(call, !detail::has_repeated_elements(out), "cannot write into ", describe(out), " with strides ",
-                     out.strides(), ": several of its elements share memory; clone it first");
+                     out.strides(), ", whose elements share memory; clone it first");
   inputs.for_each_near(out, [&](const Tensor& input) {
     if (detail::is_same_view(input, out)) {
       TESSERA_CHECK_CALL(call, call.op->def.traits.is_pointwise, "cannot write over its own input");
     } else {
-      TESSERA_CHECK_CALL(call, !detail::may_overlap(input, out), "the tensor to write into, ", describe(out),
-                         ", shares memory with an input; clone one of them");
+      TESSERA_CHECK_CALL(call, !detail::may_overlap(input, out), "output ", describe(out),
+                         " shares memory with an input; clone one of them");
     }
   });
 }
@@ -101,7 +99,7 @@ void prepare_output(const Call& call, Tensor& out, OutputInfo& info, const Curre
     have += device_kind_name(static_cast<DeviceKind>(i));
   }
   TESSERA_THROW(NotSupported, call.op.name(), " has no kernel for ", device_kind_name(kind),
-                "; it has one for: ", have.empty() ? "no device" : have, "; called as ", call.text());
+                "; kernels exist for: ", have.empty() ? "no device" : have, "; called as ", call.text());
 }
 
 // Adds the operator to the error of a stream that is being captured, such as a wait for it.
@@ -139,12 +137,12 @@ void run_kernel(const Call& call, const CurrentDevice& where) {
 
 void call_kernel(const Call& call) {
   if (call.op->def.view != nullptr) {
-    TESSERA_CHECK_CALL(call, !call.outputs[0], "is a view: there is nothing to write into ", describe(call.outputs[0]));
+    TESSERA_CHECK_CALL(call, !call.outputs[0], "a view has no output to write into, got ", describe(call.outputs[0]));
     call.outputs[0] = call.op->def.view(call);
     return;
   }
   const device::Device* device = device_of(call);
-  TESSERA_CHECK_CALL(call, device != nullptr, "no tensor says on which device; use call_on()");
+  TESSERA_CHECK_CALL(call, device != nullptr, "a call without tensors requires a device; use call_on()");
   run_kernel(call, current_device(*device));
 }
 
@@ -182,11 +180,11 @@ void check_arguments(const Call& call) {
   const std::size_t least = op.input_singles;
   const std::size_t given = call.inputs.size();
   const bool fits = lists == 0 ? given == least : given >= least && (given - least) % lists == 0;
-  TESSERA_CHECK_CALL(call, fits, "takes ", least, lists == 0 ? "" : " or more", " tensors, ", given, " given");
+  TESSERA_CHECK_CALL(call, fits, "requires ", lists == 0 ? "" : "at least ", least, " tensors, got ", given);
   if (lists != 0) return;
   for (std::size_t i = 0; i < given; ++i) {
     TESSERA_CHECK_CALL(call, call.inputs[i] || op.inputs[i].is_optional, "argument ", op.inputs[i].name,
-                       " is no tensor");
+                       " must be a tensor");
   }
 }
 
@@ -196,7 +194,7 @@ void call_into(const Call& call) {
   check_arguments(call);
   if (is_tracked(call)) {
     const HookFn hook = hooks[static_cast<int>(HookKind::kAutograd)].load(std::memory_order_acquire);
-    if (hook == nullptr) refuse_hook(call, "autograd", "a tensor asks for its gradient");
+    if (hook == nullptr) refuse_hook(call, "autograd", "a tensor requires a gradient");
     hook(call);
     return;
   }
@@ -220,7 +218,7 @@ Tensor call(const Operator& op, const Arguments& inputs, const AttributesRef& at
 void call_out(const Operator& op, const Tensor& out, const Arguments& inputs, const AttributesRef& attributes) {
   // The call writes into `out` and does not replace it, so the handle of the caller is used without a new reference.
   const Call made{op, inputs.tensors(), attributes, std::span(const_cast<Tensor*>(&out), 1)};
-  TESSERA_CHECK_CALL(made, out, "there is no tensor to write into");
+  TESSERA_CHECK_CALL(made, out, "output must be a tensor");
   call_into(made);
 }
 
@@ -236,7 +234,7 @@ Tensor call_on(const device::Device& device, const Operator& op, const Attribute
 
 std::vector<OutputInfo> infer(const Call& call) {
   std::vector<OutputInfo> infos(call.outputs.empty() ? call.op->outputs.size() : call.outputs.size());
-  TESSERA_CHECK_CALL(call, call.op->def.infer != nullptr, "is a view whose shape only calling it tells");
+  TESSERA_CHECK_CALL(call, call.op->def.infer != nullptr, "cannot infer the shape of a view; call the view");
   call.op->def.infer(call, infos);
   return infos;
 }
@@ -253,7 +251,7 @@ bool may_gradient_move() { return gradient_moves > 0; }
 
 int normalized_dim(const Call& call, std::int64_t dim, int ndim) {
   const int range = std::max(ndim, 1);  // a scalar counts as one dimension of one element
-  TESSERA_CHECK_CALL(call, dim >= -range && dim < range, "dimension ", dim, " of a tensor of ", ndim, " dimensions");
+  TESSERA_CHECK_CALL(call, dim >= -range && dim < range, "dimension must be in [", -range, ", ", range, "), got ", dim);
   return static_cast<int>(dim < 0 ? dim + range : dim);
 }
 

@@ -116,10 +116,10 @@ TEST(CallOut, RefusesAnotherShapeOrDType) {
       [&] {
         call_out(kAdd, filled({5}, 0), {a, a});
       },
-      {"the result has shape [4], but the tensor to write into is f32[5]"});
+      {"output must have shape [4], got f32[5]"});
   const Tensor ints = Tensor::allocate({4}, DType::kI32, a.device());
-  expect_error<InvalidArgument>([&] { call_out(kAdd, ints, {a, a}); }, {"the result is f32", "i32[4]"});
-  expect_error<InvalidArgument>([&] { call_out(kAdd, Tensor(), {a, a}); }, {"no tensor to write into"});
+  expect_error<InvalidArgument>([&] { call_out(kAdd, ints, {a, a}); }, {"output must be f32, got i32[4]"});
+  expect_error<InvalidArgument>([&] { call_out(kAdd, Tensor(), {a, a}); }, {"output must be a tensor"});
 }
 
 TEST(CallOut, RefusesElementsThatShareMemory) {
@@ -170,7 +170,8 @@ TEST(CallOut, SeesMemoryThatWasWrappedTwice) {
 TEST(CallOut, RefusesAViewOperator) {
   const Tensor x = filled({4}, 1);
   EXPECT_EQ(call(kFirstHalf, {x}).data(), x.data());
-  expect_error<InvalidArgument>([&] { call_out(kFirstHalf, filled({2}, 0), {x}); }, {"test.first_half: is a view"});
+  expect_error<InvalidArgument>([&] { call_out(kFirstHalf, filled({2}, 0), {x}); },
+                                {"test.first_half: a view has no output to write into"});
 }
 
 TEST(Call, RefusesTensorsOnTwoDevices) {
@@ -181,17 +182,21 @@ TEST(Call, RefusesTensorsOnTwoDevices) {
       [&] {
         (void)call(kAdd, {filled({2}, 1), there});
       },
-      {"test.add: tensors on host and other", "copy one with to()"});
-  expect_error<InvalidArgument>([&] { call_out(kAdd, there, {filled({2}, 1), filled({2}, 1)}); }, {"tensors on"});
+      {"test.add: tensors must be on one device, got host and other", "copy one with to()"});
+  expect_error<InvalidArgument>(
+      [&] {
+        call_out(kAdd, there, {filled({2}, 1), filled({2}, 1)});
+      },
+      {"tensors must be on one device"});
 }
 
 TEST(Call, CountsItsArguments) {
   const Tensor a = filled({2}, 1);
-  expect_error<InvalidArgument>([&] { (void)call(kAdd, {a}); }, {"test.add: takes 2 tensors, 1 given"});
-  expect_error<InvalidArgument>([&] { (void)call(kAdd, {a, Tensor()}); }, {"argument b is no tensor"});
-  expect_error<InvalidArgument>([&] { (void)call(kNoKernel, {Tensor(), Tensor()}); }, {"argument b is no tensor"});
-  expect_error<InvalidArgument>([&] { (void)call_on(a.device(), kAdd, {}); }, {"argument a is no tensor"});
-  expect_error<InvalidArgument>([&] { (void)call(kList, {}); }, {"takes 1 or more tensors, 0 given"});
+  expect_error<InvalidArgument>([&] { (void)call(kAdd, {a}); }, {"test.add: requires 2 tensors, got 1"});
+  expect_error<InvalidArgument>([&] { (void)call(kAdd, {a, Tensor()}); }, {"argument b must be a tensor"});
+  expect_error<InvalidArgument>([&] { (void)call(kNoKernel, {Tensor(), Tensor()}); }, {"argument b must be a tensor"});
+  expect_error<InvalidArgument>([&] { (void)call_on(a.device(), kAdd, {}); }, {"argument a must be a tensor"});
+  expect_error<InvalidArgument>([&] { (void)call(kList, {}); }, {"requires at least 1 tensors, got 0"});
   EXPECT_EQ(call(kList, {a}).shape(), Shape({1}));
   EXPECT_EQ(call(kList, {a, a, a}).shape(), Shape({3}));
 }
@@ -202,7 +207,7 @@ TEST(Call, SaysWhichDevicesHaveAKernel) {
       [&] {
         (void)call(kNoKernel, {a, a});
       },
-      {"test.no_kernel has no kernel for host", "it has one for: no device"});
+      {"test.no_kernel has no kernel for host", "kernels exist for: no device"});
 }
 
 TEST(Call, WithoutTheLayersAboveSaysWhatIsMissing) {
@@ -214,7 +219,11 @@ TEST(Call, WithoutTheLayersAboveSaysWhatIsMissing) {
   };
   const Tensor tracked = a.detach();
   tracked.set_gradient_state(std::make_unique<Tracked>());
-  expect_error<NotSupported>([&] { (void)call(kAdd, {tracked, a}); }, {"asks for its gradient", "autograd layer"});
+  expect_error<NotSupported>(
+      [&] {
+        (void)call(kAdd, {tracked, a});
+      },
+      {"a tensor requires a gradient", "autograd layer"});
   const GradModeScope off(false);
   EXPECT_NO_THROW((void)call(kAdd, {tracked, a}));
 }
@@ -255,8 +264,9 @@ TEST(NormalizedDim, CountsFromTheEndAndNamesTheCall) {
   const Call made{kAdd, inputs, {}, {}};
   EXPECT_EQ(normalized_dim(made, -1, 2), 1);
   EXPECT_EQ(normalized_dim(made, 0, 0), 0) << "a scalar counts as one dimension";
-  expect_error<InvalidArgument>([&] { (void)normalized_dim(made, 2, 2); }, {"test.add: dimension 2 of a tensor of 2"});
-  expect_error<InvalidArgument>([&] { (void)normalized_dim(made, -3, 2); }, {"dimension -3"});
+  expect_error<InvalidArgument>([&] { (void)normalized_dim(made, 2, 2); },
+                                {"test.add: dimension must be in [-2, 2), got 2"});
+  expect_error<InvalidArgument>([&] { (void)normalized_dim(made, -3, 2); }, {"dimension must be in [-2, 2), got -3"});
 }
 
 // Memory that a captured call reads must stay valid until replays, whatever runs in between.

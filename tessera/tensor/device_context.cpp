@@ -92,8 +92,8 @@ DeviceKind device_kind(std::string_view name) {
   for (std::size_t i = 0; i < all.names.size(); ++i) {
     if (all.names[i] == name) return static_cast<DeviceKind>(i);
   }
-  TESSERA_CHECK(all.names.size() < kMostDeviceKinds, "device kind '", name, "': there are ", kMostDeviceKinds,
-                " kinds already; raise kMostDeviceKinds");
+  TESSERA_CHECK(all.names.size() < kMostDeviceKinds, "device kind '", name, "': at most ", kMostDeviceKinds,
+                " kinds are supported; raise kMostDeviceKinds");
   all.names.emplace_back(name);
   return static_cast<DeviceKind>(all.names.size() - 1);
 }
@@ -101,13 +101,13 @@ DeviceKind device_kind(std::string_view name) {
 std::string_view device_kind_name(DeviceKind kind) {
   Kinds& all = kinds();
   const std::lock_guard lock(all.mutex);
-  TESSERA_CHECK(kind < all.names.size(), "there is no device kind of number ", int{kind});
+  TESSERA_CHECK(kind < all.names.size(), "unknown device kind ", int{kind});
   return all.names[kind];
 }
 
 CurrentDevice current_device(const device::Device& device) {
   const device::DeviceState* state = device.state().get();
-  TESSERA_CHECK(state != nullptr, "no device was given");  // first: cleared entries are null too
+  TESSERA_CHECK(state != nullptr, "device must not be empty");  // first: cleared entries are null too
   for (const Remembered& entry : *remembered) {
     if (entry.device == state && entry.rank_changes == tessera::detail::rank_changes) {
       return {entry.context, entry.stream};

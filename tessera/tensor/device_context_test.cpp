@@ -19,7 +19,7 @@ TEST(DeviceKinds, AreNumberedAsTheyAreAskedFor) {
   EXPECT_EQ(device_kind("cuda"), cuda);
   EXPECT_EQ(device_kind_name(cuda), "cuda");
   EXPECT_EQ(device_kind_name(kHostKind), "host");
-  expect_error<InvalidArgument>([] { (void)device_kind_name(200); }, {"number 200"});
+  expect_error<InvalidArgument>([] { (void)device_kind_name(200); }, {"unknown device kind 200"});
 }
 
 TEST(CurrentDevice, IsTheRanksOwnAllocatorAndTheDefaultStream) {
@@ -29,7 +29,7 @@ TEST(CurrentDevice, IsTheRanksOwnAllocatorAndTheDefaultStream) {
   EXPECT_EQ(where.stream->id(), host().default_stream().id());
   EXPECT_EQ(where.context->kind, kHostKind);
   EXPECT_EQ(current_device(host()).context, where.context);
-  expect_error<InvalidArgument>([] { (void)current_device(device::Device()); }, {"no device"});
+  expect_error<InvalidArgument>([] { (void)current_device(device::Device()); }, {"device must not be empty"});
 }
 
 TEST(CurrentDevice, ManyDevicesAreKeptApart) {

@@ -36,30 +36,29 @@ DataType type_of(DType dtype) {
 }
 
 DType dtype_of_type(const DataType& type) {
-  TESSERA_CHECK_AS(NotSupported, type.lanes == 1, "DLPack: elements of ", type.lanes, " lanes; only 1 is supported");
+  TESSERA_CHECK_AS(NotSupported, type.lanes == 1, "DLPack: elements must have 1 lane, got ", type.lanes);
   for (const DType dtype : kAllDTypes) {
     const DataType ours = type_of(dtype);
     if (ours.code == type.code && ours.bits == type.bits) return dtype;
   }
-  TESSERA_THROW(NotSupported, "DLPack: elements of type code ", int{type.code}, " and ", int{type.bits},
-                " bits have no dtype here");
+  TESSERA_THROW(NotSupported, "DLPack: no dtype has type code ", int{type.code}, " and ", int{type.bits}, " bits");
 }
 
 dlpack::Device device_number(const device::Device& device) {
   const device::DeviceProperties& properties = device.properties();
   if (properties.kind == "host") return {dlpack::kCpu, 0};
-  TESSERA_CHECK_AS(NotSupported, properties.kind == "cuda", "DLPack has no number for device ", device.name());
+  TESSERA_CHECK_AS(NotSupported, properties.kind == "cuda", "DLPack has no device type for ", device.name());
   return {dlpack::kCuda, properties.index};
 }
 
 device::Device device_of(const dlpack::Device& where, const device::Device& wanted) {
   const bool is_host = where.type == dlpack::kCpu || where.type == dlpack::kCudaHost;
-  TESSERA_CHECK_AS(NotSupported, is_host || where.type == dlpack::kCuda, "DLPack: device type ", where.type,
-                   " is not known here; 1 (CPU), 2 (CUDA) and 3 (CUDA host) are");
+  TESSERA_CHECK_AS(NotSupported, is_host || where.type == dlpack::kCuda,
+                   "DLPack: device type must be 1 (CPU), 2 (CUDA) or 3 (CUDA host), got ", where.type);
   if (!wanted) return device::Device::get(is_host ? "host" : "cuda:" + std::to_string(where.index));
   const device::DeviceProperties& have = wanted.properties();
   TESSERA_CHECK(have.kind == (is_host ? "host" : "cuda") && (is_host || have.index == where.index),
-                "DLPack: a tensor on device type ", where.type, ", number ", where.index, " cannot be put on ",
+                "DLPack: a tensor of device type ", where.type, ", index ", where.index, " cannot be on ",
                 wanted.name());
   return wanted;
 }
@@ -75,8 +74,8 @@ struct Exported {
 
 void order_consumer(const Tensor& tensor, const device::Stream& consumer) {
   if (!consumer) return;
-  TESSERA_CHECK(consumer.device() == tensor.device(), "to_dlpack: stream ", consumer.name(), " is of ",
-                consumer.device().name(), ", the tensor is ", describe(tensor));
+  TESSERA_CHECK(consumer.device() == tensor.device(), "to_dlpack: stream must belong to the device of ",
+                describe(tensor), ", got ", consumer.name(), " of ", consumer.device().name());
   const device::Stream& producer = current_stream(tensor.device());
   tensor.storage().use_on(consumer);
   if (producer.id() == consumer.id()) return;
@@ -87,11 +86,11 @@ void order_consumer(const Tensor& tensor, const device::Stream& consumer) {
 
 template <class Capsule>
 Capsule* export_capsule(const Tensor& tensor, const DlpackExportOptions& options) {
-  TESSERA_CHECK(tensor, "to_dlpack: no tensor was given");
-  TESSERA_CHECK(!tensor.has_layout(), "to_dlpack of ", describe(tensor),
-                ": its elements lie on many ranks; local() gives this rank's part");
-  TESSERA_CHECK(!tensor.is_tracked(), "to_dlpack of ", describe(tensor),
-                ", which autograd tracks: it would not see writes to it; detach() it first");
+  TESSERA_CHECK(tensor, "to_dlpack: tensor must not be empty");
+  TESSERA_CHECK(!tensor.has_layout(), "to_dlpack: tensor must be plain, got ", describe(tensor),
+                "; use local() for the local shard");
+  TESSERA_CHECK(!tensor.is_tracked(), "to_dlpack: autograd tracks ", describe(tensor),
+                " and would miss writes to it; detach() it first");
   const dlpack::Device device = device_number(tensor.device());
   auto exported = std::make_unique<Exported<Capsule>>();
   exported->tensor = tensor;
@@ -125,9 +124,10 @@ struct Imported {
 };
 
 Shape shape_of(const TensorView& view) {
-  TESSERA_CHECK(view.ndim >= 0 && view.ndim <= kMostDims, "DLPack: ", view.ndim, " dimensions; 0 to ", kMostDims,
-                " make sense");
-  TESSERA_CHECK(view.ndim == 0 || view.shape != nullptr, "DLPack: ", view.ndim, " dimensions, but no shape");
+  TESSERA_CHECK(view.ndim >= 0 && view.ndim <= kMostDims, "DLPack: ndim must be in [0, ", kMostDims, "], got ",
+                view.ndim);
+  TESSERA_CHECK(view.ndim == 0 || view.shape != nullptr, "DLPack: a tensor of ", view.ndim,
+                " dimensions requires a shape");
   return Shape(std::span<const std::int64_t>(view.shape, static_cast<std::size_t>(view.ndim)));
 }
 
@@ -143,7 +143,7 @@ std::byte* first_element(const TensorView& view, const Shape& shape, const Strid
   constexpr __int128 kAddressEnd = static_cast<__int128>(1) << 57;
   TESSERA_CHECK(view.data != nullptr && low > 0 && high <= kAddressEnd, "DLPack: ", dtype, shape, " with strides ",
                 strides, " at ", static_cast<const void*>(view.data), " + ", view.byte_offset,
-                " bytes: these are no addresses");
+                " bytes is outside the address space");
   return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(start));
 }
 
@@ -175,21 +175,21 @@ ManagedTensorVersioned* to_dlpack(const Tensor& tensor, const DlpackExportOption
 }
 
 ManagedTensor* to_dlpack_unversioned(const Tensor& tensor, const DlpackExportOptions& options) {
-  TESSERA_CHECK(!options.read_only, "to_dlpack_unversioned: the struct from before version 1 cannot say read-only");
+  TESSERA_CHECK(!options.read_only, "to_dlpack_unversioned: read_only requires DLPack 1; use to_dlpack()");
   return export_capsule<ManagedTensor>(tensor, options);
 }
 
 Tensor from_dlpack(ManagedTensorVersioned* capsule, const DlpackImportOptions& options) {
-  TESSERA_CHECK(capsule != nullptr, "from_dlpack: no capsule was given");
-  TESSERA_CHECK_AS(NotSupported, capsule->version.major == kMajor, "DLPack: a capsule of version ",
-                   capsule->version.major, ".", capsule->version.minor, "; only version ", kMajor, " can be read");
+  TESSERA_CHECK(capsule != nullptr, "from_dlpack: capsule must not be null");
+  TESSERA_CHECK_AS(NotSupported, capsule->version.major == kMajor, "DLPack: major version must be ", kMajor,
+                   ", got version ", capsule->version.major, ".", capsule->version.minor);
   TESSERA_CHECK((capsule->flags & dlpack::kReadOnly) == 0 || options.accept_read_only,
-                "DLPack: the elements are read-only; set accept_read_only and do not write them, or copy them first");
+                "DLPack: elements are read-only; set accept_read_only and do not write them, or copy them first");
   return import_capsule(capsule, options);
 }
 
 Tensor from_dlpack(ManagedTensor* capsule, const DlpackImportOptions& options) {
-  TESSERA_CHECK(capsule != nullptr, "from_dlpack: no capsule was given");
+  TESSERA_CHECK(capsule != nullptr, "from_dlpack: capsule must not be null");
   return import_capsule(capsule, options);
 }
 

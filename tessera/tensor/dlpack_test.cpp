@@ -123,17 +123,19 @@ TEST(DlpackImportRefuses, WhatMakesNoSenseAndLeavesTheCapsuleToItsOwner) {
        [](auto& f) {
          f.capsule.version = {2, 3};
        },
-       {"version 2.3"}},
+       {"major version must be 1, got version 2.3"}},
       {"read-only", [](auto& f) { f.capsule.flags = 1; }, {"read-only", "accept_read_only"}},
-      {"negative ndim", [](auto& f) { f.capsule.tensor.ndim = -1; }, {"-1 dimensions"}},
-      {"many dims", [](auto& f) { f.capsule.tensor.ndim = 65; }, {"65 dimensions"}},
-      {"no shape", [](auto& f) { f.capsule.tensor.shape = nullptr; }, {"no shape"}},
+      {"negative ndim", [](auto& f) { f.capsule.tensor.ndim = -1; }, {"ndim must be in [0, 64], got -1"}},
+      {"many dims", [](auto& f) { f.capsule.tensor.ndim = 65; }, {"ndim must be in [0, 64], got 65"}},
+      {"no shape", [](auto& f) { f.capsule.tensor.shape = nullptr; }, {"requires a shape"}},
       {"negative size", [](auto& f) { f.shape[1] = -3; }, {"dimension 1 is negative"}},
-      {"lanes", [](auto& f) { f.capsule.tensor.dtype.lanes = 4; }, {"4 lanes"}},
-      {"no lanes", [](auto& f) { f.capsule.tensor.dtype.lanes = 0; }, {"0 lanes"}},
+      {"lanes", [](auto& f) { f.capsule.tensor.dtype.lanes = 4; }, {"elements must have 1 lane, got 4"}},
+      {"no lanes", [](auto& f) { f.capsule.tensor.dtype.lanes = 0; }, {"elements must have 1 lane, got 0"}},
       {"bits", [](auto& f) { f.capsule.tensor.dtype.bits = 24; }, {"type code 2 and 24 bits"}},
       {"code", [](auto& f) { f.capsule.tensor.dtype.code = 200; }, {"type code 200"}},
-      {"device", [](auto& f) { f.capsule.tensor.device.type = 8; }, {"device type 8"}},
+      {"device",
+       [](auto& f) { f.capsule.tensor.device.type = 8; },
+       {"device type must be 1 (CPU), 2 (CUDA) or 3 (CUDA host), got 8"}},
       {"elements overflow",
        [](auto& f) {
          f.shape = {kHuge, kHuge};
@@ -151,25 +153,29 @@ TEST(DlpackImportRefuses, WhatMakesNoSenseAndLeavesTheCapsuleToItsOwner) {
          f.shape = {1, kHuge};
          f.capsule.tensor.shape = f.shape.data();
        },
-       {"no addresses"}},
+       {"outside the address space"}},
       {"step overflow", [](auto& f) { f.strides[0] = std::numeric_limits<std::int64_t>::max(); }, {"64 bits"}},
-      {"long step", [](auto& f) { f.strides[0] = std::numeric_limits<std::int64_t>::max() - 2; }, {"no addresses"}},
-      {"least step", [](auto& f) { f.strides[0] = std::numeric_limits<std::int64_t>::min(); }, {"no addresses"}},
+      {"long step",
+       [](auto& f) { f.strides[0] = std::numeric_limits<std::int64_t>::max() - 2; },
+       {"outside the address space"}},
+      {"least step",
+       [](auto& f) { f.strides[0] = std::numeric_limits<std::int64_t>::min(); },
+       {"outside the address space"}},
       {"steps overflow",
        [](auto& f) {
          f.strides = {std::numeric_limits<std::int64_t>::max(), kHuge};
          f.capsule.tensor.strides = f.strides.data();
        },
        {"64 bits"}},
-      {"before all addresses", [](auto& f) { f.strides[0] = -kHuge; }, {"no addresses"}},
-      {"offset", [](auto& f) { f.capsule.tensor.byte_offset = ~std::uint64_t{0}; }, {"no addresses"}},
-      {"null", [](auto& f) { f.capsule.tensor.data = nullptr; }, {"no addresses"}},
+      {"before all addresses", [](auto& f) { f.strides[0] = -kHuge; }, {"outside the address space"}},
+      {"offset", [](auto& f) { f.capsule.tensor.byte_offset = ~std::uint64_t{0}; }, {"outside the address space"}},
+      {"null", [](auto& f) { f.capsule.tensor.data = nullptr; }, {"outside the address space"}},
       {"null and offset",
        [](auto& f) {
          f.capsule.tensor.data = nullptr;
          f.capsule.tensor.byte_offset = 4096;
        },
-       {"no addresses"}},
+       {"outside the address space"}},
       {"alignment", [](auto& f) { f.capsule.tensor.byte_offset = 2; }, {"aligned to 4"}},
   };
   for (const Hostile& hostile : all) {
@@ -186,14 +192,15 @@ TEST(DlpackImportRefuses, WhatMakesNoSenseAndLeavesTheCapsuleToItsOwner) {
     }
     EXPECT_EQ(foreign.deleted, 0);
   }
-  expect_error<InvalidArgument>([] { (void)from_dlpack(static_cast<ManagedTensor*>(nullptr)); }, {"no capsule"});
+  expect_error<InvalidArgument>([] { (void)from_dlpack(static_cast<ManagedTensor*>(nullptr)); },
+                                {"capsule must not be null"});
 }
 
 TEST(DlpackImportRefuses, ADeviceOfAnotherKind) {
   ForeignVersioned foreign;
   foreign.capsule.tensor.device = {dlpack::kCuda, 0};
   expect_error<InvalidArgument>([&] { (void)from_dlpack(&foreign.capsule, {.device = host()}); },
-                                {"device type 2, number 0 cannot be put on host"});
+                                {"device type 2, index 0 cannot be on host"});
   foreign.capsule.tensor.device = {dlpack::kCuda, 4711};
   EXPECT_THROW((void)from_dlpack(&foreign.capsule), Error);
   foreign.capsule.tensor.device = {dlpack::kCudaHost, 0};
@@ -270,7 +277,8 @@ TEST(Dlpack, AStreamIsMadeToWaitForTheProducer) {
   ManagedTensorVersioned* ordered = to_dlpack(x, {.stream = consumer});
   EXPECT_TRUE(consumer.covers(producer.id(), written));
   ordered->deleter(ordered);
-  expect_error<InvalidArgument>([&] { (void)to_dlpack(x, {.stream = host().default_stream()}); }, {"is of host"});
+  expect_error<InvalidArgument>([&] { (void)to_dlpack(x, {.stream = host().default_stream()}); },
+                                {"stream must belong to the device of", "of host"});
 }
 
 TEST(Dlpack, IsSafeInACaptureWithoutAStream) {
@@ -288,9 +296,11 @@ TEST(Dlpack, IsSafeInACaptureWithoutAStream) {
 TEST(Dlpack, RefusesLayoutsTrackedTensorsAndNone) {
   const Tensor local = Tensor::allocate({2}, DType::kF32, host());
   const Tensor whole = Tensor::sharded({4}, DType::kF32, layout::Layout::parse("dp=2 {Shard(0)}"), local);
-  expect_error<InvalidArgument>([&] { (void)to_dlpack(whole); }, {"f32[4] dp=2 {Shard(0)}", "local()"});
-  expect_error<InvalidArgument>([&] { (void)to_dlpack(Tensor()); }, {"no tensor"});
-  expect_error<InvalidArgument>([&] { (void)to_dlpack_unversioned(local, {.read_only = true}); }, {"read-only"});
+  expect_error<InvalidArgument>([&] { (void)to_dlpack(whole); },
+                                {"tensor must be plain, got f32[4] dp=2 {Shard(0)}", "local()"});
+  expect_error<InvalidArgument>([&] { (void)to_dlpack(Tensor()); }, {"tensor must not be empty"});
+  expect_error<InvalidArgument>([&] { (void)to_dlpack_unversioned(local, {.read_only = true}); },
+                                {"read_only requires DLPack 1"});
   const Tensor tracked = local.detach();
   tracked.set_gradient_state(std::make_unique<Tracked>());
   expect_error<InvalidArgument>([&] { (void)to_dlpack(tracked); }, {"autograd", "detach()"});

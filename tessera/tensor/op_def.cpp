@@ -66,7 +66,8 @@ void check_def(const OpDef& def) {
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
   };
-  if (!std::ranges::all_of(def.name, is_plain)) refuse(def.name, "names have letters, digits, underscores and dots");
+  if (!std::ranges::all_of(def.name, is_plain))
+    refuse(def.name, "names must consist of letters, digits, underscores and dots");
   if (def.infer == nullptr && def.view == nullptr) refuse(def.name, "has neither infer nor view");
 }
 
@@ -80,7 +81,7 @@ void check_unique(const std::string& op, const std::vector<OpArgument>& argument
 
 void add_kernel(OperatorState& state, DeviceKind kind, KernelFn kernel) {
   if (state.kernels[kind] != nullptr) {
-    refuse(state.name, "has a kernel for " + std::string(device_kind_name(kind)) + " already");
+    refuse(state.name, "already has a kernel for " + std::string(device_kind_name(kind)));
   }
   state.kernels[kind] = kernel;
 }
@@ -132,7 +133,7 @@ Operator register_op(const OpDef& def) {
   for (const std::string& name : split_names(def.saves)) {
     const std::uint64_t input = place_of(state.inputs, name);
     const std::uint64_t output = place_of(state.outputs, name);
-    if ((input | output) == 0) refuse(def.name, "saves '" + name + "', which is no argument and no result");
+    if ((input | output) == 0) refuse(def.name, "saves '" + name + "', which must be an argument or a result");
     state.saved_inputs |= input;
     if (input == 0) state.saved_outputs |= output;
   }
@@ -164,8 +165,8 @@ Operator find_op(std::string_view name) {
   if (found != all.by_name.end()) return Operator(found->second);
   std::vector<std::string> names;
   for (const auto& entry : all.by_name) names.push_back(entry.first);
-  TESSERA_THROW(InvalidArgument, "there is no operator '", name, "'", did_you_mean(name, names),
-                "; `tessera ops` lists all");
+  TESSERA_THROW(InvalidArgument, "unknown operator '", name, "'", did_you_mean(name, names),
+                "; `tessera ops` lists all operators");
 }
 
 std::vector<Operator> all_ops() {

@@ -46,8 +46,9 @@ TEST(Registry, KernelsComeBeforeOrAfterTheirOperator) {
 
 TEST(Registry, FindsByNameAndSuggestsTheNearest) {
   EXPECT_EQ(find_op("op_def_test.early"), kOp);
-  expect_error<InvalidArgument>([] { (void)find_op("op_def_test.erly"); },
-                                {"no operator 'op_def_test.erly'", "did you mean 'op_def_test.early'", "tessera ops"});
+  expect_error<InvalidArgument>(
+      [] { (void)find_op("op_def_test.erly"); },
+      {"unknown operator 'op_def_test.erly'", "did you mean 'op_def_test.early'", "tessera ops"});
 }
 
 TEST(Registry, ListsAllByName) {
@@ -73,19 +74,19 @@ TEST(Registry, CallsAreWrittenForErrors) {
   const std::string text = made.text();
   EXPECT_TRUE(text.starts_with("op_def_test.early(x: f32[2] on host, rest[0 of 6]: f32[2] on host, rest[1 of 6]"))
       << text;
-  EXPECT_EQ(text.find("rest[4"), std::string::npos) << "a long list is told by its first ones: " << text;
+  EXPECT_EQ(text.find("rest[4"), std::string::npos) << "a long list must be shortened to its first elements: " << text;
 }
 
 TEST(RegistryDeathTest, AbortsOnWhatCannotBe) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(register_op({.name = "op_def_test.early", .inputs = "x", .infer = infer_scalar}),
                "operator 'op_def_test.early': is registered twice");
-  EXPECT_DEATH(KernelRegistration("op_def_test.early", "host", kernel), "has a kernel for host already");
+  EXPECT_DEATH(KernelRegistration("op_def_test.early", "host", kernel), "already has a kernel for host");
   EXPECT_DEATH(register_op({.name = "", .inputs = "x", .infer = infer_scalar}), "has no name");
   EXPECT_DEATH(register_op({.name = "bad name", .inputs = "x", .infer = infer_scalar}), "letters, digits");
   EXPECT_DEATH(register_op({.name = "nothing", .inputs = "x"}), "neither infer nor view");
   EXPECT_DEATH(register_op({.name = "saves", .inputs = "x", .infer = infer_scalar, .saves = "y"}),
-               "saves 'y', which is no argument and no result");
+               "saves 'y', which must be an argument or a result");
   EXPECT_DEATH(register_op({.name = "twice", .inputs = "x, x", .infer = infer_scalar}), "two arguments 'x'");
 }
 

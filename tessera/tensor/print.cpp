@@ -227,7 +227,7 @@ std::string to_string(const Tensor& tensor, const PrintOptions& options) {
   const RankPlace& place = current_place();
   const std::string rank = fmt::format("rank {} of {}", place.rank.value(), place.world_size);
   const Tensor local = tensor.local();
-  if (!local) return describe(tensor) + "\n" + rank + " is off the mesh and holds no part";
+  if (!local) return describe(tensor) + "\n" + rank + " is not in the mesh and holds no shard";
   return describe(tensor) + "\n" + with_values(rank + " holds " + describe(local), local, options);
 }
 

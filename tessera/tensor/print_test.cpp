@@ -156,7 +156,7 @@ TEST(Print, AShardedTensorShowsItsLayoutAndThisRanksPart) {
   EXPECT_EQ(to_string(whole),
             "f32[4, 2] dp=2 {Shard(0)}\nrank 1 of 2 holds f32[2, 2] on host\n[[0.0, 1.0],\n [2.0, 3.0]]");
   EXPECT_EQ(to_string(Tensor::sharded({4, 2}, DType::kF32, layout, {})),
-            "f32[4, 2] dp=2 {Shard(0)}\nrank 1 of 2 is off the mesh and holds no part");
+            "f32[4, 2] dp=2 {Shard(0)}\nrank 1 of 2 is not in the mesh and holds no shard");
 }
 
 }  // namespace

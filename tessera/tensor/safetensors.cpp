@@ -36,8 +36,8 @@ struct MappedFile {
     const int map_error = errno;
     ::close(descriptor);
     TESSERA_CHECK_AS(IoError, is_regular, path, ": not a regular file");
-    TESSERA_CHECK_AS(IoError, nbytes != 0, path, ": the file is empty");
-    TESSERA_CHECK_AS(IoError, at != MAP_FAILED, path, ": mapping ", nbytes,
+    TESSERA_CHECK_AS(IoError, nbytes != 0, path, ": file is empty");
+    TESSERA_CHECK_AS(IoError, at != MAP_FAILED, path, ": cannot map ", nbytes,
                      " bytes: ", std::generic_category().message(map_error));
     data = static_cast<std::byte*>(at);
   }
@@ -73,16 +73,16 @@ std::vector<NamedTensor> in_file_order(const std::vector<NamedTensor>& tensors, 
   std::vector<std::string_view> names;
   for (const auto& [name, tensor] : tensors) {
     const std::string shown = detail::quoted_name(name);
-    TESSERA_CHECK(name != detail::kMetadataName, path, ": a tensor cannot be called ", shown);
-    TESSERA_CHECK(tensor, path, ": ", shown, " is no tensor");
-    TESSERA_CHECK(!tensor.has_layout(), path, ": ", shown, " is ", describe(tensor),
-                  ", whose elements lie on many ranks; write its local() part");
+    TESSERA_CHECK(name != detail::kMetadataName, path, ": a tensor must not have the name ", shown);
+    TESSERA_CHECK(tensor, path, ": ", shown, " must be a tensor");
+    TESSERA_CHECK(!tensor.has_layout(), path, ": ", shown, " must be a plain tensor, got ", describe(tensor),
+                  "; write its local() shard");
     names.push_back(name);
   }
   std::ranges::sort(names);
   const auto twice = std::ranges::adjacent_find(names);
   if (twice != names.end()) {
-    TESSERA_THROW(InvalidArgument, path, ": two tensors are called ", detail::quoted_name(*twice));
+    TESSERA_THROW(InvalidArgument, path, ": names must be distinct, got ", detail::quoted_name(*twice), " twice");
   }
   std::ranges::stable_sort(sorted, std::greater<>(),
                            [](const NamedTensor& named) { return itemsize(named.tensor.dtype()); });
@@ -107,8 +107,8 @@ const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
   if (found != file_->by_name.end()) return *found->second;
   std::vector<std::string> names;
   for (const SafetensorsEntry& each : entries()) names.push_back(each.name);
-  TESSERA_THROW(InvalidArgument, path(), ": there is no tensor ", detail::quoted_name(name), did_you_mean(name, names),
-                " among its ", names.size());
+  TESSERA_THROW(InvalidArgument, path(), ": no tensor ", detail::quoted_name(name), did_you_mean(name, names),
+                " among ", names.size(), " tensors");
 }
 
 Tensor SafetensorsFile::map(const SafetensorsEntry& entry) const {

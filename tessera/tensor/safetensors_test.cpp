@@ -180,52 +180,59 @@ TEST_F(Safetensors, RefusesHeadersThatAreNotSound) {
   const std::string deep = std::string(100000, '[');
   const std::vector<Bad> all = {
       {"", 4, "not JSON"},
-      {"[]", 0, "a list where none can be"},
-      {"17", 0, "number 17"},
-      {"\"a\"", 0, "text 'a' where none can be"},
+      {"[]", 0, "unexpected list"},
+      {"17", 0, "unexpected number 17"},
+      {"\"a\"", 0, "unexpected string 'a'"},
       {"{" + a4, 4, "not JSON"},
       {"{" + a4 + "} x", 4, "not JSON"},
       {std::string("{") + a4 + "}" + std::string(3, '\0'), 4, "not JSON"},
-      {"{\"a\":{\"dtype\":" + deep, 0, "tensor 'a': a list where none can be"},
-      {"{\"a\":{\"shape\":[[1]]", 0, "a list where none can be"},
-      {"{\"a\":{\"shape\":{}", 0, "an object where none can be"},
-      {"{\"a\":3}", 0, "number 3 where none can be"},
-      {"{\"a\":null}", 0, "null"},
-      {"{\"a\":true}", 0, "truth value"},
-      {"{" + a4 + "," + a4 + "}", 4, "tensor 'a' is there twice"},
+      {"{\"a\":{\"dtype\":" + deep, 0, "tensor 'a': unexpected list"},
+      {"{\"a\":{\"shape\":[[1]]", 0, "unexpected list"},
+      {"{\"a\":{\"shape\":{}", 0, "unexpected object"},
+      {"{\"a\":3}", 0, "unexpected number 3"},
+      {"{\"a\":null}", 0, "unexpected null"},
+      {"{\"a\":true}", 0, "unexpected boolean"},
+      {"{" + a4 + "," + a4 + "}", 4, "tensor 'a' appears twice"},
       {"{" + entry("a", R"("dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4])") + "}", 4,
-       "field 'dtype' is there twice"},
-      {R"({"__metadata__":{"k":"1","k":"2"}})", 0, "key 'k' is there twice"},
-      {R"({"__metadata__":{},"__metadata__":{}})", 0, "__metadata__ is there twice"},
-      {R"({"__metadata__":{"k":1}})", 0, "metadata: number 1"},
-      {R"({"__metadata__":{"k":{}}})", 0, "metadata: an object"},
-      {"{" + entry("a", R"("dtype":"F32","shape":[1])") + "}", 4, "lacks one of"},
+       "field 'dtype' appears twice"},
+      {R"({"__metadata__":{"k":"1","k":"2"}})", 0, "key 'k' appears twice"},
+      {R"({"__metadata__":{},"__metadata__":{}})", 0, "__metadata__ appears twice"},
+      {R"({"__metadata__":{"k":1}})", 0, "metadata: unexpected number 1"},
+      {R"({"__metadata__":{"k":{}}})", 0, "metadata: unexpected object"},
+      {"{" + entry("a", R"("dtype":"F32","shape":[1])") + "}", 4, "requires dtype, shape and data_offsets"},
       {"{" + entry("a", R"("dtype":"F32","shape":[1],"data_offsets":[0,4],"extra":1)") + "}", 4, "field 'extra'"},
-      {"{" + entry("a", R"("dtype":"Q7","shape":[1],"data_offsets":[0,4])") + "}", 4, "type 'Q7'; there are: F64"},
-      {"{" + entry("a", R"("dtype":7,"shape":[1],"data_offsets":[0,4])") + "}", 4, "number 7 where none can be"},
+      {"{" + entry("a", R"("dtype":"Q7","shape":[1],"data_offsets":[0,4])") + "}", 4,
+       "dtype must be one of F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, I16, I8, U64, U32, U16, U8, BOOL, C64, "
+       "got 'Q7'"},
+      {"{" + entry("a", R"("dtype":7,"shape":[1],"data_offsets":[0,4])") + "}", 4, "unexpected number 7"},
       {"{" + entry("a", R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])") + "}", 4, "number -1 is negative"},
-      {"{" + entry("a", R"("dtype":"F32","shape":[1.0],"data_offsets":[0,4])") + "}", 4, "number 1.0 is not whole"},
-      {"{" + entry("a", R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,4])") + "}", 4, "not whole"},
+      {"{" + entry("a", R"("dtype":"F32","shape":[1.0],"data_offsets":[0,4])") + "}", 4,
+       "number 1.0 must be an integer"},
+      {"{" + entry("a", R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,4])") + "}", 4,
+       "number 99999999999999999999 must be an integer of at most 64 bits"},
       {"{" + entry("a", R"("dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,4])") + "}", 4, "63 bits"},
       {"{" + entry("a", R"("dtype":"F32","shape":[1152921504606846976,1152921504606846976],"data_offsets":[0,4])") +
            "}",
        4, "more elements than fit 63 bits"},
       {"{" + entry("a", R"("dtype":"F64","shape":[1152921504606846976],"data_offsets":[0,4])") + "}", 4, "63 bits"},
       {"{" + entry("a", R"("dtype":"U8","shape":[1152921504606846976],"data_offsets":[0,1152921504606846976])") + "}",
-       4, "reach past the end of the file"},
-      {"{" + entry("a", R"("dtype":"F32","shape":[1],"data_offsets":[0])") + "}", 4, "has 1 numbers"},
-      {"{" + entry("a", R"("dtype":"F32","shape":[1],"data_offsets":[0,2,4])") + "}", 4, "has 3 numbers"},
-      {"{" + entry("a", R"("dtype":"F32","shape":[1],"data_offsets":[4,0])") + "}", 4, "end before they begin"},
-      {"{" + entry("a", R"("dtype":"F32","shape":[2],"data_offsets":[0,4])") + "}", 4, "f32[2] takes 8 bytes"},
+       4, "exceed the file"},
+      {"{" + entry("a", R"("dtype":"F32","shape":[1],"data_offsets":[0])") + "}", 4,
+       "data_offsets must have 2 numbers, got 1"},
+      {"{" + entry("a", R"("dtype":"F32","shape":[1],"data_offsets":[0,2,4])") + "}", 4,
+       "data_offsets must have 2 numbers, got 3"},
+      {"{" + entry("a", R"("dtype":"F32","shape":[1],"data_offsets":[4,0])") + "}", 4,
+       "data_offsets must not decrease, got [4, 0]"},
+      {"{" + entry("a", R"("dtype":"F32","shape":[2],"data_offsets":[0,4])") + "}", 4, "f32[2] requires 8 bytes"},
       {"{" + entry("a", R"("dtype":"F32","shape":[2],"data_offsets":[0,8])") + "}", 4,
-       "offsets [0, 8) reach past the end of the file, which has 4"},
+       "offsets [0, 8) exceed the file, which has 4"},
       {"{" + a4 + "," + entry("b", R"("dtype":"F32","shape":[1],"data_offsets":[2,6])") + "}", 8,
        "tensor 'b': offsets [2, 6) overlap tensor 'a', which ends at 4"},
       {"{" + a4 + "," + entry("b", R"("dtype":"F32","shape":[1],"data_offsets":[6,10])") + "}", 10,
-       "tensor 'b': offsets [6, 10) leave a hole of 2 bytes"},
+       "tensor 'b': offsets [6, 10) leave a gap of 2 bytes"},
       {"{" + entry("a", R"("dtype":"F32","shape":[1],"data_offsets":[4,8])") + "}", 8,
-       "hole of 4 bytes behind the header"},
-      {"{" + a4 + "}", 5, "the tensors end at 4, but there are 5 bytes"},
+       "gap of 4 bytes after the header"},
+      {"{" + a4 + "}", 5, "tensors end at 4, but the file has 5 bytes"},
       {"{\"\xff\xfe\":{}}", 0, "not JSON at byte"},
   };
   for (const Bad& bad : all) {
@@ -246,7 +253,7 @@ TEST_F(Safetensors, RefusesMoreThan64Dimensions) {
   std::string shape = "1";
   for (int i = 0; i < 64; ++i) shape += ",1";
   put("{" + entry("a", "\"dtype\":\"U8\",\"shape\":[" + shape + "],\"data_offsets\":[0,1]") + "}", 1);
-  expect_error<IoError>([&] { const SafetensorsFile file(path_); }, {"more than 64 numbers"});
+  expect_error<IoError>([&] { const SafetensorsFile file(path_); }, {"a list must have at most 64 numbers"});
 }
 
 TEST_F(Safetensors, RefusesFilesThatAreNone) {
@@ -255,17 +262,17 @@ TEST_F(Safetensors, RefusesFilesThatAreNone) {
   };
   refuses("No such file");
   put("");
-  refuses("empty");
+  refuses("file is empty");
   put("1234567");
-  refuses("7 bytes");
+  refuses("got 7 bytes");
   put(length(3));
-  refuses("8 bytes");
+  refuses("got 8 bytes");
   put(length(100) + "{}");
-  refuses("the header is to be 100 bytes long, but the file has 10");
+  refuses("header of 100 bytes exceeds the file of 10");
   put(length(~std::uint64_t{0}) + "{}");
   refuses("18446744073709551615");
   put(length(100'000'001) + "{}");
-  refuses("at most 100000000");
+  refuses("at most 100000000 bytes, got 100000001");
   std::filesystem::remove(path_);
   std::filesystem::create_directory(path_);
   refuses("not a regular file");
@@ -296,13 +303,13 @@ TEST_F(Safetensors, RefusesToWriteWhatCannotBeAndLeavesTheOldFile) {
   const auto refuses = [&](const std::vector<NamedTensor>& tensors, std::string_view word) {
     expect_error<Error>([&] { write_safetensors(path_, tensors); }, {path_, word});
   };
-  refuses({{"x", x}, {"x", x}}, "two tensors are called 'x'");
-  refuses({{"__metadata__", x}}, "cannot be called");
-  refuses({{"x", Tensor()}}, "'x' is no tensor");
+  refuses({{"x", x}, {"x", x}}, "names must be distinct, got 'x' twice");
+  refuses({{"__metadata__", x}}, "must not have the name '__metadata__'");
+  refuses({{"x", Tensor()}}, "'x' must be a tensor");
   refuses({{"x", whole}}, "local()");
-  refuses({{"x", counting({1}, DType::kC128)}}, "no c128");
-  refuses({{"\xff", x}}, "not UTF-8");
-  expect_error<InvalidArgument>([&] { write_safetensors(path_, {{"x", x}}, {{"k", "\xc3"}}); }, {"not UTF-8"});
+  refuses({{"x", counting({1}, DType::kC128)}}, "safetensors does not support c128");
+  refuses({{"\xff", x}}, "must be UTF-8");
+  expect_error<InvalidArgument>([&] { write_safetensors(path_, {{"x", x}}, {{"k", "\xc3"}}); }, {"must be UTF-8"});
   expect_error<IoError>([&] { write_safetensors(directory_ + "/no/such", {{"x", x}}); }, {"/no/such"});
   EXPECT_EQ(bytes(), "old");
   EXPECT_EQ(files(), 1U) << "nothing is left aside";

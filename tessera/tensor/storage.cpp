@@ -32,7 +32,7 @@ Storage::~Storage() {
       if (stream.is_capturing()) continue;
       stream.run([owner = outside_->owner] {}, {.label = "release", .accesses = std::span<const device::Access>()});
     } catch (const std::exception& error) {
-      log::warn("memory from outside is let go of before the work on it is known to have ended: ", error.what());
+      log::warn("external memory: released before its pending work is known to have finished: ", error.what());
     }
   }
 }

@@ -29,7 +29,7 @@ namespace {
 std::int64_t end_of_view(const Shape& shape, const Strides& strides, std::int64_t offset) {
   const auto bounds = view_bounds(shape, strides, offset);
   if (!bounds) return 0;
-  TESSERA_CHECK(bounds->min >= 0, "a view of shape ", shape, ", strides ", strides, " and offset ", offset, " starts ",
+  TESSERA_CHECK(bounds->min >= 0, "view of shape ", shape, ", strides ", strides, " and offset ", offset, " starts ",
                 -bounds->min, " elements before its storage");
   return bounds->max + 1;
 }
@@ -40,8 +40,8 @@ Tensor Tensor::wrap(void* data, Shape shape, DType dtype, const device::Device& 
                     const Strides* strides) {
   const std::size_t item = itemsize(dtype);
   const std::size_t alignment = itemsize(real_of(dtype));
-  TESSERA_CHECK(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "data of ", dtype, " at ",
-                static_cast<const void*>(data), " must be aligned to ", alignment, " bytes: copy it");
+  TESSERA_CHECK(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "data of ", dtype, " must be aligned to ",
+                alignment, " bytes, got ", static_cast<const void*>(data), "; copy it");
   auto state = Ref<TensorState>::adopt(new TensorState());
   state->numel = shape.numel();
   state->strides = strides != nullptr ? *strides : contiguous_strides(shape);
@@ -51,7 +51,7 @@ Tensor Tensor::wrap(void* data, Shape shape, DType dtype, const device::Device& 
   const std::int64_t elements =
       bounds ? checked_add(checked_add(bounds->max, before, "elements of a view"), std::int64_t{1}) : 0;
   const std::int64_t total = checked_mul(elements, static_cast<std::int64_t>(item), "bytes of a view");
-  TESSERA_CHECK(data != nullptr || elements == 0, "null data for ", elements, " elements of ", dtype);
+  TESSERA_CHECK(data != nullptr || elements == 0, "data must not be null for ", elements, " elements of ", dtype);
   state->storage =
       Ref<Storage>::adopt(new Storage(static_cast<std::byte*>(data) - before * static_cast<std::int64_t>(item),
                                       static_cast<std::size_t>(total), device, std::move(owner)));
@@ -63,13 +63,14 @@ Tensor Tensor::wrap(void* data, Shape shape, DType dtype, const device::Device& 
 }
 
 Tensor Tensor::sharded(Shape global, DType dtype, layout::Layout layout, Tensor local) {
-  TESSERA_CHECK(layout, "a sharded tensor needs a layout");
-  TESSERA_CHECK(!local || !local.has_layout(), "the local part of a sharded tensor is plain, not ", describe(local));
-  TESSERA_CHECK(!local || local.dtype() == dtype, "a part of ", local.dtype(), " for a tensor of ", dtype);
-  TESSERA_CHECK(layout.ndim() <= global.ndim(), "layout ", layout.text(), " cuts dimension ", layout.ndim() - 1,
-                ", but shape ", global, " has ", global.ndim());
-  TESSERA_CHECK(!local || local.ndim() == global.ndim(), "a part of shape ", local.shape(), " for a tensor of shape ",
-                global, ": both must have the same number of dimensions");
+  TESSERA_CHECK(layout, "a sharded tensor requires a layout");
+  TESSERA_CHECK(!local || !local.has_layout(), "the local shard must be a plain tensor, got ", describe(local));
+  TESSERA_CHECK(!local || local.dtype() == dtype, "the local shard must have the dtype of the tensor, ", dtype,
+                ", got ", local.dtype());
+  TESSERA_CHECK(layout.ndim() <= global.ndim(), "layout ", layout.text(), " shards dimension ", layout.ndim() - 1,
+                ", but shape ", global, " has ", global.ndim(), " dimensions");
+  TESSERA_CHECK(!local || local.ndim() == global.ndim(),
+                "the local shard must have as many dimensions as the global shape ", global, ", got ", local.shape());
   auto state = Ref<TensorState>::adopt(new TensorState());
   state->numel = global.numel();
   state->shape = std::move(global);
@@ -91,11 +92,11 @@ Tensor Tensor::reinterpreted(DType dtype, Shape shape, Strides strides, std::int
   check_plain(dtype == state_->dtype ? "as_strided" : "reinterpreted");
   const std::int64_t end = end_of_view(shape, strides, offset);
   const auto have = static_cast<std::int64_t>(state_->storage->nbytes() / itemsize(dtype));
-  TESSERA_CHECK(end <= have, "a view of shape ", shape, ", strides ", strides, " and offset ", offset,
+  TESSERA_CHECK(end <= have, "view of shape ", shape, ", strides ", strides, " and offset ", offset,
                 " ends at element ", end, " of a storage of ", have);
   TESSERA_CHECK(dtype == state_->dtype ||
                     reinterpret_cast<std::uintptr_t>(state_->storage->data()) % itemsize(real_of(dtype)) == 0,
-                "the bytes behind ", describe(*this), " are not aligned to elements of ", dtype, ": copy them");
+                "the bytes of ", describe(*this), " must be aligned to elements of ", dtype, "; copy them");
   const bool is_dense = tessera::is_contiguous(shape, strides);
   const std::int64_t numel = shape.numel();
   auto state =
@@ -118,13 +119,13 @@ Tensor Tensor::detach() const {
 }
 
 const detail::TensorState& Tensor::local_state() const {
-  TESSERA_CHECK(state_->local, "this rank is off the mesh of ", describe(*this), " and holds no part of it");
+  TESSERA_CHECK(state_->local, "this rank is not in the mesh of ", describe(*this), " and holds no shard");
   return *state_->local;
 }
 
 void Tensor::refuse_layout(const char* what) const {
-  TESSERA_THROW(InvalidArgument, what, "() of ", describe(*this),
-                ": its elements lie on many ranks; local() gives this rank's part");
+  TESSERA_THROW(InvalidArgument, what, "(): tensor must be plain, got ", describe(*this),
+                "; use local() for the local shard");
 }
 
 std::string describe(const Tensor& tensor) {

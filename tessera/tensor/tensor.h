@@ -119,7 +119,7 @@ class TESSERA_API Tensor {
   /// Returns data() as T*. Throws InvalidArgument if T does not match the dtype.
   template <class T>
   [[nodiscard]] T* data_as() const {
-    TESSERA_CHECK(dtype_of<T>() == dtype(), "a tensor of ", dtype(), " read as ", dtype_of<T>());
+    TESSERA_CHECK(dtype_of<T>() == dtype(), "cannot read a tensor of ", dtype(), " as ", dtype_of<T>());
     return reinterpret_cast<T*>(data());
   }
   /// Returns the offset of the first element in the storage, in elements.

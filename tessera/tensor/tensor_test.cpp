@@ -34,7 +34,7 @@ TEST(Tensor, IsAHandleThatSharesElements) {
   EXPECT_EQ(a.strides(), Strides({3, 1}));
   EXPECT_EQ(describe(a), "i32[2, 3] on host");
   expect_error<InvalidArgument>([&] { (void)a.size(2); }, {"[2, 3] has no dimension 2"});
-  expect_error<InvalidArgument>([&] { (void)a.data_as<float>(); }, {"a tensor of i32 read as f32"});
+  expect_error<InvalidArgument>([&] { (void)a.data_as<float>(); }, {"cannot read a tensor of i32 as f32"});
 }
 
 TEST(Tensor, ScalarsAndEmptyOnes) {
@@ -85,7 +85,8 @@ TEST(Tensor, WrapRefusesWhatCannotBe) {
   expect_error<InvalidArgument>([&] { wrap(data + 2, {1}, DType::kF32, {1}); }, {"aligned to 4", "copy it"});
   EXPECT_NO_THROW(wrap(data + 4, {1}, DType::kC64, {1})) << "complex elements lie as their parts do";
   expect_error<InvalidArgument>([&] { wrap(data + 4, {1}, DType::kC128, {1}); }, {"aligned to 8"});
-  expect_error<InvalidArgument>([&] { wrap(nullptr, {1}, DType::kF32, {1}); }, {"null data for 1 elements"});
+  expect_error<InvalidArgument>([&] { wrap(nullptr, {1}, DType::kF32, {1}); },
+                                {"data must not be null for 1 elements"});
   EXPECT_NO_THROW(wrap(nullptr, {0}, DType::kF32, {1}));
   expect_error<InvalidArgument>([&] { wrap(data, {1, 2}, DType::kF32, {1}); }, {"one entry per dimension"});
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -163,7 +164,7 @@ TEST(ShardedTensor, HasAGlobalShapeAndALocalPart) {
 TEST(ShardedTensor, RefusesWhatWouldTakeAPartForTheWhole) {
   const Tensor x = Tensor::sharded({4}, DType::kF32, cut_in_two(), Tensor::allocate({2}, DType::kF32, host()));
   const auto refused = [&](const char* what, const std::function<void()>& body) {
-    expect_error<InvalidArgument>(body, {what, "f32[4] dp=2 {Shard(0)}", "local() gives this rank's part"});
+    expect_error<InvalidArgument>(body, {what, "f32[4] dp=2 {Shard(0)}", "use local() for the local shard"});
   };
   refused("data()", [&] { (void)x.data(); });
   refused("data()", [&] { (void)x.data_as<float>(); });
@@ -176,24 +177,25 @@ TEST(ShardedTensor, RefusesWhatWouldTakeAPartForTheWhole) {
 TEST(ShardedTensor, OffTheMeshThereIsNoPart) {
   const Tensor x = Tensor::sharded({4}, DType::kF32, cut_in_two(), {});
   EXPECT_FALSE(x.local());
-  expect_error<InvalidArgument>([&] { (void)x.device(); }, {"off the mesh", "f32[4] dp=2 {Shard(0)}"});
-  expect_error<InvalidArgument>([&] { (void)x.version(); }, {"off the mesh"});
+  expect_error<InvalidArgument>([&] { (void)x.device(); }, {"not in the mesh", "f32[4] dp=2 {Shard(0)}"});
+  expect_error<InvalidArgument>([&] { (void)x.version(); }, {"not in the mesh"});
 }
 
 TEST(ShardedTensor, IsMadeOfAPlainPartOfTheSameKind) {
   const Tensor local = Tensor::allocate({2}, DType::kF32, host());
   const Tensor whole = Tensor::sharded({4}, DType::kF32, cut_in_two(), local);
-  expect_error<InvalidArgument>([&] { (void)Tensor::sharded({4}, DType::kF32, {}, local); }, {"needs a layout"});
-  expect_error<InvalidArgument>([&] { (void)Tensor::sharded({8}, DType::kF32, cut_in_two(), whole); }, {"is plain"});
+  expect_error<InvalidArgument>([&] { (void)Tensor::sharded({4}, DType::kF32, {}, local); }, {"requires a layout"});
+  expect_error<InvalidArgument>([&] { (void)Tensor::sharded({8}, DType::kF32, cut_in_two(), whole); },
+                                {"local shard must be a plain tensor"});
   expect_error<InvalidArgument>([&] { (void)Tensor::sharded({4}, DType::kF64, cut_in_two(), local); },
-                                {"a part of f32 for a tensor of f64"});
+                                {"must have the dtype of the tensor, f64, got f32"});
   expect_error<InvalidArgument>(
       [&] {
         (void)Tensor::sharded({4, 1}, DType::kF32, cut_in_two(), local);
       },
-      {"same number of dimensions"});
+      {"as many dimensions as the global shape"});
   expect_error<InvalidArgument>([&] { (void)Tensor::sharded({}, DType::kF32, cut_in_two(), {}); },
-                                {"cuts dimension 0, but shape [] has 0"});
+                                {"shards dimension 0, but shape [] has 0"});
 }
 
 }  // namespace

@@ -254,8 +254,8 @@ TEST(Pointwise, InPlaceCountsAWriteAndRefusesWhatDoesNotFit) {
   EXPECT_EQ(x.version(), before + 3);
   EXPECT_EQ(values_of(x), (Values{-4, -8, -12, -16}));
   expect_error<InvalidArgument>([&] { add_(x, tensor_of({1}, DType::kF64)); },
-                                {"add", "the result is f64", "f32[4] on host"});
-  expect_error<InvalidArgument>([&] { add_(tensor_of({1}), x); }, {"add", "the result has shape [4]"});
+                                {"add", "output must be f64, got f32[4] on host"});
+  expect_error<InvalidArgument>([&] { add_(tensor_of({1}), x); }, {"add", "output must have shape [4]"});
   const Tensor head = x.as_strided({3}, Strides({1}), 0);
   const Tensor tail = x.as_strided({3}, Strides({1}), 1);
   expect_error<InvalidArgument>([&] { add_(head, tail); }, {"add", "shares memory"});

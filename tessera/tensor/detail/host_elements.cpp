@@ -32,8 +32,8 @@ std::byte* gather_from(const Tensor& tensor, std::size_t dim, const std::byte* f
 HostElements::HostElements(Tensor tensor, const char* why) : tensor_(std::move(tensor)) {
   const device::Device& device = tensor_.device();
   const device::Stream& stream = current_stream(device);
-  TESSERA_CHECK(!stream.is_capturing(), why, " ", describe(tensor_), " while ", stream.name(),
-                " is captured: its elements are there only when the graph is replayed");
+  TESSERA_CHECK(!stream.is_capturing(), why, " ", describe(tensor_), ": elements cannot be read while ", stream.name(),
+                " is captured; read them after the graph is replayed");
   device.synchronize();
   const auto bounds = view_bounds(tensor_.shape(), tensor_.strides());
   if (!bounds) return;

@@ -55,7 +55,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (found == std::end(fields)) refuse("unknown field '", cut(text, 64), "'");
     field_ = static_cast<Field>(found - fields);
     bool& seen = seen_[static_cast<std::size_t>(field_)];
-    if (seen) refuse("field '", text, "' is there twice");
+    if (seen) refuse("field '", text, "' appears twice");
     seen = true;
     return true;
   }
@@ -63,7 +63,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     switch (place_) {
       case Place::kStart: place_ = Place::kFile; return true;
       case Place::kFile: place_ = name_ == kMetadataName ? Place::kMetadata : Place::kEntry; return true;
-      default: refuse("an object where none can be");
+      default: refuse("unexpected object");
     }
   }
   bool end_object() override {
@@ -72,7 +72,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_array(std::size_t) override {
-    if (place_ != Place::kEntry || field_ == Field::kDType) refuse("a list where none can be");
+    if (place_ != Place::kEntry || field_ == Field::kDType) refuse("unexpected list");
     place_ = Place::kList;
     return true;
   }
@@ -81,45 +81,45 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool number_unsigned(std::uint64_t value) override {
-    if (place_ != Place::kList) refuse("number ", value, " where none can be");
+    if (place_ != Place::kList) refuse("unexpected number ", value);
     auto& list = field_ == Field::kShape ? shape_ : offsets_;
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      refuse("number ", value, " is more than 63 bits hold");
+      refuse("number ", value, " does not fit 63 bits");
     }
-    if (list.size() == kMostDims) refuse("more than ", kMostDims, " numbers in a list");
+    if (list.size() == kMostDims) refuse("a list must have at most ", kMostDims, " numbers");
     list.push_back(static_cast<std::int64_t>(value));
     return true;
   }
   bool string(std::string& text) override {
     if (place_ == Place::kMetadata) {
-      if (!header_.metadata.emplace(key_, text).second) refuse("key ", quoted_name(key_), " is there twice");
+      if (!header_.metadata.emplace(key_, text).second) refuse("key ", quoted_name(key_), " appears twice");
       return true;
     }
-    if (place_ != Place::kEntry || field_ != Field::kDType) refuse("text ", quoted_name(text), " where none can be");
+    if (place_ != Place::kEntry || field_ != Field::kDType) refuse("unexpected string ", quoted_name(text));
     const auto found = std::ranges::find(kTypeNames, std::string_view(text), &TypeName::name);
-    TESSERA_CHECK_AS(NotSupported, found != std::end(kTypeNames), where(), "elements of type '", cut(text, 64),
-                     "'; there are: ", known_types());
+    TESSERA_CHECK_AS(NotSupported, found != std::end(kTypeNames), where(), "dtype must be one of ", known_types(),
+                     ", got '", cut(text, 64), "'");
     dtype_ = found->dtype;
     return true;
   }
   bool null() override {
     // Some writers use null for missing metadata.
     if (place_ == Place::kFile && name_ == kMetadataName) return true;
-    refuse("null where it cannot be");
+    refuse("unexpected null");
   }
-  bool boolean(bool) override { refuse("a truth value where none can be"); }
+  bool boolean(bool) override { refuse("unexpected boolean"); }
   bool number_integer(std::int64_t value) override { refuse("number ", value, " is negative"); }
   bool number_float(double, const std::string& text) override {
-    refuse("number ", cut(text, 64), " is not whole, or more than 64 bits hold");
+    refuse("number ", cut(text, 64), " must be an integer of at most 64 bits");
   }
-  bool binary(nlohmann::json::binary_t&) override { refuse("bytes where none can be"); }
+  bool binary(nlohmann::json::binary_t&) override { refuse("unexpected bytes"); }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& error) override {
     // The message of the library ends with the last token, which may be the complete file.
-    TESSERA_THROW(IoError, path_, ": the header is not JSON at byte ", kLengthNbytes + position, ": ",
+    TESSERA_THROW(IoError, path_, ": header is not JSON at byte ", kLengthNbytes + position, ": ",
                   cut(error.what(), 200));
   }
 
-  void finish() const { TESSERA_CHECK_AS(IoError, place_ == Place::kEnd, path_, ": the header is no JSON object"); }
+  void finish() const { TESSERA_CHECK_AS(IoError, place_ == Place::kEnd, path_, ": header must be a JSON object"); }
 
  private:
   enum class Place { kStart, kFile, kMetadata, kEntry, kList, kEnd };
@@ -136,7 +136,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   void start_value(std::string name) {
-    if (name == kMetadataName && std::exchange(has_metadata_, true)) refuse("__metadata__ is there twice");
+    if (name == kMetadataName && std::exchange(has_metadata_, true)) refuse("__metadata__ appears twice");
     name_ = std::move(name);
     shape_.clear();
     offsets_.clear();
@@ -145,11 +145,11 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   void finish_entry() {
-    if (!dtype_ || !seen_[1] || !seen_[2]) refuse("lacks one of dtype, shape and data_offsets");
-    if (offsets_.size() != 2) refuse("data_offsets has ", offsets_.size(), " numbers; there must be 2");
+    if (!dtype_ || !seen_[1] || !seen_[2]) refuse("requires dtype, shape and data_offsets");
+    if (offsets_.size() != 2) refuse("data_offsets must have 2 numbers, got ", offsets_.size());
     SafetensorsEntry entry{name_, *dtype_, Shape(std::span<const std::int64_t>(shape_)),
                            static_cast<std::uint64_t>(offsets_[0]), static_cast<std::uint64_t>(offsets_[1])};
-    if (entry.end_nbytes < entry.begin_nbytes) refuse("data_offsets ", offsets_, " end before they begin");
+    if (entry.end_nbytes < entry.begin_nbytes) refuse("data_offsets must not decrease, got ", offsets_);
     std::uint64_t nbytes = 0;
     try {
       nbytes = tessera::nbytes(entry.shape, entry.dtype);
@@ -157,7 +157,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       refuse(error.message());
     }
     if (nbytes != entry.end_nbytes - entry.begin_nbytes) {
-      refuse(entry.dtype, entry.shape, " takes ", nbytes, " bytes, but data_offsets ", offsets_, " are ",
+      refuse(entry.dtype, entry.shape, " requires ", nbytes, " bytes, but data_offsets ", offsets_, " span ",
              entry.end_nbytes - entry.begin_nbytes);
     }
     header_.entries.push_back(std::move(entry));
@@ -182,7 +182,7 @@ void check_unique(const std::vector<SafetensorsEntry>& entries, const std::strin
   for (const SafetensorsEntry& entry : entries) names.push_back(entry.name);
   std::ranges::sort(names);
   const auto twice = std::ranges::adjacent_find(names);
-  if (twice != names.end()) TESSERA_THROW(IoError, path, ": tensor ", quoted_name(*twice), " is there twice");
+  if (twice != names.end()) TESSERA_THROW(IoError, path, ": tensor ", quoted_name(*twice), " appears twice");
 }
 
 // The sorted tensors must be adjacent from the first byte after the header to the end of the file.
@@ -197,16 +197,16 @@ void check_tiling(const std::vector<SafetensorsEntry>& entries, std::uint64_t da
     TESSERA_CHECK_AS(IoError, entry.begin_nbytes >= end, path, ": tensor ", quoted_name(entry.name), ": offsets [",
                      entry.begin_nbytes, ", ", entry.end_nbytes, ") overlap ", before());
     TESSERA_CHECK_AS(IoError, entry.begin_nbytes == end, path, ": tensor ", quoted_name(entry.name), ": offsets [",
-                     entry.begin_nbytes, ", ", entry.end_nbytes, ") leave a hole of ", entry.begin_nbytes - end,
-                     " bytes behind ", before());
+                     entry.begin_nbytes, ", ", entry.end_nbytes, ") leave a gap of ", entry.begin_nbytes - end,
+                     " bytes after ", before());
     TESSERA_CHECK_AS(IoError, entry.end_nbytes <= data_nbytes, path, ": tensor ", quoted_name(entry.name),
-                     ": offsets [", entry.begin_nbytes, ", ", entry.end_nbytes, ") reach past the end of the file, ",
-                     "which has ", data_nbytes, " bytes behind its header; is it cut short?");
+                     ": offsets [", entry.begin_nbytes, ", ", entry.end_nbytes, ") exceed the file, which has ",
+                     data_nbytes, " bytes after its header; the file may be truncated");
     end = entry.end_nbytes;
     last = &entry;
   }
-  TESSERA_CHECK_AS(IoError, end == data_nbytes, path, ": the tensors end at ", end, ", but there are ", data_nbytes,
-                   " bytes behind the header");
+  TESSERA_CHECK_AS(IoError, end == data_nbytes, path, ": tensors end at ", end, ", but the file has ", data_nbytes,
+                   " bytes after its header");
 }
 
 }  // namespace
@@ -214,19 +214,19 @@ void check_tiling(const std::vector<SafetensorsEntry>& entries, std::uint64_t da
 std::string quoted_name(std::string_view name) { return "'" + cut(name, 128) + "'"; }
 
 SafetensorsHeader read_safetensors_header(std::string_view file, const std::string& path) {
-  TESSERA_CHECK_AS(IoError, file.size() > kLengthNbytes, path, ": ", file.size(),
-                   " bytes are no safetensors file: it begins with 8 bytes of length and a header");
+  TESSERA_CHECK_AS(IoError, file.size() > kLengthNbytes, path,
+                   ": a safetensors file starts with 8 bytes of length and a header, got ", file.size(), " bytes");
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), sizeof length);
   static_assert(std::endian::native == std::endian::little);
-  TESSERA_CHECK_AS(IoError, length <= kMostHeaderNbytes, path, ": the length of the header is ", length,
-                   " bytes; at most ", kMostHeaderNbytes, " are read. Is it a safetensors file?");
-  TESSERA_CHECK_AS(IoError, length <= file.size() - kLengthNbytes, path, ": the header is to be ", length,
-                   " bytes long, but the file has ", file.size(), " in all; is it cut short?");
+  TESSERA_CHECK_AS(IoError, length <= kMostHeaderNbytes, path, ": header must have at most ", kMostHeaderNbytes,
+                   " bytes, got ", length, "; it may not be a safetensors file");
+  TESSERA_CHECK_AS(IoError, length <= file.size() - kLengthNbytes, path, ": header of ", length,
+                   " bytes exceeds the file of ", file.size(), " bytes; the file may be truncated");
   const std::string_view text = file.substr(kLengthNbytes, static_cast<std::size_t>(length));
   // The library would accept it as the end.
   const std::size_t null_at = text.find('\0');
-  TESSERA_CHECK_AS(IoError, null_at == text.npos, path, ": the header is not JSON at byte ", kLengthNbytes + null_at,
+  TESSERA_CHECK_AS(IoError, null_at == text.npos, path, ": header is not JSON at byte ", kLengthNbytes + null_at,
                    ", which is 0");
   SafetensorsHeader header;
   header.data_offset = kLengthNbytes + text.size();
@@ -251,20 +251,20 @@ std::string make_safetensors_header(std::span<const SafetensorsEntry> entries,
     for (const SafetensorsEntry& entry : entries) {
       const auto type = std::ranges::find(kTypeNames, entry.dtype, &TypeName::dtype);
       TESSERA_CHECK_AS(NotSupported, type != std::end(kTypeNames), path, ": tensor ", quoted_name(entry.name),
-                       ": the format has no ", entry.dtype);
+                       ": safetensors does not support ", entry.dtype);
       if (text.size() > 1) text += ",";
       text +=
           fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", json_text(entry.name), type->name,
                       fmt::join(entry.shape.begin(), entry.shape.end(), ","), entry.begin_nbytes, entry.end_nbytes);
     }
   } catch (const nlohmann::json::type_error& error) {
-    TESSERA_THROW(InvalidArgument, path, ": a name or a text of the metadata is not UTF-8: ", cut(error.what(), 200));
+    TESSERA_THROW(InvalidArgument, path, ": names and metadata must be UTF-8: ", cut(error.what(), 200));
   }
   text += "}";
   constexpr std::size_t kAlignment = 64;
   text.append((kAlignment - (kLengthNbytes + text.size()) % kAlignment) % kAlignment, ' ');
-  TESSERA_CHECK(text.size() <= kMostHeaderNbytes, path, ": the header would have ", text.size(),
-                " bytes; readers take ", kMostHeaderNbytes);
+  TESSERA_CHECK(text.size() <= kMostHeaderNbytes, path, ": header must have at most ", kMostHeaderNbytes,
+                " bytes, got ", text.size());
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
