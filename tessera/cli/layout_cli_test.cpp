@@ -123,15 +123,15 @@ TEST(LayoutUsage, SaysInOneLineWhatIsWrong) {
   };
   for (const auto& [arguments, said] : {
            Wrong{"show --mesh dp=2,tp --layout S0,R", "mesh 'dp=2,tp', column 8: expected '='"},
-           Wrong{"show --mesh dp=2,tp=4 --layout S0", "2 axes, but 1 placements"},
+           Wrong{"show --mesh dp=2,tp=4 --layout S0", "2 axes, got 1 placements"},
            Wrong{"show --mesh dp=2,tp=4 --layout S0,Shrd --shape 4", "did you mean 'Shard'"},
-           Wrong{"show --mesh dp=2,tp=4 --layout S0,S1 --shape 8", "cuts dimension 1, but shape [8] has 1"},
-           Wrong{"show --mesh dp=2 --layout 'S(0,blocks=3)' --shape 8", "3 blocks do not divide"},
+           Wrong{"show --mesh dp=2,tp=4 --layout S0,S1 --shape 8", "shards dimension 1, but shape [8] has 1"},
+           Wrong{"show --mesh dp=2 --layout 'S(0,blocks=3)' --shape 8", "not a multiple of 3 blocks"},
            Wrong{"show --mesh dp=2 --layout S0 --shape 8y6", "shape '8y6': expected 'x'"},
            Wrong{"show --mesh dp=2 --layout S0 --shape x6", "shape 'x6': expected a size"},
            Wrong{"show --mesh dp=2 --layout S0 --shape 8x-6", "expected a size at '-6'"},
            Wrong{"show --mesh dp=2 --layout S0 --shape 99999999999999999999", "expected a size"},
-           Wrong{"show --mesh dp=2 --layout S0 --shape 4611686018427387905", "more than 2^62"},
+           Wrong{"show --mesh dp=2 --layout S0 --shape 4611686018427387905", "at most 2^62"},
        }) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments;
@@ -164,7 +164,7 @@ TEST(LayoutPlan, PrintsThePlanItsGradientAndOtherWays) {
         "reduce-scatter\tdp\t{Shard(0), Shard(1)}", "ALTERNATIVE\tSTEPS\tRECEIVED\tPEAK\tUS\n",
         "the plan\tslice tp; all-gather dp\t", "at once\tbox exchange dp,tp\t",
         "gather, then slice\tall-gather dp; slice tp\t",
-        "assumed.nvlink\t0.7 us a hop, 300 GB/s received by one rank\n"}) {
+        "assumed.nvlink\t0.7 us per hop, 300 GB/s received per rank\n"}) {
     EXPECT_TRUE(contains(outcome.out, line)) << line << " is not in\n" << outcome.out;
   }
 }
@@ -183,7 +183,8 @@ TEST(LayoutPlan, PrintsJson) {
 TEST(LayoutPlan, SaysWhatIsWrong) {
   const auto wrong = [](const std::string& arguments) { return run("plan --mesh x=4 --shape 64x64 " + arguments); };
   EXPECT_EQ(wrong("--from S0 --to S1 --budget 1KiB").code, 2);
-  EXPECT_TRUE(contains(wrong("--from S0 --to S1 --budget 1KiB").err, "budget of 1 KiB"));
+  EXPECT_TRUE(contains(wrong("--from S0 --to S1 --budget 1KiB").err,
+                       "plan: budget must be at least the larger shard of the source and target, 4 KiB, got 1 KiB"));
   EXPECT_EQ(wrong("--from S5 --to S1").code, 2);
   EXPECT_EQ(wrong("--from S0 --to S1 --model /no/such/file").code, 1);
   EXPECT_TRUE(contains(wrong("--from S0 --to S1 --model /no/such/file").err, "/no/such/file"));
@@ -208,9 +209,9 @@ TEST(LayoutExplain, TellsTheConflictTheFixesAndTheCandidates) {
   const std::string call = std::string("explain --mesh dp=2,tp=4 --input 4096x512:S0,R --input 512x1024:R,S0 ") + kMm;
   const Outcome outcome = run(call + " --fixes 1 --most 2");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_TRUE(contains(outcome.out, "result.conflict\tmm: axis tp cuts factor k in input 1")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "result.conflict\tmm: axis tp shards factor k in input 1")) << outcome.out;
   EXPECT_TRUE(contains(outcome.out,
-                       "FIX\tUS\tRECEIVED\tOUTPUTS\tHOW\n1\t2.70\t0\t{Shard(0), Partial()}\tmove input 0 to "
+                       "FIX\tUS\tRECEIVED\tOUTPUTS\tHOW\n1\t2.70\t0\t{Shard(0), Partial()}\tredistribute input 0 to "
                        "{Shard(0), Shard(1)}: slice over tp, 0 B, 2.7 us\n"))
       << outcome.out;
   EXPECT_TRUE(contains(outcome.out, "CANDIDATE\tUS\tRECEIVED\tINPUTS\tOUTPUTS\tDROPPED\n1\t")) << outcome.out;

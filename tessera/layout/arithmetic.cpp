@@ -43,8 +43,8 @@ std::string misfit_of_dim(const LayoutState& state, std::size_t index, std::int6
   const PlacedDim& dim = state.dims[index];
   using tessera::detail::concat;
   if (!dim.starts.empty() && dim.starts.back() != size) {
-    return concat("the sizes given for axis '", detail::name_of(state.mesh, state.parts.dims[index].cuts[0].by),
-                  "' add up to ", dim.starts.back());
+    return concat("the sizes of axis '", detail::name_of(state.mesh, state.parts.dims[index].cuts[0].by), "' sum to ",
+                  dim.starts.back());
   }
   if (!dim.has_blocks || is_simply_even(dim, size)) return {};
   detail::Holdings holdings(size);
@@ -56,19 +56,19 @@ std::string misfit_of_dim(const LayoutState& state, std::size_t index, std::int6
       why = holdings.cut(dim.cuts[i].size, dim.cuts[i].blocks);
     }
     if (why.empty()) continue;
-    return concat("the cut by axis '", detail::name_of(state.mesh, state.parts.dims[index].cuts[i].by),
-                  "' does not go: ", why);
+    return concat("it cannot be sharded over axis '", detail::name_of(state.mesh, state.parts.dims[index].cuts[i].by),
+                  "': ", why);
   }
   return {};
 }
 
 [[gnu::cold, gnu::noinline]] void refuse_shape(const LayoutState& state, const Shape& shape) {
   const std::string text = state.mesh.text() + ' ' + state.placements_text;
-  TESSERA_CHECK(shape.size() >= state.dims.size(), "layout ", text, " cuts dimension ", state.dims.size() - 1,
+  TESSERA_CHECK(shape.size() >= state.dims.size(), "layout ", text, " shards dimension ", state.dims.size() - 1,
                 ", but shape ", shape, " has ", shape.size(), " dimensions");
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    TESSERA_CHECK(shape[i] <= detail::kMostSize, "layout ", text, ": dimension ", i, " of shape ", shape,
-                  " is more than 2^62");
+    TESSERA_CHECK(shape[i] <= detail::kMostSize, "layout ", text, ": dimension ", i,
+                  " must be at most 2^62, got shape ", shape);
   }
 }
 
@@ -82,7 +82,7 @@ inline void check_shape(const LayoutState& state, const Shape& shape) {
   for (std::size_t i = 0; i < state.dims.size(); ++i) {
     const std::string why = misfit_of_dim(state, i, shape[i]);
     TESSERA_CHECK(why.empty(), "layout ", state.mesh.text(), " ", state.placements_text, ": dimension ", i,
-                  " of shape ", shape, " has ", shape[i], " elements, and ", why);
+                  " of shape ", shape, " has ", shape[i], " elements, but ", why);
   }
 }
 
@@ -113,7 +113,8 @@ IndexMap map_of(const PlacedDim& dim, std::int64_t size, std::uint32_t distance)
     const PlacedCut& cut = dim.cuts[i];
     const Range range = range_of(dim, i, map.size() / cut.blocks, cut.coordinate(distance));
     if (range.lo >= range.hi) return empty_map(size);
-    TESSERA_CHECK(keep_range(map, cut.blocks, range), "layout: a cut breaks runs, which check_fits should have found");
+    TESSERA_CHECK(keep_range(map, cut.blocks, range),
+                  "layout: a sharding splits runs, which check_fits should have rejected");
   }
   return map.block > 0 ? map : empty_map(size);
 }
@@ -158,7 +159,7 @@ std::int64_t IndexMap::size() const {
 }
 
 std::int64_t IndexMap::global(std::int64_t local) const {
-  TESSERA_CHECK(local >= 0 && local < size(), "index map: there is no local index ", local, "; there are ", size());
+  TESSERA_CHECK(local >= 0 && local < size(), "index map: local index must be in [0, ", size(), "), got ", local);
   std::int64_t index = offset + local % block;
   local /= block;
   for (std::size_t i = levels.size(); i-- > 0;) {
@@ -200,8 +201,8 @@ std::string Box::text() const {
 }
 
 Box intersect(const Box& a, const Box& b) {
-  TESSERA_CHECK(a.size.size() == b.size.size(), "boxes ", a.text(), " and ", b.text(),
-                " do not have as many dimensions each");
+  TESSERA_CHECK(a.size.size() == b.size.size(), "boxes must have the same number of dimensions, got ", a.text(),
+                " and ", b.text());
   Box both;
   for (std::size_t i = 0; i < a.size.size(); ++i) {
     const std::int64_t lo = std::max(a.offset[i], b.offset[i]);
@@ -251,8 +252,8 @@ Box local_box(const Layout& layout, const Shape& shape, Rank rank) {
       run = run_of(state.dims[i], shape[i], distance);
     } else if (i < state.dims.size()) {
       const IndexMap map = map_of(state.dims[i], shape[i], distance);
-      TESSERA_CHECK(map.is_contiguous(), "layout ", layout.text(), ": what rank ", rank, " holds of shape ", shape,
-                    " is no box: dimension ", i, " is in runs of ", map.block, "; ask index_map() for them");
+      TESSERA_CHECK(map.is_contiguous(), "layout ", layout.text(), ": the shard of rank ", rank, " of shape ", shape,
+                    " is not a box: dimension ", i, " has runs of ", map.block, "; use index_map()");
       run = {map.offset, map.offset + map.block};
     }
     box.offset.push_back(run.lo);
@@ -264,11 +265,11 @@ Box local_box(const Layout& layout, const Shape& shape, Rank rank) {
 RankSet owners(const Layout& layout, const Shape& shape, std::span<const std::int64_t> index) {
   const LayoutState& state = state_of(layout);
   check_shape(state, shape);
-  TESSERA_CHECK(index.size() == shape.size(), "owners: an index of ", index.size(), " numbers is given for shape ",
-                shape);
+  TESSERA_CHECK(index.size() == shape.size(), "owners: index must have one number per dimension of shape ", shape,
+                ", got ", index.size(), " numbers");
   for (std::size_t i = 0; i < index.size(); ++i) {
-    TESSERA_CHECK(index[i] >= 0 && index[i] < shape[i], "owners: shape ", shape, " has no element at ", index[i],
-                  " of dimension ", i);
+    TESSERA_CHECK(index[i] >= 0 && index[i] < shape[i], "owners: index must be in [0, ", shape[i], ") in dimension ", i,
+                  " of shape ", shape, ", got ", index[i]);
   }
   RankSet ranks{state.first_rank, state.replicas};
   for (std::size_t i = 0; i < state.dims.size(); ++i) ranks.first += distance_to(state.dims[i], shape[i], index[i]);

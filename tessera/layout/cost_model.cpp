@@ -38,16 +38,16 @@ struct Where {
   std::string names;
   for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
   TESSERA_THROW(InvalidArgument, where.at(key).text(), ": unknown name",
-                meant ? "; did you mean \"" + *meant + "\"?" : "; it may be one of: " + names);
+                meant ? "; did you mean \"" + *meant + "\"?" : "; valid names: " + names);
 }
 
 const ordered_json& object(const ordered_json& json, const Where& where) {
-  TESSERA_CHECK(json.is_object(), where.text(), ": must be an object of names and numbers, is ", json.dump());
+  TESSERA_CHECK(json.is_object(), where.text(), ": must be an object of names and numbers, got ", json.dump());
   return json;
 }
 
 double number(const ordered_json& json, const Where& where) {
-  TESSERA_CHECK(json.is_number(), where.text(), ": must be a number, is ", json.dump());
+  TESSERA_CHECK(json.is_number(), where.text(), ": must be a number, got ", json.dump());
   return json.get<double>();
 }
 
@@ -82,7 +82,7 @@ void read_axes(const ordered_json& json, CostModel& model, const Where& where) {
   for (const auto& [key, value] : object(json, where).items()) {
     const Where axis = where.at(key);
     for (const char* needed : {"latency_us", "gigabytes_per_s"})
-      TESSERA_CHECK(object(value, axis).contains(needed), axis.text(), ": lacks ", needed);
+      TESSERA_CHECK(object(value, axis).contains(needed), axis.text(), ": requires ", needed);
     model.axes[key] = read_link(value, {}, axis);
   }
 }
@@ -92,12 +92,12 @@ ordered_json to_json(const LinkCost& cost) {
 }
 
 void check_time(double us, const std::string& what) {
-  TESSERA_CHECK(std::isfinite(us) && us >= 0, "cost model: ", what, " is ", us, "; it must be 0 or more microseconds");
+  TESSERA_CHECK(std::isfinite(us) && us >= 0, "cost model: ", what, " must be at least 0 us, got ", us);
 }
 
 void check_speed(double gigabytes_per_s, const std::string& what) {
-  TESSERA_CHECK(std::isfinite(gigabytes_per_s) && gigabytes_per_s > 0, "cost model: ", what, " is ", gigabytes_per_s,
-                "; it must be above 0 GB/s");
+  TESSERA_CHECK(std::isfinite(gigabytes_per_s) && gigabytes_per_s > 0, "cost model: ", what,
+                " must be above 0 GB/s, got ", gigabytes_per_s);
 }
 
 void check_link(const LinkCost& cost, const std::string& what) {
@@ -118,17 +118,18 @@ double CostModel::copy_us(double nbytes) const { return copy_launch_us + nbytes 
 
 std::string CostModel::text() const {
   std::string text = fmt::format(
-      "steps: {} us to start, then at the speed of the slowest axis; bytes are those of the rank with the largest "
-      "part\n"
+      "steps: {} us to start, then at the speed of the slowest axis; bytes of the rank with the largest "
+      "shard\n"
       "copies: {} us to start, {} GB/s on the device\n",
       launch_us, copy_launch_us, copy_gigabytes_per_s);
   for (const Link link : kLinks) {
     const LinkCost& cost = links[static_cast<std::size_t>(link)];
-    text += fmt::format("{}: {} us a hop, {} GB/s received by one rank\n", to_string(link), cost.latency_us,
+    text += fmt::format("{}: {} us per hop, {} GB/s received per rank\n", to_string(link), cost.latency_us,
                         cost.gigabytes_per_s);
   }
   for (const auto& [name, cost] : axes)
-    text += fmt::format("axis {}: {} us a hop, {} GB/s (its own)\n", name, cost.latency_us, cost.gigabytes_per_s);
+    text += fmt::format("axis {}: {} us per hop, {} GB/s (measured for this axis)\n", name, cost.latency_us,
+                        cost.gigabytes_per_s);
   return text;
 }
 

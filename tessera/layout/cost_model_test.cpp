@@ -48,7 +48,7 @@ TEST(CostModel, SaysWhereAFileIsWrong) {
   expect_error<InvalidArgument>(parse("{"), {"calibration.json", "JSON"});
   expect_error<InvalidArgument>(parse("[]"), {"calibration.json", "object"});
   expect_error<InvalidArgument>(parse(R"({"lauch_us": 1})"), {"lauch_us", "launch_us"});
-  expect_error<InvalidArgument>(parse(R"({"launch_us": "fast"})"), {"launch_us", "number"});
+  expect_error<InvalidArgument>(parse(R"({"launch_us": "fast"})"), {"launch_us", "must be a number, got"});
   expect_error<InvalidArgument>(parse(R"({"launch_us": -1})"), {"calibration.json", "launch_us", "-1"});
   expect_error<InvalidArgument>(parse(R"({"links": {"nvlnk": {}}})"), {"links.nvlnk", "nvlink"});
   expect_error<InvalidArgument>(parse(R"({"links": {"nvlink": {"latency": 1}}})"), {"links.nvlink.latency"});
@@ -73,7 +73,7 @@ TEST(CostModel, PrintsItsAssumptions) {
   CostModel model;
   model.axes["dp"] = {2.5, 40};
   const std::string text = model.text();
-  for (const char* line : {"6 us to start", "1500 GB/s", "nvlink: 0.7 us a hop, 300 GB/s", "axis dp: 2.5 us a hop"})
+  for (const char* line : {"6 us to start", "1500 GB/s", "nvlink: 0.7 us per hop, 300 GB/s", "axis dp: 2.5 us per hop"})
     EXPECT_NE(text.find(line), std::string::npos) << line << " is not in\n" << text;
 }
 

@@ -25,23 +25,24 @@ bool is_name(std::string_view name) {
 }
 
 void check_factors(const FactorRule& rule) {
-  TESSERA_CHECK(rule.factors.size() <= kMostFactors, "rule of ", rule.name, ": ", rule.factors.size(),
-                " factors; at most ", kMostFactors, " are possible");
+  TESSERA_CHECK(rule.factors.size() <= kMostFactors, "rule of ", rule.name, ": number of factors must be at most ",
+                kMostFactors, ", got ", rule.factors.size());
   for (std::size_t f = 0; f < rule.factors.size(); ++f) {
     const Factor& factor = rule.factors[f];
-    TESSERA_CHECK(is_name(factor.name), "rule of ", rule.name, ": '", factor.name,
-                  "' names no factor; a letter, then letters and digits do");
+    TESSERA_CHECK(is_name(factor.name), "rule of ", rule.name,
+                  ": factor name must be a letter, then letters and digits, got '", factor.name, "'");
     for (std::size_t g = 0; g < f; ++g) {
-      TESSERA_CHECK(rule.factors[g].name != factor.name, "rule of ", rule.name, ": two factors are named ",
-                    factor.name);
+      TESSERA_CHECK(rule.factors[g].name != factor.name, "rule of ", rule.name, ": factor names must be distinct, got ",
+                    factor.name, " twice");
     }
-    TESSERA_CHECK(factor.size >= 0, "rule of ", rule.name, ": factor ", factor.name, " has size ", factor.size);
-    TESSERA_CHECK(factor.kind != FactorKind::kBlocked || factor.block >= 1, "rule of ", rule.name, ": factor ",
-                  factor.name, " is blocked by ", factor.block, "; blocks are of at least 1");
-    TESSERA_CHECK(factor.kind != FactorKind::kReduce || factor.reduction != Reduction::kAvg, "rule of ", rule.name,
-                  ": factor ", factor.name,
-                  " is reduced by avg, which pieces of different size would weigh wrongly; use a sum and divide it by "
-                  "the size of the whole");
+    TESSERA_CHECK(factor.size >= 0, "rule of ", rule.name, ": size of factor ", factor.name,
+                  " must be at least 0, got ", factor.size);
+    TESSERA_CHECK(factor.kind != FactorKind::kBlocked || factor.block >= 1, "rule of ", rule.name, ": block of factor ",
+                  factor.name, " must be at least 1, got ", factor.block);
+    TESSERA_CHECK(
+        factor.kind != FactorKind::kReduce || factor.reduction != Reduction::kAvg, "rule of ", rule.name, ": factor ",
+        factor.name,
+        " must not be reduced by avg, because shards may differ in size; use sum, and divide by the global size");
   }
 }
 
@@ -49,11 +50,11 @@ FactorSet factors_of(const FactorRule& rule, const OperandFactors& dims, std::st
   FactorSet seen = 0;
   for (const DimFactors& dim : dims) {
     for (const std::int32_t f : dim) {
-      TESSERA_CHECK(f >= 0 && static_cast<std::size_t>(f) < rule.factors.size(), "rule of ", rule.name, ": ", what, " ",
-                    index, " has factor ", f, " of ", rule.factors.size());
+      TESSERA_CHECK(f >= 0 && static_cast<std::size_t>(f) < rule.factors.size(), "rule of ", rule.name, ": factor of ",
+                    what, " ", index, " must be in [0, ", rule.factors.size(), "), got ", f);
       TESSERA_CHECK((seen & bit(f)) == 0, "rule of ", rule.name, ": factor ",
-                    rule.factors[static_cast<std::size_t>(f)].name, " stands twice in ", what, " ", index,
-                    "; the same index along two dimensions (a diagonal) cannot be cut");
+                    rule.factors[static_cast<std::size_t>(f)].name, " appears twice in ", what, " ", index,
+                    "; one index along two dimensions (a diagonal) cannot be sharded");
       seen |= bit(f);
     }
   }
@@ -69,28 +70,29 @@ void check_output(const FactorRule& rule, std::size_t output, FactorSet has, Fac
     if ((has & mask) != 0) {
       const bool is_known = (in_inputs & mask) != 0 || factor.size > 0 || factor.kind == FactorKind::kReplicate;
       TESSERA_CHECK(is_known, "rule of ", rule.name, ": output ", output, " has factor ", factor.name,
-                    ", which no input has; give its size (", factor.name, ":n)");
+                    ", which no input has; specify its size (", factor.name, ":n)");
       continue;
     }
     TESSERA_CHECK(factor.kind != FactorKind::kPass && factor.kind != FactorKind::kBlocked, "rule of ", rule.name,
-                  ": factor ", factor.name, " is missing from output ", output, "; say how it is reduced (",
-                  factor.name, "=sum), or that it may not be cut (", factor.name, "=replicate)");
+                  ": factor ", factor.name, " is missing from output ", output, "; specify its reduction (",
+                  factor.name, "=sum), or that it cannot be sharded (", factor.name, "=replicate)");
     if (factor.kind != FactorKind::kReduce) continue;
     TESSERA_CHECK(reduced == nullptr || reduced->reduction == factor.reduction, "rule of ", rule.name, ": output ",
                   output, " is reduced by ", reduced->reduction, " over ", reduced->name, " and by ", factor.reduction,
-                  " over ", factor.name, "; mark the one that is reduced first with =replicate");
+                  " over ", factor.name, "; set the one that is reduced first to =replicate");
     reduced = &factor;
   }
 }
 
 void check_algebra(const FactorRule& rule) {
-  TESSERA_CHECK(rule.algebra.empty() || rule.algebra.size() == rule.inputs.size(), "rule of ", rule.name, ": ",
-                rule.algebra.size(), " algebras for ", rule.inputs.size(), " inputs");
+  TESSERA_CHECK(rule.algebra.empty() || rule.algebra.size() == rule.inputs.size(), "rule of ", rule.name,
+                ": requires one algebra per input (", rule.inputs.size(), "), got ", rule.algebra.size());
   for (std::size_t i = 0; i < rule.algebra.size(); ++i) {
     if (rule.algebra[i].linearity == Linearity::kNone) continue;
     for (const Factor& factor : rule.factors) {
       TESSERA_CHECK(factor.kind != FactorKind::kReduce || factor.reduction == Reduction::kSum, "rule of ", rule.name,
-                    ": input ", i, " is said to be linear, but ", factor.reduction, " over ", factor.name, " is not");
+                    ": input ", i, " is declared linear, but ", factor.reduction, " over ", factor.name,
+                    " is not linear");
     }
   }
 }
@@ -140,7 +142,7 @@ class SizeTable {
     if (unknown >= 0 && known == 0) return false;
     const bool fits = unknown >= 0 ? size % known == 0 : size == known;
     TESSERA_CHECK(fits, rule_.name, ": dimension ", index, " of ", is_input ? "input " : "output ", operand, " is ",
-                  size, ", which is not made of factors ", names(dim));
+                  size, ", which is not a product of factors ", names(dim));
     if (unknown >= 0) set(unknown, size / known, is_input, operand, index);
     return true;
   }
@@ -185,18 +187,18 @@ std::size_t read_shapes(SizeTable& table, const FactorRule& rule, std::span<cons
 void check_counts(const FactorRule& rule, std::span<const Shape> shapes, bool is_input) {
   const auto& operands = is_input ? rule.inputs : rule.outputs;
   const char* what = is_input ? "input" : "output";
-  TESSERA_CHECK(shapes.size() == operands.size(), rule.name, ": ", shapes.size(), " ", what, "s for a rule of ",
-                operands.size());
+  TESSERA_CHECK(shapes.size() == operands.size(), rule.name, ": requires ", operands.size(), " ", what, "s, got ",
+                shapes.size());
   for (std::size_t o = 0; o < operands.size(); ++o) {
-    TESSERA_CHECK(shapes[o].size() == operands[o].size(), rule.name, ": ", what, " ", o, " has shape ", shapes[o],
-                  ", the rule has ", operands[o].size(), " dimensions for it");
+    TESSERA_CHECK(shapes[o].size() == operands[o].size(), rule.name, ": ", what, " ", o, " must have ",
+                  operands[o].size(), " dimensions, got shape ", shapes[o]);
   }
 }
 
 }  // namespace
 
 void FactorRule::check() const {
-  TESSERA_CHECK(!name.empty(), "a factor rule needs the name of its operator");
+  TESSERA_CHECK(!name.empty(), "factor rule: requires the name of the operator");
   check_factors(*this);
   FactorSet in_inputs = 0;
   FactorSet in_outputs = 0;
@@ -208,8 +210,8 @@ void FactorRule::check() const {
   }
   for (std::size_t f = 0; f < factors.size(); ++f) {
     const FactorSet mask = bit(static_cast<std::int32_t>(f));
-    TESSERA_CHECK(((in_inputs | in_outputs) & mask) != 0, "rule of ", name, ": no operand has factor ",
-                  factors[f].name);
+    TESSERA_CHECK(((in_inputs | in_outputs) & mask) != 0, "rule of ", name, ": factor ", factors[f].name,
+                  " must appear in an operand");
     TESSERA_CHECK(factors[f].kind != FactorKind::kReduce || (in_inputs & mask) != 0, "rule of ", name, ": factor ",
                   factors[f].name, " is reduced, but no input has it");
   }
@@ -230,14 +232,14 @@ std::vector<std::int64_t> FactorRule::sizes(std::span<const Shape> input_shapes,
     before = open;
   }
   for (std::size_t f = 0; f < factors.size(); ++f) {
-    TESSERA_CHECK(table.sizes()[f] >= 0, name, ": the shapes do not tell the size of factor ", factors[f].name,
-                  "; give it in the rule (", factors[f].name, ":n)");
+    TESSERA_CHECK(table.sizes()[f] >= 0, name, ": shapes do not determine the size of factor ", factors[f].name,
+                  "; specify it in the rule (", factors[f].name, ":n)");
   }
   return table.take();
 }
 
 FactorRule pointwise_rule(std::string name, std::span<const Shape> inputs, Algebra algebra) {
-  TESSERA_CHECK(!inputs.empty(), "rule of ", name, ": a pointwise operator has at least one input");
+  TESSERA_CHECK(!inputs.empty(), "rule of ", name, ": a pointwise operator must have at least one input");
   Shape whole = inputs[0];
   for (const Shape& shape : inputs) whole = broadcast(whole, shape);
   FactorRule rule;
@@ -261,8 +263,8 @@ FactorRule pointwise_rule(std::string name, std::span<const Shape> inputs, Algeb
 }
 
 std::vector<LocalOperand> localize(std::span<const Shape> shapes, std::span<const Layout> layouts, Rank rank) {
-  TESSERA_CHECK(shapes.size() == layouts.size(), "localize: ", shapes.size(), " shapes for ", layouts.size(),
-                " layouts");
+  TESSERA_CHECK(shapes.size() == layouts.size(), "localize: requires one layout per shape, got ", shapes.size(),
+                " shapes and ", layouts.size(), " layouts");
   std::vector<LocalOperand> locals;
   locals.reserve(shapes.size());
   for (std::size_t o = 0; o < shapes.size(); ++o) {

@@ -60,38 +60,39 @@ TEST(FactorRule, KnowsWhatTheTextSays) {
 }
 
 TEST(FactorRule, RefusesTextNamingThePlace) {
-  expect_refused("", {"the name of the operator", "where it ends"});
-  expect_refused("mm [i]->[i]", {"':'", "place 3"});
+  expect_refused("", {"the name of the operator", "at the end"});
+  expect_refused("mm [i]->[i]", {"':'", "position 3"});
   expect_refused("mm: [i->[i]", {"']'"});
   expect_refused("mm: [i]->[i] x", {"';' or the end"});
   expect_refused("mm: [i]->[i]; i=sun", {"did you mean 'sum'"});
-  expect_refused("mm: [i]->[i]; q=sum", {"a factor of some operand"});
+  expect_refused("mm: [i]->[i]; q=sum", {"a factor of an operand"});
   expect_refused("mm: [i]->[i]; mutli", {"none, joint or multi", "did you mean 'multi'"});
   expect_refused("mm: [i]->[i]; none+upp", {"up or down"});
-  expect_refused("mm: [i]->[i]; joint; joint", {"second"});
+  expect_refused("mm: [i]->[i]; joint; joint", {"at most one list of algebras"});
   expect_refused("mm: [i]->[i]; i:99999999999999999999", {"a number"});
   expect_refused("mm: [i]->[i]; i:0", {"at least 1"});
   expect_refused("mm: [(i ]->[i]", {"a factor or ')'"});
 }
 
 TEST(FactorRule, RefusesWhatMakesNoSense) {
-  expect_refused("trace: [i,i]->[]; i=sum", {"stands twice in input 0"});
+  expect_refused("trace: [i,i]->[]; i=sum", {"appears twice in input 0"});
   expect_refused("sum: [i,k]->[i]", {"k is missing from output 0", "k=sum", "k=replicate"});
   expect_refused("expand: [i]->[i,j]", {"factor j, which no input has", "j:n"});
-  expect_refused("mean: [i,k]->[i]; k=avg", {"avg", "divide it by the size of the whole"});
+  expect_refused("mean: [i,k]->[i]; k=avg", {"avg", "divide by the global size"});
   expect_refused("f: [i,k,l]->[i]; k=sum, l=max", {"sum over k", "max over l"});
   expect_refused("f: [i,k]->[i]; k=max; joint", {"input 0", "linear", "max over k"});
-  expect_refused("f: [i],[i]->[i]; joint", {"1 algebras for 2 inputs"});
-  expect_refused("f: [i]->[i]; i=blocked(0)", {"blocked by 0"});
+  expect_refused("f: [i],[i]->[i]; joint", {"one algebra per input (2), got 1"});
+  expect_refused("f: [i]->[i]; i=blocked(0)", {"block of factor i must be at least 1, got 0"});
   expect_refused("f: ->[k]; k=sum, k:4", {"reduced, but no input has it"});
   FactorRule rule{.name = "f", .factors = {{.name = "a"}}, .inputs = {}, .outputs = {}, .algebra = {}};
-  expect_error<InvalidArgument>([&] { rule.check(); }, {"no operand has factor a"});
+  expect_error<InvalidArgument>([&] { rule.check(); }, {"factor a must appear in an operand"});
   rule.inputs = {{{1}}};
-  expect_error<InvalidArgument>([&] { rule.check(); }, {"has factor 1 of 1"});
+  expect_error<InvalidArgument>([&] { rule.check(); }, {"must be in [0, 1), got 1"});
   rule.factors = {{.name = "a"}, {.name = "a"}};
-  expect_error<InvalidArgument>([&] { rule.check(); }, {"two factors are named a"});
+  expect_error<InvalidArgument>([&] { rule.check(); }, {"factor names must be distinct, got a twice"});
   rule.factors = {{.name = "4"}};
-  expect_error<InvalidArgument>([&] { rule.check(); }, {"'4' names no factor"});
+  expect_error<InvalidArgument>([&] { rule.check(); },
+                                {"factor name must be a letter, then letters and digits, got '4'"});
 }
 
 TEST(FactorRule, SizesComeFromShapes) {
@@ -111,15 +112,23 @@ TEST(FactorRule, SizesRefuseShapesThatDisagree) {
       },
       {"factor k is 5 in dimension 1 of input 0 and 7 in dimension 0 of input 1"});
   expect_error<InvalidArgument>([&] { sizes(mm, {{4, 5}, {5, 6}}, {{4, 8}}); }, {"factor j", "of output 0"});
-  expect_error<InvalidArgument>([&] { sizes(mm, {{4, 5}}, {{4, 6}}); }, {"1 inputs for a rule of 2"});
-  expect_error<InvalidArgument>([&] { sizes(mm, {{4, 5, 1}, {5, 6}}, {{4, 6}}); }, {"input 0 has shape [4, 5, 1]"});
+  expect_error<InvalidArgument>([&] { sizes(mm, {{4, 5}}, {{4, 6}}); }, {"requires 2 inputs, got 1"});
+  expect_error<InvalidArgument>(
+      [&] {
+        sizes(mm, {{4, 5, 1}, {5, 6}}, {{4, 6}});
+      },
+      {"input 0 must have 2 dimensions, got shape [4, 5, 1]"});
   const FactorRule view = FactorRule::parse("v: [(a b)]->[a,b]; b:3");
-  expect_error<InvalidArgument>([&] { sizes(view, {{13}}, {{4, 3}}); }, {"dimension 0 of input 0 is 13", "b (3)"});
+  expect_error<InvalidArgument>(
+      [&] {
+        sizes(view, {{13}}, {{4, 3}});
+      },
+      {"dimension 0 of input 0 is 13", "not a product of factors", "b (3)"});
   expect_error<InvalidArgument>([&] { sizes(view, {{12}}, {{4, 4}}); }, {"factor b is 3 by the rule and 4"});
   const FactorRule bias = FactorRule::parse("f: [i,1]->[i]");
   expect_error<InvalidArgument>([&] { sizes(bias, {{4, 2}}, {{4}}); }, {"dimension 1 of input 0 is 2", "written 1"});
   const FactorRule open = FactorRule::parse("f: [(a b)]->[(a b)]");
-  expect_error<InvalidArgument>([&] { sizes(open, {{4}}, {{4}}); }, {"do not tell the size of factor a", "a:n"});
+  expect_error<InvalidArgument>([&] { sizes(open, {{4}}, {{4}}); }, {"do not determine the size of factor a", "a:n"});
 }
 
 TEST(FactorRule, PointwiseBroadcasts) {
@@ -187,7 +196,11 @@ TEST(ViewRule, WithoutElementsEqualEndsAreTheSame) {
 }
 
 TEST(ViewRule, RefusesOtherElementCounts) {
-  expect_error<InvalidArgument>([] { view_rule({4, 6}, {25}); }, {"[4, 6] has 24 elements", "[25] has 25"});
+  expect_error<InvalidArgument>(
+      [] {
+        view_rule({4, 6}, {25});
+      },
+      {"shape [25] must have as many elements as [4, 6] (24), got 25"});
 }
 
 TEST(ViewRule, EveryDimensionIsTheProductOfItsFactors) {

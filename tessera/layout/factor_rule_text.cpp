@@ -41,8 +41,8 @@ class Reader {
 
  private:
   [[noreturn]] void fail(std::string_view wanted) const {
-    TESSERA_THROW(InvalidArgument, "factor rule '", text_, "': expected ", wanted, " at place ", at_,
-                  at_ < text_.size() ? ", before '" : ", where it ends", text_.substr(at_, 12),
+    TESSERA_THROW(InvalidArgument, "factor rule '", text_, "': expected ", wanted, " at position ", at_,
+                  at_ < text_.size() ? ", before '" : ", at the end", text_.substr(at_, 12),
                   at_ < text_.size() ? "'" : "");
   }
   void skip_space() {
@@ -110,7 +110,7 @@ class Reader {
     static_cast<void>(word("a factor or an algebra"));
     const bool is_algebra = !next_is('=') && !next_is(':');
     at_ = start;
-    if (is_algebra && !rule_.algebra.empty()) fail("no second list of algebra");
+    if (is_algebra && !rule_.algebra.empty()) fail("at most one list of algebras");
     do {
       if (is_algebra) {
         rule_.algebra.push_back(read_algebra());
@@ -128,11 +128,11 @@ class Reader {
     Factor& it = rule_.factors[static_cast<std::size_t>(factor(name))];
     if (rule_.factors.size() > count) {
       at_ = start;
-      fail("a factor of some operand");
+      fail("a factor of an operand");
     }
     if (take(':')) {
       it.size = number();
-      if (it.size == 0) fail("a size of at least 1 before this");
+      if (it.size == 0) fail("a size of at least 1 before this position");
       return;
     }
     expect('=');

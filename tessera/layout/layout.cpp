@@ -199,8 +199,8 @@ Reduction parse_reduction(std::string_view text) {
   for (std::size_t i = 0; i < std::size(kReductions); ++i) {
     if (kReductions[i] == text) return static_cast<Reduction>(i);
   }
-  TESSERA_THROW(InvalidArgument, "no reduction is named '", detail::shown(text), "'",
-                did_you_mean(text.substr(0, 32), kReductions), "; there are ", kReductions);
+  TESSERA_THROW(InvalidArgument, "unknown reduction '", detail::shown(text), "'",
+                did_you_mean(text.substr(0, 32), kReductions), "; must be one of ", kReductions);
 }
 
 bool can_mix(Reduction a, Reduction b) {
@@ -222,15 +222,16 @@ Layout::~Layout() {
 }
 
 Layout Layout::create(const Mesh& mesh, LayoutParts parts) {
-  TESSERA_CHECK(mesh, "layout: the mesh is empty; assign one first");
+  TESSERA_CHECK(mesh, "layout: mesh is empty; assign one first");
   detail::canonicalize(mesh, parts);
   return Layout(table().get(mesh, std::move(parts)));
 }
 
 Layout Layout::create(const Mesh& mesh, std::span<const Placement> placements) {
-  TESSERA_CHECK(mesh, "layout: the mesh is empty; assign one first");
-  TESSERA_CHECK(placements.size() == mesh.axes().size(), "layout: mesh ", mesh.text(), " has ", mesh.axes().size(),
-                " axes, ", placements.size(), " placements are given; each axis needs one");
+  TESSERA_CHECK(mesh, "layout: mesh is empty; assign one first");
+  TESSERA_CHECK(placements.size() == mesh.axes().size(), "layout: mesh ", mesh.text(),
+                " requires one placement per axis (", mesh.axes().size(), " axes), got ", placements.size(),
+                " placements");
   LayoutParts parts;
   for (std::size_t i = 0; i < placements.size(); ++i) {
     const Placement& placement = placements[i];
@@ -238,8 +239,8 @@ Layout Layout::create(const Mesh& mesh, std::span<const Placement> placements) {
     if (placement.kind == Placement::Kind::kPartial) parts.partials.push_back({whole, placement.reduction});
     if (placement.kind != Placement::Kind::kShard) continue;
     TESSERA_CHECK(placement.dim >= 0 && placement.dim < detail::kMostDims, "layout: axis '", mesh.axes()[i].name,
-                  "' is to cut dimension ", placement.dim, "; a layout counts them from 0 to ", detail::kMostDims - 1,
-                  ", as it does not know how many a tensor has");
+                  "': dimension must be in [0, ", detail::kMostDims, "), got dimension ", placement.dim,
+                  "; negative dimensions require the shape of a tensor");
     const auto dim = static_cast<std::size_t>(placement.dim);
     if (parts.dims.size() <= dim) parts.dims.resize(dim + 1);
     parts.dims[dim].cuts.push_back({whole, 1});
@@ -254,7 +255,7 @@ Layout Layout::create(const Mesh& mesh, std::initializer_list<Placement> placeme
 Layout Layout::replicated(const Mesh& mesh) { return create(mesh, LayoutParts{}); }
 
 const LayoutState& Layout::state() const {
-  TESSERA_CHECK(state_ != nullptr, "layout: it is empty; assign one before it is used");
+  TESSERA_CHECK(state_ != nullptr, "layout: layout is empty; assign one before use");
   return *state_;
 }
 
@@ -269,13 +270,13 @@ const std::string& Layout::placements_text() const { return state().placements_t
 std::string Layout::text() const { return state().mesh.text() + ' ' + state().placements_text; }
 
 std::span<const Cut> Layout::cuts(int dim) const {
-  TESSERA_CHECK(dim >= 0, "layout ", text(), ": there is no dimension ", dim, "; they are counted from 0");
+  TESSERA_CHECK(dim >= 0, "layout ", text(), ": dimension must be at least 0, got ", dim);
   const auto& dims = state().parts.dims;
   return dim < ndim() ? std::span<const Cut>(dims[static_cast<std::size_t>(dim)].cuts) : std::span<const Cut>();
 }
 
 std::span<const std::int64_t> Layout::sizes(int dim) const {
-  TESSERA_CHECK(dim >= 0, "layout ", text(), ": there is no dimension ", dim, "; they are counted from 0");
+  TESSERA_CHECK(dim >= 0, "layout ", text(), ": dimension must be at least 0, got ", dim);
   return dim < ndim() ? sizes_of(state().parts.dims[static_cast<std::size_t>(dim)]) : std::span<const std::int64_t>();
 }
 

@@ -15,7 +15,7 @@ void check_part(const Mesh& mesh, const SubAxis& part) {
   const Axis& axis = mesh.axis(part.axis);
   TESSERA_CHECK(part.before >= 1 && part.size >= 1 && part.before <= axis.size && part.size <= axis.size &&
                     axis.size % part.before == 0 && axis.size / part.before % part.size == 0,
-                "layout: a part of ", part.size, " behind ", part.before, " does not divide axis '", axis.name, "' of ",
+                "layout: sub-axis of ", part.size, " after ", part.before, " must divide axis '", axis.name, "' of ",
                 axis.size);
 }
 
@@ -23,22 +23,22 @@ void canonicalize_dim(const Mesh& mesh, int dim, DimCuts& cuts) {
   for (const Cut& cut : cuts.cuts) {
     check_part(mesh, cut.by);
     TESSERA_CHECK(cut.blocks >= 1 && cut.blocks <= TextReader::kMostNumber, "layout: dimension ", dim,
-                  ": the cut by axis '", name_of(mesh, cut.by), "' has ", cut.blocks, " blocks; at least 1 is needed");
+                  ": number of blocks over axis '", name_of(mesh, cut.by), "' must be in [1, 2^62], got ", cut.blocks);
   }
   if (cuts.sizes) {
-    TESSERA_CHECK(!cuts.cuts.empty(), "layout: dimension ", dim, " is not cut, but sizes of its pieces are given");
+    TESSERA_CHECK(!cuts.cuts.empty(), "layout: dimension ", dim, " is not sharded, but has explicit sizes");
     const Cut& first = cuts.cuts.front();
-    TESSERA_CHECK(first.blocks == 1, "layout: dimension ", dim, ": the cut by axis '", name_of(mesh, first.by),
-                  "' has both sizes and blocks; it can have one of them");
-    TESSERA_CHECK(static_cast<std::int64_t>(cuts.sizes->size()) == first.by.size, "layout: dimension ", dim, " has ",
-                  cuts.sizes->size(), " sizes; its first cut, by axis '", name_of(mesh, first.by), "', makes ",
-                  first.by.size, " pieces");
+    TESSERA_CHECK(first.blocks == 1, "layout: dimension ", dim, ": the sharding over axis '", name_of(mesh, first.by),
+                  "' must not have both sizes and blocks");
+    TESSERA_CHECK(static_cast<std::int64_t>(cuts.sizes->size()) == first.by.size, "layout: dimension ", dim,
+                  ": requires one size per shard of its first axis '", name_of(mesh, first.by), "' (", first.by.size,
+                  "), got ", cuts.sizes->size(), " sizes");
     std::int64_t total = 0;
     for (const std::int64_t size : *cuts.sizes) {
-      TESSERA_CHECK(size >= 0, "layout: dimension ", dim, " has a piece of size ", size);
+      TESSERA_CHECK(size >= 0, "layout: dimension ", dim, ": sizes must be at least 0, got ", size);
       total = checked_add(total, size, "given sizes of a dimension");
     }
-    TESSERA_CHECK(total <= TextReader::kMostNumber, "layout: dimension ", dim, ": sizes add up to more than 2^62");
+    TESSERA_CHECK(total <= TextReader::kMostNumber, "layout: dimension ", dim, ": sizes must sum to at most 2^62");
     if (first.by.size == 1) cuts.sizes = nullptr;  // removed with its split
   }
   std::erase_if(cuts.cuts, [](const Cut& cut) { return cut.by.size == 1; });
@@ -50,7 +50,7 @@ void canonicalize_partials(const Mesh& mesh, std::vector<PartialAxis>& partials)
     check_part(mesh, partial.by);
     TESSERA_CHECK(can_mix(partials.front().reduction, partial.reduction), "layout: axis '",
                   name_of(mesh, partials.front().by), "' is partial with ", partials.front().reduction, " and axis '",
-                  name_of(mesh, partial.by), "' with ", partial.reduction, "; only sum and avg go together");
+                  name_of(mesh, partial.by), "' with ", partial.reduction, "; only sum and avg can be combined");
   }
   std::erase_if(partials, [](const PartialAxis& partial) { return partial.by.size == 1; });
   std::sort(partials.begin(), partials.end());
@@ -81,10 +81,10 @@ void check_use(const Mesh& mesh, const LayoutParts& parts) {
     const SubAxis& b = used[i];
     if (a.axis != b.axis) continue;
     const std::string& name = mesh.axis(a.axis).name;
-    TESSERA_CHECK(b.before >= a.before * a.size, "layout: axis '", name, "' is used twice, by parts ", name_of(mesh, a),
-                  " and ", name_of(mesh, b), "; each part can cut one dimension or be partial");
-    TESSERA_CHECK(b.before % (a.before * a.size) == 0, "layout: parts ", name_of(mesh, a), " and ", name_of(mesh, b),
-                  " of axis '", name, "' do not nest: they must be read off one factorisation of ",
+    TESSERA_CHECK(b.before >= a.before * a.size, "layout: axis '", name, "' is used twice, by sub-axes ",
+                  name_of(mesh, a), " and ", name_of(mesh, b), "; each sub-axis can shard one dimension or be partial");
+    TESSERA_CHECK(b.before % (a.before * a.size) == 0, "layout: sub-axes ", name_of(mesh, a), " and ", name_of(mesh, b),
+                  " of axis '", name, "' do not nest; they must come from one factorization of ",
                   mesh.axis(a.axis).size);
   }
   for (const SubAxis& part : used) {
@@ -93,8 +93,8 @@ void check_use(const Mesh& mesh, const LayoutParts& parts) {
     for (const RankStep& step : axis.parts) {
       bound *= step.size;
       for (const std::int64_t own : {part.before, part.before * part.size}) {
-        TESSERA_CHECK(own % bound == 0 || bound % own == 0, "layout: part ", name_of(mesh, part), " of axis '",
-                      axis.name, "' breaks the parts that the axis was flattened from, in mesh ", mesh.text());
+        TESSERA_CHECK(own % bound == 0 || bound % own == 0, "layout: sub-axis ", name_of(mesh, part), " of axis '",
+                      axis.name, "' splits an axis that was flattened into it, in mesh ", mesh.text());
       }
     }
   }
@@ -109,8 +109,8 @@ std::string name_of(const Mesh& mesh, const SubAxis& part) {
 }
 
 void canonicalize(const Mesh& mesh, LayoutParts& parts) {
-  TESSERA_CHECK(parts.dims.size() <= kMostDims, "layout: ", parts.dims.size(), " dimensions are given; there can be ",
-                kMostDims);
+  TESSERA_CHECK(parts.dims.size() <= kMostDims, "layout: number of dimensions must be at most ", kMostDims, ", got ",
+                parts.dims.size());
   for (std::size_t i = 0; i < parts.dims.size(); ++i) canonicalize_dim(mesh, static_cast<int>(i), parts.dims[i]);
   while (!parts.dims.empty() && parts.dims.back().cuts.empty()) parts.dims.pop_back();
   canonicalize_partials(mesh, parts.partials);

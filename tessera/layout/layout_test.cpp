@@ -84,7 +84,7 @@ TEST(Layout, TellsCutsAndPartials) {
   EXPECT_FALSE(layout.is_replicated());
   EXPECT_TRUE(Layout::replicated(layout.mesh()).is_replicated());
   EXPECT_EQ(Layout::parse(layout.mesh(), "R,R,R"), Layout::replicated(layout.mesh()));
-  expect_error<InvalidArgument>([&] { (void)layout.cuts(-1); }, {"dimension -1"});
+  expect_error<InvalidArgument>([&] { (void)layout.cuts(-1); }, {"dimension must be at least 0, got -1"});
 }
 
 TEST(Layout, WhatHasSizeOneIsDropped) {
@@ -184,17 +184,17 @@ TEST(Layout, RefusesGivenSizesThatMakeNoSense) {
   const Mesh mesh = Mesh::parse("x=2,y=2");
   LayoutParts parts;
   parts.dims = {{{{{0, 1, 2}, 1}}, given({3, 5, 1})}};
-  expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"dimension 0", "3 sizes", "'x'", "2 pieces"});
+  expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"dimension 0", "'x' (2)", "got 3 sizes"});
   parts.dims = {{{{{0, 1, 2}, 1}}, given({3, -5})}};
-  expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"size -5"});
+  expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"sizes must be at least 0, got -5"});
   parts.dims = {{{{{0, 1, 2}, 1}}, given({INT64_MAX, 5})}};
   expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"fit"});
   parts.dims = {{{{{0, 1, 2}, 3}}, given({3, 5})}};
   expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"both sizes and blocks"});
   parts.dims = {{{}, given({3, 5})}};
-  expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"not cut"});
+  expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"not sharded"});
   parts.dims = {{{{{0, 1, 2}, 0}}, {}}};
-  expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"0 blocks"});
+  expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"must be in [1, 2^62], got 0"});
 }
 
 TEST(Layout, CountsHoldersOnAllThreads) {
@@ -233,16 +233,16 @@ TEST(Layout, SaysWhereATextIsWrong) {
            {"{S0,R} x", {"column 8"}},
            {"S,R", {"column 2", "'('"}},
            {"S(-1),R", {"column 3", "dimension"}},
-           {"S(64),R", {"column 3", "64 dimensions"}},
+           {"S(64),R", {"column 3", "below 64"}},
            {"S99999999999999999999,R", {"2^62"}},
            {"S(0,ordr=1),R", {"column 5", "did you mean 'order'"}},
-           {"S(0,order=1),R", {"column 1", "order=1", "1 cuts"}},
-           {"S(0,order=0),S(0,order=0)", {"column 14", "two cuts"}},
+           {"S(0,order=1),R", {"column 1", "order must be in [0, 1), got order=1"}},
+           {"S(0,order=0),S(0,order=0)", {"column 14", "two axes of dimension 0"}},
            {"S(0,order=0,order=0),R", {"column 13", "twice"}},
-           {"S(0,blocks=0),R", {"column 5", "block"}},
+           {"S(0,blocks=0),R", {"column 5", "blocks must be at least 1"}},
            {"S(0,blocks=2,blocks=2),R", {"twice"}},
            {"S(0,blocks=4611686018427387905),R", {"column 30", "2^62"}},
-           {"S0,S(0,sizes=1/2/3/4)", {"column 4", "first cut"}},
+           {"S0,S(0,sizes=1/2/3/4)", {"column 4", "first axis"}},
            {"S(0,sizes=),R", {"column 11", "number"}},
            {"S(0,sizes=1/2/3),R", {"3 sizes", "'dp'"}},
            {"P(maxx),R", {"column 3", "did you mean 'max'"}},
@@ -266,9 +266,17 @@ TEST(Layout, ReadsNumbersUpToTwoToThe62) {
 
 TEST(Layout, RefusesPlacementsThatDoNotSuitTheMesh) {
   const Mesh mesh = Mesh::parse("dp=2,tp=4");
-  expect_error<InvalidArgument>([&] { Layout::create(mesh, {Shard(0)}); }, {"2 axes", "1 placements"});
-  expect_error<InvalidArgument>([&] { Layout::create(mesh, {Shard(-1), Replicate()}); }, {"'dp'", "dimension -1"});
-  expect_error<InvalidArgument>([&] { Layout::create(mesh, {Shard(64), Replicate()}); }, {"'dp'", "dimension 64"});
+  expect_error<InvalidArgument>([&] { Layout::create(mesh, {Shard(0)}); }, {"2 axes", "got 1 placements"});
+  expect_error<InvalidArgument>(
+      [&] {
+        Layout::create(mesh, {Shard(-1), Replicate()});
+      },
+      {"'dp'", "must be in [0, 64), got dimension -1"});
+  expect_error<InvalidArgument>(
+      [&] {
+        Layout::create(mesh, {Shard(64), Replicate()});
+      },
+      {"'dp'", "must be in [0, 64), got dimension 64"});
   expect_error<InvalidArgument>([&] { Layout::replicated(Mesh()); }, {"mesh is empty"});
   expect_error<InvalidArgument>([&] { (void)Layout().text(); }, {"layout", "empty"});
   EXPECT_FALSE(Layout());

@@ -78,7 +78,7 @@ class PlacementReader {
       do {
         reader_.skip_blanks();
         if (count >= mesh_.ndim()) {
-          reader_.fail("mesh ", mesh_.text(), " has ", mesh_.ndim(), " axes, and each has one placement");
+          reader_.fail("mesh ", mesh_.text(), " has ", mesh_.ndim(), " axes; specify one placement per axis");
         }
         read_axis(count++);
         reader_.skip_blanks();
@@ -88,8 +88,8 @@ class PlacementReader {
     reader_.skip_blanks();
     if (!reader_.at_end()) reader_.fail("expected ", has_braces ? "the end" : "',' and the placement of the next axis");
     if (count != mesh_.ndim()) {
-      reader_.fail_at(at, "mesh ", mesh_.text(), " has ", mesh_.ndim(), " axes, but ", count,
-                      " placements are given; each axis needs one");
+      reader_.fail_at(at, "mesh ", mesh_.text(), " has ", mesh_.ndim(), " axes, got ", count,
+                      " placements; specify one per axis");
     }
     for (auto& [dim, cuts] : cuts_) order(dim, cuts);
     return std::move(parts_);
@@ -105,9 +105,9 @@ class PlacementReader {
     std::int64_t before = 1;
     do {
       const std::size_t part_at = reader_.place();
-      const std::int64_t size = reader_.number("size of a part of an axis");
+      const std::int64_t size = reader_.number("size of a sub-axis");
       if (size < 1 || axis.size / before % size != 0) {
-        reader_.fail_at(part_at, "a part of ", size, " does not divide what is left of axis '", axis.name, "', ",
+        reader_.fail_at(part_at, "sub-axis of ", size, " must divide the rest of axis '", axis.name, "', ",
                         axis.size / before);
       }
       reader_.expect(':');
@@ -115,7 +115,8 @@ class PlacementReader {
       before *= size;
     } while (reader_.take('*'));
     if (before != axis.size) {
-      reader_.fail_at(at, "the parts of axis '", axis.name, "' make ", before, " ranks, but it has ", axis.size);
+      reader_.fail_at(at, "the sub-axes of axis '", axis.name, "' have ", before, " ranks, but the axis has ",
+                      axis.size);
     }
   }
 
@@ -138,8 +139,7 @@ class PlacementReader {
       parts_.partials.push_back(partial);
     } else {
       reader_.fail_at(at, "expected the placement of axis '", mesh_.axis(part.axis).name, "'",
-                      did_you_mean(word.substr(0, 32), kKinds),
-                      "; there are Shard(0), Replicate(), Partial(), or short S0, R, P");
+                      did_you_mean(word.substr(0, 32), kKinds), "; use Shard(0), Replicate(), Partial(), or S0, R, P");
     }
   }
 
@@ -151,13 +151,13 @@ class PlacementReader {
       if (to_string(each) == word) return each;
       names.push_back(to_string(each));
     }
-    reader_.fail_at(at, "there is no such reduction", did_you_mean(word.substr(0, 32), names), "; there are ", names);
+    reader_.fail_at(at, "unknown reduction", did_you_mean(word.substr(0, 32), names), "; must be one of ", names);
   }
 
   int read_dim() {
     const std::size_t at = reader_.place();
-    const std::int64_t dim = reader_.number("dimension that is cut, counted from 0");
-    if (dim >= kMostDims) reader_.fail_at(at, "a tensor has at most ", kMostDims, " dimensions");
+    const std::int64_t dim = reader_.number("sharded dimension, counted from 0");
+    if (dim >= kMostDims) reader_.fail_at(at, "dimension must be below ", kMostDims);
     return static_cast<int>(dim);
   }
 
@@ -192,17 +192,17 @@ class PlacementReader {
     const bool is_twice = name == "order"    ? read.order.has_value()
                           : name == "blocks" ? read.has_blocks
                                              : read.sizes != nullptr;
-    if (is_twice) reader_.fail_at(at, name, " is given twice");
+    if (is_twice) reader_.fail_at(at, name, " appears twice");
     if (name == "order") {
-      read.order = reader_.number("place among the cuts of the dimension, counted from 0");
+      read.order = reader_.number("position among the axes of the dimension, counted from 0");
     } else if (name == "blocks") {
       read.has_blocks = true;
       read.cut.blocks = reader_.number("number of blocks");
-      if (read.cut.blocks < 1) reader_.fail_at(at, "there is at least 1 block");
+      if (read.cut.blocks < 1) reader_.fail_at(at, "blocks must be at least 1");
     } else {
       std::vector<std::int64_t> sizes;
       do {
-        sizes.push_back(reader_.number("size of a piece"));
+        sizes.push_back(reader_.number("size of a shard"));
       } while (reader_.take('/'));
       read.sizes = std::make_shared<const std::vector<std::int64_t>>(std::move(sizes));
     }
@@ -214,11 +214,11 @@ class PlacementReader {
     for (const ReadCut& cut : cuts) {
       if (!cut.order) continue;
       if (*cut.order >= static_cast<std::int64_t>(cuts.size())) {
-        reader_.fail_at(cut.at, "order=", *cut.order, " is no place among the ", cuts.size(), " cuts of dimension ",
-                        dim, "; they are counted from 0");
+        reader_.fail_at(cut.at, "order must be in [0, ", cuts.size(), "), got order=", *cut.order, " for dimension ",
+                        dim);
       }
       const ReadCut*& place = places[static_cast<std::size_t>(*cut.order)];
-      if (place != nullptr) reader_.fail_at(cut.at, "two cuts of dimension ", dim, " have order=", *cut.order);
+      if (place != nullptr) reader_.fail_at(cut.at, "two axes of dimension ", dim, " have order=", *cut.order);
       place = &cut;
     }
     std::size_t next = 0;
@@ -232,7 +232,7 @@ class PlacementReader {
     for (std::size_t i = 0; i < places.size(); ++i) {
       made.cuts.push_back(places[i]->cut);
       if (!places[i]->sizes) continue;
-      if (i > 0) reader_.fail_at(places[i]->at, "sizes= can be given for the first cut of a dimension alone");
+      if (i > 0) reader_.fail_at(places[i]->at, "sizes= is valid only for the first axis of a dimension");
       made.sizes = places[i]->sizes;
     }
   }
@@ -279,7 +279,7 @@ LayoutParts read_placements(TextReader& reader, const Mesh& mesh) { return Place
 }  // namespace detail
 
 Layout Layout::parse(const Mesh& mesh, std::string_view text) {
-  TESSERA_CHECK(mesh, "layout: the mesh is empty; assign one first");
+  TESSERA_CHECK(mesh, "layout: mesh is empty; assign one first");
   detail::TextReader reader("layout", text);
   return create(mesh, detail::read_placements(reader, mesh));
 }

@@ -27,27 +27,28 @@ void canonicalize(Axis& axis) {
   std::sort(axis.options.begin(), axis.options.end());
   for (std::size_t i = 1; i < axis.options.size(); ++i) {
     TESSERA_CHECK(axis.options[i - 1].first != axis.options[i].first, "mesh: axis '", axis.name, "': option '",
-                  axis.options[i].first, "' is given twice");
+                  axis.options[i].first, "' appears twice");
   }
 }
 
 void check_axes(std::span<const Axis> axes) {
-  TESSERA_CHECK(axes.size() <= static_cast<std::size_t>(Mesh::kMostAxes), "mesh: ", axes.size(),
-                " axes are given; there can be ", Mesh::kMostAxes, ", so flatten some of them");
+  TESSERA_CHECK(axes.size() <= static_cast<std::size_t>(Mesh::kMostAxes), "mesh: number of axes must be at most ",
+                Mesh::kMostAxes, ", got ", axes.size(), "; flatten some of them");
   std::int64_t ranks = 1;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const Axis& axis = axes[i];
     detail::check_axis_text(axis);
     for (std::size_t k = 0; k < i; ++k) {
-      TESSERA_CHECK(axes[k].name != axis.name, "mesh: two axes are named '", axis.name, "'");
+      TESSERA_CHECK(axes[k].name != axis.name, "mesh: names of axes must be distinct, got '", axis.name, "' twice");
     }
-    TESSERA_CHECK(axis.size >= 1 && axis.size <= kMostRanks, "mesh: axis '", axis.name, "' has a size of ", axis.size,
-                  "; it is 1 to 2^31");
-    TESSERA_CHECK(ranks <= kMostRanks / axis.size, "mesh: with axis '", axis.name, "' there are more than 2^31 ranks");
+    TESSERA_CHECK(axis.size >= 1 && axis.size <= kMostRanks, "mesh: size of axis '", axis.name,
+                  "' must be in [1, 2^31], got ", axis.size);
+    TESSERA_CHECK(ranks <= kMostRanks / axis.size, "mesh: must have at most 2^31 ranks, exceeded at axis '", axis.name,
+                  "'");
     ranks *= axis.size;
     for (const RankStep& part : axis.parts) {
-      TESSERA_CHECK(part.stride >= 1 && part.stride < kMostRanks, "mesh: axis '", axis.name, "' has a stride of ",
-                    part.stride, "; it is 1 to 2^31 - 1");
+      TESSERA_CHECK(part.stride >= 1 && part.stride < kMostRanks, "mesh: stride of axis '", axis.name,
+                    "' must be in [1, 2^31), got ", part.stride);
     }
   }
 }
@@ -90,7 +91,7 @@ std::int64_t RankSet::size() const {
 }
 
 Rank RankSet::at(std::int64_t place) const {
-  TESSERA_CHECK(place >= 0 && place < size(), "rank set: there is no place ", place, " among ", size(), " ranks");
+  TESSERA_CHECK(place >= 0 && place < size(), "rank set: index must be in [0, ", size(), "), got ", place);
   std::int64_t rank = first;
   for (std::size_t i = steps.size(); i-- > 0;) {
     rank += place % steps[i].size * steps[i].stride;
@@ -177,15 +178,15 @@ struct Mesh::State {
     for (std::size_t i = parts.size(); i-- > 0;) {
       const PlacedPart& part = parts[i];
       const std::string& name = axes[static_cast<std::size_t>(part.axis)].name;
-      TESSERA_CHECK(part.stride % extent == 0, "mesh: axis '", name, "' has a stride of ", part.stride,
-                    ", which must be a multiple of ", extent, ", the extent of the smaller strides");
+      TESSERA_CHECK(part.stride % extent == 0, "mesh: stride of axis '", name, "' must be a multiple of ", extent,
+                    ", the extent of the smaller strides, got ", part.stride);
       is_dense = is_dense && part.stride == extent;
       extent = part.stride * part.size;  // both below 2^31
     }
-    TESSERA_CHECK(first >= 0 && first < kMostRanks, "mesh: the first rank is ", first, "; it is 0 to 2^31 - 1");
+    TESSERA_CHECK(first >= 0 && first < kMostRanks, "mesh: first rank must be in [0, 2^31), got ", first);
     std::int64_t last = first;
     for (const PlacedPart& part : parts) last += (part.size - 1) * part.stride;
-    TESSERA_CHECK(last < kMostRanks, "mesh: the last rank would be ", last, ", which is more than 2^31 - 1");
+    TESSERA_CHECK(last < kMostRanks, "mesh: last rank must be below 2^31, got ", last);
   }
 };
 
@@ -227,7 +228,7 @@ Mesh Mesh::parse(std::string_view text) {
 }
 
 const Mesh::State& Mesh::state() const {
-  TESSERA_CHECK(state_ != nullptr, "mesh: it is empty; assign one before it is used");
+  TESSERA_CHECK(state_ != nullptr, "mesh: mesh is empty; assign one before use");
   return *state_;
 }
 
@@ -239,7 +240,7 @@ const std::string& Mesh::text() const { return state().text; }
 
 const Axis& Mesh::axis(int index) const {
   const auto all = axes();
-  TESSERA_CHECK(index >= 0 && index < ndim(), "mesh ", text(), " has no axis ", index, "; they are 0 to ", ndim() - 1);
+  TESSERA_CHECK(index >= 0 && index < ndim(), "mesh ", text(), ": axis must be in [0, ", ndim(), "), got ", index);
   return all[static_cast<std::size_t>(index)];
 }
 
@@ -249,7 +250,7 @@ int Mesh::index_of(std::string_view name) const {
     if (all[i].name == name) return static_cast<int>(i);
   }
   TESSERA_THROW(InvalidArgument, "mesh ", text(), " has no axis '", detail::shown(name), "'",
-                did_you_mean(name.substr(0, 64), names_of(all)), "; there are ", names_of(all));
+                did_you_mean(name.substr(0, 64), names_of(all)), "; must be one of ", names_of(all));
 }
 
 RankSet Mesh::ranks() const {
@@ -271,19 +272,19 @@ Coordinates Mesh::coordinates(Rank rank) const {
   for (std::size_t i = 0; i < axes().size(); ++i) all.push_back(0);
   const bool is_here = state().locate(
       rank, [&](int axis, std::int64_t coordinate) { all[static_cast<std::size_t>(axis)] += coordinate; });
-  TESSERA_CHECK(is_here, "rank ", rank, " is not on mesh ", text(), "; ask contains() first");
+  TESSERA_CHECK(is_here, "rank ", rank, " is not in mesh ", text(), "; check contains() first");
   return all;
 }
 
 Rank Mesh::rank_at(std::span<const std::int64_t> coordinates) const {
   const auto all = axes();
-  TESSERA_CHECK(coordinates.size() == all.size(), "mesh ", text(), " has ", all.size(), " axes, ", coordinates.size(),
-                " coordinates are given");
+  TESSERA_CHECK(coordinates.size() == all.size(), "mesh ", text(), " requires one coordinate per axis (", all.size(),
+                "), got ", coordinates.size());
   std::int64_t rank = state().first;
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::int64_t coordinate = coordinates[i];
-    TESSERA_CHECK(coordinate >= 0 && coordinate < all[i].size, "mesh ", text(), ": axis '", all[i].name,
-                  "' has no coordinate ", coordinate, "; they are 0 to ", all[i].size - 1);
+    TESSERA_CHECK(coordinate >= 0 && coordinate < all[i].size, "mesh ", text(), ": coordinate of axis '", all[i].name,
+                  "' must be in [0, ", all[i].size, "), got ", coordinate);
     for (std::size_t k = all[i].parts.size(); k-- > 0;) {
       rank += coordinate % all[i].parts[k].size * all[i].parts[k].stride;
       coordinate /= all[i].parts[k].size;
@@ -299,8 +300,8 @@ RankSet Mesh::group(std::span<const int> axes_of_group, Rank rank) const {
   RankSet set;
   for (const int index : axes_of_group) {
     const Axis& moving = axis(index);
-    TESSERA_CHECK(!is_named[static_cast<std::size_t>(index)], "mesh ", text(), ": axis '", moving.name,
-                  "' is named twice in a group");
+    TESSERA_CHECK(!is_named[static_cast<std::size_t>(index)], "mesh ", text(),
+                  ": axes of a group must be distinct, got '", moving.name, "' twice");
     is_named[static_cast<std::size_t>(index)] = true;
     at[static_cast<std::size_t>(index)] = 0;
     for (const RankStep& part : moving.parts) detail::add_step(set.steps, part);
@@ -329,12 +330,12 @@ Mesh Mesh::at(std::string_view name, std::int64_t coordinate) const {
 }
 
 Mesh Mesh::flatten(std::span<const std::string> names, std::string name) const {
-  TESSERA_CHECK(!names.empty(), "mesh ", text(), ": flatten to '", name, "' names no axes");
+  TESSERA_CHECK(!names.empty(), "mesh ", text(), ": flatten to '", name, "' requires at least one axis");
   Axis flat{std::move(name), 1, {}, Link::kMemory, {}};
   std::vector<bool> is_gone(axes().size(), false);
   for (const std::string& each : names) {
     const auto index = static_cast<std::size_t>(index_of(each));
-    TESSERA_CHECK(!is_gone[index], "mesh ", text(), ": flatten names axis '", each, "' twice");
+    TESSERA_CHECK(!is_gone[index], "mesh ", text(), ": axes of flatten must be distinct, got '", each, "' twice");
     is_gone[index] = true;
     const Axis& part = axes()[index];
     flat.size *= part.size;
@@ -355,18 +356,18 @@ Mesh Mesh::unflatten(std::string_view name, std::span<const AxisSpec> into) cons
   const Axis& whole = axis(index);
   std::int64_t product = 1;
   for (const AxisSpec& spec : into) {
-    TESSERA_CHECK(spec.size >= 1 && spec.size <= kMostRanks, "mesh ", text(), ": axis '", spec.name, "' of size ",
-                  spec.size, " cannot be made of axis '", name, "'");
+    TESSERA_CHECK(spec.size >= 1 && spec.size <= kMostRanks, "mesh ", text(), ": axis '", spec.name,
+                  "' must have a size in [1, 2^31] to be split from axis '", name, "', got ", spec.size);
     product = checked_mul(product, spec.size, "sizes of unflatten");
   }
-  TESSERA_CHECK(product == whole.size, "mesh ", text(), ": axis '", name, "' has ", whole.size,
-                " ranks; the axes it is cut into have ", product);
+  TESSERA_CHECK(product == whole.size, "mesh ", text(), ": the new axes must have as many ranks as axis '", name, "' (",
+                whole.size, "), got ", product);
   std::vector<RankStep> parts(whole.parts.begin(), whole.parts.end());
   std::vector<Axis> made(into.size());
   for (std::size_t i = into.size(); i-- > 0;) {
     made[i] = {into[i].name, into[i].size, {}, into[i].link, into[i].options};
-    TESSERA_CHECK(take_minor(parts, into[i].size, made[i].parts), "mesh ", text(), ": axis '", name,
-                  "' is made of parts that a cut into '", into[i].name, "' of ", into[i].size, " would break");
+    TESSERA_CHECK(take_minor(parts, into[i].size, made[i].parts), "mesh ", text(), ": axis '", into[i].name, "' of ",
+                  into[i].size, " would split an axis that was flattened into '", name, "'");
   }
   std::vector<Axis> all(axes().begin(), axes().end());
   all.erase(all.begin() + index);

@@ -71,7 +71,7 @@ TEST(Mesh, SlicesKeepTheirStrides) {
   EXPECT_EQ(mesh.slice(Names{"pp", "dp", "tp"}, Rank(5)), mesh);
   EXPECT_EQ(mesh.at("dp", 1), slice);
   EXPECT_EQ(mesh.at("pp", 1).text(), "12+dp=3,tp=4");
-  expect_error<InvalidArgument>([&] { (void)mesh.at("dp", 3); }, {"dp", "3", "0 to 2"});
+  expect_error<InvalidArgument>([&] { (void)mesh.at("dp", 3); }, {"dp", "must be in [0, 3), got 3"});
 }
 
 TEST(Mesh, WithoutAxesIsOneRank) {
@@ -105,14 +105,15 @@ TEST(Mesh, RefusesCutsThatBreakAFlattenedAxis) {
       [&] {
         (void)flat.unflatten("x", std::vector<AxisSpec>{{"p", 3}, {"q", 2}});
       },
-      {"'x'", "'q'", "break"});
+      {"'x'", "'q'", "would split"});
   expect_error<InvalidArgument>(
       [&] {
         (void)flat.unflatten("x", std::vector<AxisSpec>{{"p", 3}, {"q", 3}});
       },
-      {"'x'", "6", "9"});
+      {"'x' (6), got 9"});
   expect_error<InvalidArgument>([&] { (void)flat.flatten(Names{"a", "a"}, "y"); }, {"'a'", "twice"});
-  expect_error<InvalidArgument>([&] { (void)flat.flatten(Names{"x"}, "a"); }, {"two axes", "'a'"});
+  expect_error<InvalidArgument>([&] { (void)flat.flatten(Names{"x"}, "a"); },
+                                {"names of axes must be distinct, got 'a' twice"});
 }
 
 TEST(Mesh, GroupsAreInTheOrderOfTheirAxes) {
@@ -128,7 +129,7 @@ TEST(RankSet, FindsPlacesWhateverTheOrderOfSteps) {
   const RankSet set{3, {{2, 10}, {3, 100}, {4, 2}}};
   for (std::int64_t i = 0; i < set.size(); ++i) EXPECT_EQ(set.place_of(set.at(i)), i);
   for (const int off : {0, 2, 4, 11, 23, 303}) EXPECT_EQ(set.place_of(Rank(off)), -1) << off;
-  expect_error<InvalidArgument>([&] { (void)set.at(24); }, {"24"});
+  expect_error<InvalidArgument>([&] { (void)set.at(24); }, {"index must be in [0, 24), got 24"});
 }
 
 TEST(Mesh, HoldsTwoToThe31Ranks) {
@@ -171,12 +172,12 @@ TEST(Mesh, SaysWhereATextIsWrong) {
            {"dp=2{a=1,a=2}", {"'dp'", "'a'", "twice"}},
            {"dp=2:4,tp=4", {"'tp'", "no stride"}},
            {"dp=2*4", {"column 5", "'dp'", "stride"}},
-           {"dp=2:2,tp=4:1", {"'dp'", "stride of 2", "multiple of 4"}},
-           {"dp=2:0", {"stride of 0"}},
-           {"dp=2,dp=4", {"two axes", "'dp'"}},
+           {"dp=2:2,tp=4:1", {"'dp'", "multiple of 4", "got 2"}},
+           {"dp=2:0", {"stride of axis 'dp' must be in [1, 2^31), got 0"}},
+           {"dp=2,dp=4", {"names of axes must be distinct, got 'dp' twice"}},
            {"dp=99999999999999999999", {"column", "2^62"}},
            {"9999999999999+dp=2", {"first rank"}},
-           {"a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1,j=1,k=1,l=1,m=1", {"column", "12 axes"}},
+           {"a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1,j=1,k=1,l=1,m=1", {"column", "at most 12 axes"}},
        }) {
     SCOPED_TRACE(wrong.text);
     expect_error<InvalidArgument>([&] { Mesh::parse(wrong.text); }, wrong.words);
@@ -184,10 +185,14 @@ TEST(Mesh, SaysWhereATextIsWrong) {
 }
 
 TEST(Mesh, RefusesWhatItsTextCouldNotHold) {
-  expect_error<InvalidArgument>([] { Mesh::create({{"2x", 2}}); }, {"'2x'", "no name"});
-  expect_error<InvalidArgument>([] { Mesh::create({{"", 2}}); }, {"no name"});
-  expect_error<InvalidArgument>([] { Mesh::create({{"x", 0}}); }, {"'x'", "size of 0"});
-  expect_error<InvalidArgument>([] { Mesh::create({{"x", 2}}, Rank(-1)); }, {"first rank is -1"});
+  expect_error<InvalidArgument>([] { Mesh::create({{"2x", 2}}); }, {"name of an axis must be", "got '2x'"});
+  expect_error<InvalidArgument>([] { Mesh::create({{"", 2}}); }, {"name of an axis must be", "got ''"});
+  expect_error<InvalidArgument>([] { Mesh::create({{"x", 0}}); }, {"size of axis 'x' must be in [1, 2^31], got 0"});
+  expect_error<InvalidArgument>(
+      [] {
+        Mesh::create({{"x", 2}}, Rank(-1));
+      },
+      {"first rank must be in [0, 2^31), got -1"});
   expect_error<InvalidArgument>([] { Mesh::create({{"x", 2, Link::kPcie, {{"a b", "1"}}}}); }, {"'x'", "'a b'"});
   expect_error<InvalidArgument>([] { Mesh::create({{"x", 2, Link::kPcie, {{"a", "1,2"}}}}); }, {"'x'", "'a'", "'1,2'"});
   expect_error<InvalidArgument>([] { Mesh::create({{"x", 2, Link::kPcie, {{"a", "\n"}}}}); }, {"'?'"});
@@ -197,7 +202,7 @@ TEST(Mesh, NamesTheNearestAxis) {
   const Mesh mesh = Mesh::parse("data=2,model=4");
   EXPECT_EQ(mesh.index_of("model"), 1);
   expect_error<InvalidArgument>([&] { (void)mesh.index_of("modle"); }, {"'modle'", "did you mean 'model'", "data"});
-  expect_error<InvalidArgument>([&] { (void)mesh.axis(2); }, {"no axis 2"});
+  expect_error<InvalidArgument>([&] { (void)mesh.axis(2); }, {"axis must be in [0, 2), got 2"});
   expect_error<InvalidArgument>([] { (void)parse_link("infiniband"); }, {"infiniband", "network"});
   EXPECT_EQ(parse_link("pcie"), Link::kPcie);
 }

@@ -33,8 +33,8 @@ Link parse_link(std::string_view text) {
   for (std::size_t i = 0; i < std::size(kLinks); ++i) {
     if (kLinks[i] == text) return static_cast<Link>(i);
   }
-  TESSERA_THROW(InvalidArgument, "no link is named '", detail::shown(text), "'",
-                did_you_mean(text.substr(0, 32), kLinks), "; there are ", kLinks);
+  TESSERA_THROW(InvalidArgument, "unknown link '", detail::shown(text), "'", did_you_mean(text.substr(0, 32), kLinks),
+                "; must be one of ", kLinks);
 }
 
 namespace detail {
@@ -66,7 +66,7 @@ Axis read_axis(TextReader& reader) {
   const std::size_t at = reader.place();
   axis.name = reader.take_name();
   if (axis.name.empty()) reader.fail("expected the name of an axis, as in dp=2,tp=4");
-  if (axis.name.size() > kMostNameLetters) reader.fail_at(at, "the name of an axis has at most 64 letters");
+  if (axis.name.size() > kMostNameLetters) reader.fail_at(at, "the name of an axis must have at most 64 letters");
   reader.expect('=');
   do {
     const std::size_t part_at = reader.place();
@@ -78,7 +78,7 @@ Axis read_axis(TextReader& reader) {
     if (reader.take(':')) {
       axis.parts.push_back({size, reader.number("stride of an axis")});
     } else if (!axis.parts.empty() || reader.peek() == '*') {
-      reader.fail("each part of axis '", axis.name, "' needs its stride, as in 2:16*4:1");
+      reader.fail("each sub-axis of axis '", axis.name, "' requires a stride, as in 2:16*4:1");
     }
   } while (reader.take('*'));
   if (reader.take('@')) {
@@ -86,8 +86,8 @@ Axis read_axis(TextReader& reader) {
     const std::string_view link = reader.take_name();
     const auto found = std::find(std::begin(kLinks), std::end(kLinks), link);
     if (found == std::end(kLinks)) {
-      reader.fail_at(link_at, "axis '", axis.name, "': there is no such link", did_you_mean(link.substr(0, 32), kLinks),
-                     "; there are ", kLinks);
+      reader.fail_at(link_at, "axis '", axis.name, "': unknown link", did_you_mean(link.substr(0, 32), kLinks),
+                     "; must be one of ", kLinks);
     }
     axis.link = static_cast<Link>(found - std::begin(kLinks));
   }
@@ -108,13 +108,14 @@ void make_row_major(std::vector<Axis>& axes) {
 void check_axis_text(const Axis& axis) {
   bool is_name = !axis.name.empty() && axis.name.size() <= kMostNameLetters;
   for (std::size_t i = 0; i < axis.name.size() && is_name; ++i) is_name = is_name_letter(axis.name[i], i == 0);
-  TESSERA_CHECK(is_name, "mesh: '", shown(axis.name),
-                "' is no name for an axis; it is a letter or '_', then letters, digits and '_', at most 64");
+  TESSERA_CHECK(is_name,
+                "mesh: name of an axis must be a letter or '_', then letters, digits and '_', at most 64, got '",
+                shown(axis.name), "'");
   for (const auto& [key, value] : axis.options) {
-    TESSERA_CHECK(!key.empty() && std::all_of(key.begin(), key.end(), is_key_letter), "mesh: axis '", axis.name, "': '",
-                  shown(key), "' is no name for an option; it is letters, digits, '_', '.' and '-'");
+    TESSERA_CHECK(!key.empty() && std::all_of(key.begin(), key.end(), is_key_letter), "mesh: axis '", axis.name,
+                  "': name of an option must consist of letters, digits, '_', '.' and '-', got '", shown(key), "'");
     TESSERA_CHECK(std::all_of(value.begin(), value.end(), is_value_letter), "mesh: axis '", axis.name, "', option '",
-                  key, "': '", shown(value), "' may hold no blanks, commas and braces");
+                  key, "': value must not contain blanks, commas or braces, got '", shown(value), "'");
   }
 }
 
@@ -154,7 +155,7 @@ MeshText read_mesh(TextReader& reader) {
   do {
     reader.skip_blanks();
     if (mesh.axes.size() == static_cast<std::size_t>(Mesh::kMostAxes)) {
-      reader.fail("a mesh has at most ", Mesh::kMostAxes, " axes");
+      reader.fail("a mesh must have at most ", Mesh::kMostAxes, " axes");
     }
     mesh.axes.push_back(read_axis(reader));
     reader.skip_blanks();
@@ -164,7 +165,8 @@ MeshText read_mesh(TextReader& reader) {
   for (const Axis& axis : mesh.axes) has_strides = has_strides || !axis.parts.empty();
   for (const Axis& axis : mesh.axes) {
     if (has_strides && axis.parts.empty() && axis.size > 1) {
-      reader.fail_at(at, "axis '", axis.name, "' has no stride while others have; give all of them strides, or none");
+      reader.fail_at(at, "axis '", axis.name,
+                     "' has no stride, but other axes have; specify strides for all axes or for none");
     }
   }
   return mesh;

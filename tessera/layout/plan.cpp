@@ -36,7 +36,7 @@ std::string_view to_string(StepKind kind) {
     case StepKind::kPartition: return "partition";
     case StepKind::kZeroFill: return "zero-fill";
   }
-  TESSERA_THROW(InvalidArgument, "no kind of step has the number ", static_cast<int>(kind));
+  TESSERA_THROW(InvalidArgument, "unknown kind of step ", static_cast<int>(kind));
 }
 
 bool communicates(StepKind kind) {
@@ -44,7 +44,7 @@ bool communicates(StepKind kind) {
 }
 
 std::string Plan::text() const {
-  if (steps.empty()) return "nothing to do\n";
+  if (steps.empty()) return "no steps\n";
   std::string text;
   for (const Step& step : steps) {
     text += fmt::format("{} over {} -> {}: ", to_string(step.kind), axes_text(step), step.after.placements_text());
@@ -52,7 +52,7 @@ std::string Plan::text() const {
     if (step.copy_nbytes > 0) text += fmt::format("{} copied, ", format_bytes(step.copy_nbytes));
     text += fmt::format("{:.2f} us\n", step.us);
   }
-  if (!is_exact) text += "the best that was found: too many axes to look at every plan\n";
+  if (!is_exact) text += "plan may not be optimal: too many axes to search all plans\n";
   return text;
 }
 

@@ -76,7 +76,7 @@ struct Planner::State {
 
 Planner::Planner(CostModel model, std::size_t capacity) : state_(std::make_unique<State>()) {
   model.check();
-  TESSERA_CHECK(capacity > 0, "planner: keeps at least one plan");
+  TESSERA_CHECK(capacity > 0, "planner: capacity must be at least 1");
   state_->model = std::move(model);
   state_->capacity = capacity;
 }
@@ -84,7 +84,7 @@ Planner::Planner(CostModel model, std::size_t capacity) : state_(std::make_uniqu
 Planner::~Planner() = default;
 
 std::shared_ptr<const Plan> Planner::plan(const PlanRequest& request) {
-  TESSERA_CHECK(request.from && request.to, "plan: the ", request.from ? "target" : "source", " layout is empty");
+  TESSERA_CHECK(request.from && request.to, "plan: ", request.from ? "target" : "source", " layout must not be empty");
   {
     const std::lock_guard lock(state_->mutex);
     if (auto known = state_->find(request)) {

@@ -37,7 +37,7 @@ std::string steps_text(const Plan& plan) {
 // Returns the reason why a candidate was rejected. `best_us` is the cost of the chosen one.
 std::string why_dropped(const detail::FoundFix& fix, double best_us) {
   if (!fix.invalid.empty()) return fix.invalid;
-  if (fix.us <= best_us) return "costs as much as the best, which moves fewer inputs or comes first";
+  if (fix.us <= best_us) return "same cost as the best, which redistributes fewer inputs or comes first";
   const double more_us = fix.us - best_us;
   return fmt::format("{:.{}f} us more than the best", more_us, more_us < 1 ? 4 : 1);
 }
@@ -48,11 +48,11 @@ std::string Fix::text() const {
   std::string out;
   for (std::size_t i = 0; i < moves.size(); ++i) {
     if (!moves[i]) continue;
-    out +=
-        fmt::format("{}move input {} to {}: {}, {}, {:.1f} us", out.empty() ? "" : "; ", i, inputs[i].placements_text(),
-                    steps_text(*moves[i]), format_bytes(static_cast<std::uint64_t>(moves[i]->nbytes)), moves[i]->us);
+    out += fmt::format("{}redistribute input {} to {}: {}, {}, {:.1f} us", out.empty() ? "" : "; ", i,
+                       inputs[i].placements_text(), steps_text(*moves[i]),
+                       format_bytes(static_cast<std::uint64_t>(moves[i]->nbytes)), moves[i]->us);
   }
-  return out.empty() ? "nothing moves" : out;
+  return out.empty() ? "no redistribution" : out;
 }
 
 Propagation propagate(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs) {

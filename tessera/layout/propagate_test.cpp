@@ -70,10 +70,11 @@ TEST(Propagate, MatrixProductRows) {
   EXPECT_EQ(mm("R", "P(avg)"), "{Partial(avg)}");
   expect_words(mm("P", "P"), {"mm: axis tp", "not linear in inputs 0, 1 together"});
   expect_words(mm("P(max)", "R"), {"not monotone in input 0"});
-  expect_words(mm("P(prod)", "R"), {"pass through no operator"});
-  expect_words(mm("S1", "R"), {"axis tp cuts factor k in input 0 {Shard(1)} but not in input 1 {Replicate()}"});
-  expect_words(mm("S0", "S1"), {"axis tp cuts factor i in input 0 {Shard(0)} and cuts factor j in input 1 {Shard(1)}"});
-  expect_words(mm("S0", "P"), {"axis tp cuts factor i in input 0", "is partial (sum) in input 1"});
+  expect_words(mm("P(prod)", "R"), {"cannot pass through an operator"});
+  expect_words(mm("S1", "R"), {"axis tp shards factor k in input 0 {Shard(1)} but not in input 1 {Replicate()}"});
+  expect_words(mm("S0", "S1"),
+               {"axis tp shards factor i in input 0 {Shard(0)} and shards factor j in input 1 {Shard(1)}"});
+  expect_words(mm("S0", "P"), {"axis tp shards factor i in input 0", "is partial (sum) in input 1"});
   Calls batch("tp=2");
   EXPECT_EQ(
       batch("bmm: [b,i,k],[b,k,j]->[b,i,j]; k=sum; multi, multi", {{{4, 2, 3}, "S0"}, {{4, 3, 5}, "S0"}}, {{4, 2, 5}}),
@@ -89,7 +90,7 @@ TEST(Propagate, UnevenPiecesAndEmptyOnesMatch) {
   EXPECT_EQ(calls(kMm, {{{5, 7}, "{Shard(1, sizes=3/0/2/2)}"}, {{7, 3}, "{Shard(0, sizes=3/0/2/2)}"}}, {{5, 3}}),
             "{Partial()}");
   expect_words(calls(kMm, {{{5, 7}, "{Shard(1, sizes=3/0/2/2)}"}, {{7, 3}, "S0"}}, {{5, 3}}),
-               {"axis tp cuts factor k (7) into other pieces in input 0"});
+               {"axis tp shards factor k (7) differently in input 0"});
 }
 
 TEST(Propagate, SeveralAxesEachDoTheirPart) {
@@ -106,7 +107,7 @@ TEST(Propagate, TheOrderOfCutsMatters) {
   const char* swapped = "{Shard(0, order=1), Shard(0, order=0)}";
   EXPECT_EQ(calls(kAdd, {{{12, 5}, swapped}, {{12, 5}, swapped}}, {{12, 5}}), swapped);
   expect_words(calls(kAdd, {{{12, 5}, swapped}, {{12, 5}, "S0,S0"}}, {{12, 5}}),
-               {"cut factor i (12) into other pieces in input 0", "than in input 1 {Shard(0), Shard(0)}"});
+               {"shard factor i (12) differently in input 0", "than in input 1 {Shard(0), Shard(0)}"});
 }
 
 TEST(Propagate, BlocksThatSayTheSameAsAnOrderMatchIt) {
@@ -126,10 +127,10 @@ TEST(Propagate, SumsFlowThroughJointInputsTogether) {
   EXPECT_EQ(add("P(avg)", "R"), "{Partial(avg)}");
   EXPECT_EQ(add("R", "P(max)"), "{Partial(max)}");
   EXPECT_EQ(add("P(min)", "R"), "{Partial(min)}");
-  expect_words(add("P", "R"), {"takes partial sums of all of inputs 0, 1 or of none"});
+  expect_words(add("P", "R"), {"requires partial sums in all or none of inputs 0, 1"});
   expect_words(add("P", "P(avg)"), {"is partial (sum) in input 0", "is partial (avg) in input 1"});
   expect_words(add("P(max)", "P(max)"), {"max passes through one input at a time"});
-  expect_words(add("P", "S0"), {"axis tp is partial (sum) in input 0", "cuts factor i in input 1"});
+  expect_words(add("P", "S0"), {"axis tp is partial (sum) in input 0", "shards factor i in input 1"});
 }
 
 TEST(Propagate, AlgebraOfOneInput) {
@@ -172,7 +173,7 @@ TEST(Propagate, BroadcastInputsAreReplicatedWhereTheyLackTheFactor) {
   const char* bias = "bias: [i,j],[j]->[i,j]; joint, joint";
   EXPECT_EQ(calls(bias, {{{4, 6}, "S0,S1"}, {{6}, "R,S0"}}, {{4, 6}}), "{Shard(0), Shard(1)}");
   expect_words(calls(bias, {{{4, 6}, "S0,S1"}, {{6}, "R,R"}}, {{4, 6}}),
-               {"axis tp cuts factor j", "but not in input 1"});
+               {"axis tp shards factor j", "but not in input 1"});
   const char* scale = "mul: [i,j],[i,1]->[i,j]; multi, multi";
   expect_words(calls(scale, {{{4, 6}, "R,R"}, {{4, 1}, "S1,R"}}, {{4, 6}}),
                {"input 1 {Shard(1), Replicate()}", "dimension 1", "of size 1 that is broadcast"});
@@ -184,10 +185,11 @@ TEST(Propagate, KindsOfFactors) {
     return calls(rule, {{{4, size}, layout}}, {{4, size}});
   };
   EXPECT_EQ(one("softmax: [i,s]->[i,s]; s=replicate", 8, "S0"), "{Shard(0)}");
-  expect_words(one("softmax: [i,s]->[i,s]; s=replicate", 8, "S1"), {"axis tp", "s (8) may not be cut", "looks at all"});
-  expect_words(one("flip: [i,p]->[i,p]; p=permuted", 8, "S1"), {"p (8) may not be cut", "reorders along it"});
+  expect_words(one("softmax: [i,s]->[i,s]; s=replicate", 8, "S1"),
+               {"axis tp", "s (8) cannot be sharded", "requires all of it"});
+  expect_words(one("flip: [i,p]->[i,p]; p=permuted", 8, "S1"), {"p (8) cannot be sharded", "reorders along it"});
   EXPECT_EQ(one("quantize: [i,b]->[i,b]; b=blocked(4)", 8, "S1"), "{Shard(1)}");
-  expect_words(one("quantize: [i,b]->[i,b]; b=blocked(4)", 12, "S1"), {"b (12)", "multiples of 4 alone"});
+  expect_words(one("quantize: [i,b]->[i,b]; b=blocked(4)", 12, "S1"), {"b (12)", "only in multiples of 4"});
   EXPECT_EQ(one("quantize: [i,b]->[i,b]; b=blocked(4)", 16, "{Shard(1, blocks=2)}"), "{Shard(1, blocks=2)}");
   expect_words(one("quantize: [i,b]->[i,b]; b=blocked(4)", 8, "{Shard(1, blocks=2)}"), {"multiples of 4"});
 }
@@ -239,14 +241,16 @@ TEST(Propagate, UnevenPiecesOfTheLastFactorSurviveAView) {
 
 TEST(Propagate, ImpossibleViewsSayWhy) {
   Calls calls("tp=4");
-  expect_words(calls.view({6, 8}, "S0", {48}),
-               {"axis tp cuts factor a (6) in 4 uneven pieces; merged with b (8) they would not be ceil-chunks of 48"});
-  expect_words(calls.view({48}, "S0", {6, 8}), {"input 0 {Shard(0)}", "axis tp cuts 4 pieces across a (6) x b (8)"});
-  expect_words(calls.view({50}, "S0", {10, 5}), {"axis tp cuts 50 = a (10) x b (5) in 4 pieces"});
+  expect_words(
+      calls.view({6, 8}, "S0", {48}),
+      {"axis tp shards factor a (6) into 4 uneven shards; merged with b (8) they would not be ceil-chunks of 48"});
+  expect_words(calls.view({48}, "S0", {6, 8}),
+               {"input 0 {Shard(0)}", "axis tp (4 shards) does not align with a (6) x b (8)"});
+  expect_words(calls.view({50}, "S0", {10, 5}), {"axis tp shards 50 = a (10) x b (5) into 4 shards"});
   expect_words(calls.view({12, 8}, "S1", {16, 6}),
-               {"axis tp cuts factor c", "c (4) may not be cut", "no result has it"});
+               {"axis tp shards factor c", "c (4) cannot be sharded", "no result has it"});
   EXPECT_EQ(calls.view({12, 8}, "S0", {16, 6}), "{Shard(0)}");
-  expect_words(calls.view({8, 6}, "{Shard(0, sizes=1/2/3/2)}", {48}), {"given sizes"});
+  expect_words(calls.view({8, 6}, "{Shard(0, sizes=1/2/3/2)}", {48}), {"explicit sizes"});
 }
 
 TEST(Propagate, RefusesWhatIsNotACall) {
@@ -265,7 +269,7 @@ TEST(Propagate, RefusesWhatIsNotACall) {
   expect_error<InvalidArgument>([&] { call({{{4, 5}, r}, {{6, 6}, r}}); }, {"factor k"});
   expect_error<InvalidArgument>([&] { call({{{4, 5}, Layout::create(mesh, {Shard(2)})}, {{5, 6}, r}}); }, {"2"});
   expect_error<InvalidArgument>([&] { propagate(FactorRule::parse("zeros: ->[a]; a:4"), {}, std::vector<Shape>{{4}}); },
-                                {"without inputs"});
+                                {"requires at least one input"});
 }
 
 TEST(Localize, GivesShapesAndPlaces) {
@@ -280,7 +284,7 @@ TEST(Localize, GivesShapesAndPlaces) {
   EXPECT_EQ(locals[0].index[1].global(1), 4);
   EXPECT_EQ(locals[1].shape, Shape({4}));
   EXPECT_EQ(locals[1].index[0].global(2), 6);
-  expect_error<InvalidArgument>([&] { localize(shapes, {}, Rank(0)); }, {"2 shapes for 0 layouts"});
+  expect_error<InvalidArgument>([&] { localize(shapes, {}, Rank(0)); }, {"got 2 shapes and 0 layouts"});
 }
 
 // ---- fixes ----
@@ -292,7 +296,7 @@ TEST(Fixes, MoveTheCheaperInput) {
   const auto inputs = calls.read({{{4096, 512}, "S0"}, {{512, 64}, "S0"}});
   const auto found = propagate_or_fix(FactorRule::parse(kMm), inputs, std::vector<Shape>{{4096, 64}}, planner);
   EXPECT_FALSE(found.is_match());
-  expect_words(found.conflict, {"axis tp cuts factor i in input 0", "factor k in input 1"});
+  expect_words(found.conflict, {"axis tp shards factor i in input 0", "factor k in input 1"});
   ASSERT_EQ(found.fixes.size(), 3U);
   const Fix& best = found.fixes[0];
   EXPECT_EQ(best.inputs[0], inputs[0].layout);
@@ -301,7 +305,7 @@ TEST(Fixes, MoveTheCheaperInput) {
   EXPECT_EQ(best.moves[0], nullptr);
   EXPECT_EQ(best.us, best.moves[1]->us);
   EXPECT_EQ(best.nbytes, best.moves[1]->nbytes);
-  expect_words(best.text(), {"move input 1 to {Replicate()}: all-gather over tp, 96 KiB, ", " us"});
+  expect_words(best.text(), {"redistribute input 1 to {Replicate()}: all-gather over tp, 96 KiB, ", " us"});
   EXPECT_LE(best.us, found.fixes[1].us);
   EXPECT_LE(found.fixes[1].us, found.fixes[2].us);
 }
@@ -423,7 +427,7 @@ TEST(Explain, ListsTheCandidatesAndWhyEachWasDropped) {
     EXPECT_FALSE(found[c].dropped.empty());
     if (found[c].outputs.empty()) {
       has_refused = true;
-      expect_words(found[c].dropped, {"axis tp", "factor s (64) may not be cut"});
+      expect_words(found[c].dropped, {"axis tp", "factor s (64) cannot be sharded"});
     } else {
       expect_words(found[c].dropped, {"us more than the best"});
     }

@@ -170,8 +170,8 @@ class ViewBuilder {
 }  // namespace
 
 FactorRule view_rule(const Shape& from, const Shape& to) {
-  TESSERA_CHECK(from.numel() == to.numel(), "view: ", from, " has ", from.numel(), " elements, ", to, " has ",
-                to.numel());
+  TESSERA_CHECK(from.numel() == to.numel(), "view: shape ", to, " must have as many elements as ", from, " (",
+                from.numel(), "), got ", to.numel());
   return ViewBuilder(from, to).build(from.is_empty());
 }
 

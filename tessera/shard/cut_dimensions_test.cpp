@@ -64,10 +64,10 @@ TEST(CutDimensions, WhatWouldGatherIsRefusedWithFixes) {
     const Layout sequence = Layout::parse(mesh, "S2");
     const Tensor q = placed(values({2, 2, 8, 4}), sequence);
     expect_error<InvalidArgument>([&] { ops::scaled_dot_product_attention(q, q, q); },
-                                  {"do not fit together", "move input", "all-gather over x", " us"});
-    expect_error<InvalidArgument>([&] { ops::sort(x, 1); }, {"do not fit together", "move input 0"});
+                                  {"do not fit together", "redistribute input", "all-gather over x", " us"});
+    expect_error<InvalidArgument>([&] { ops::sort(x, 1); }, {"do not fit together", "redistribute input 0"});
     expect_error<InvalidArgument>([&] { ops::multinomial(ops::softmax(x, 1), 3, true); },
-                                  {"do not fit together", "move input 0"});
+                                  {"do not fit together", "redistribute input 0"});
     EXPECT_EQ(ops::sort(x, 0).first.layout(), x.layout());
   });
 }

@@ -101,9 +101,9 @@ TEST(Dispatch, OperandsThatDoNotFitAreRefusedWithThePricesOfFixes) {
   simulate(4, [] {
     const Tensor a = placed(counted({8, 8}), on_line("S0"));
     const Tensor b = placed(counted({8, 8}), on_line("S1"));
-    expect_error<InvalidArgument>([&] { ops::mm(a, b); },
-                                  {"mm: the operands do not fit together", "axis tp", "cheapest first", "move input",
-                                   "all-gather over tp", " us", "AutoRedistribute", "called as mm("});
+    expect_error<InvalidArgument>([&] { ops::mm(a, b); }, {"mm: the operands do not fit together", "axis tp",
+                                                           "cheapest first", "redistribute input", "all-gather over tp",
+                                                           " us", "AutoRedistribute", "called as mm("});
     const ForbidCommunication none;
     expect_error<InvalidArgument>([&] { ops::mm(a, b); }, {"inside a ForbidCommunication scope", "all-gather"});
   });

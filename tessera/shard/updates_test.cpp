@@ -205,12 +205,12 @@ TEST(ListUpdates, WhatIsPendingOrCutOtherwiseIsRefusedWithAFix) {
         [&] {
           sgd(params, {good, placed(counted({8, 4}), on_grid("R,S1"))});
         },
-        {"place 1 of its lists", "move input 1 to {Replicate(), Shard(0)}"});
+        {"place 1 of its lists", "redistribute input 1 to {Replicate(), Shard(0)}"});
     expect_error<InvalidArgument>(
         [&] {
           sgd(params, {good, placed(counted({8, 4}), on_grid("R,R"))});
         },
-        {"place 1 of its lists", "move input 1 to {Replicate(), Shard(0)}", "slice"});
+        {"place 1 of its lists", "redistribute input 1 to {Replicate(), Shard(0)}", "slice"});
     expect_error<InvalidArgument>(
         [&] {
           sgd(params, {good, testing::plain(counted({8, 4}))});

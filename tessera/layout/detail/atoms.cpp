@@ -58,7 +58,7 @@ std::optional<AtomRange> atoms_of_part(const Atoms& atoms, const SubAxis& part) 
 }
 
 std::string no_atoms(const Atoms& atoms, const SubAxis& part) {
-  return concat("the atoms at hand do not make part ", name_of(atoms.mesh, part), " of axis '",
+  return concat("no combination of atoms is sub-axis ", name_of(atoms.mesh, part), " of axis '",
                 atoms.mesh.axis(part.axis).name, "'");
 }
 
@@ -77,8 +77,8 @@ std::optional<AtomDim> dim_to_atoms(const Atoms& atoms, const Layout& layout, in
     const bool is_given = i == 0 && !layout.sizes(dim).empty();
     if (range->end - range->first > 1) {
       if (is_given || !holdings.all_divide_by(cut.blocks, cut.by.size)) {
-        why = concat("dimension ", dim, " is cut by axis '", name_of(atoms.mesh, cut.by), "' into ",
-                     is_given ? "pieces of given sizes" : "uneven pieces", ", while parts of it are used elsewhere");
+        why = concat("dimension ", dim, " is sharded over axis '", name_of(atoms.mesh, cut.by), "' into ",
+                     is_given ? "shards of explicit sizes" : "uneven shards", ", but its sub-axes are used elsewhere");
         return std::nullopt;
       }
     }
@@ -92,7 +92,8 @@ std::optional<AtomDim> dim_to_atoms(const Atoms& atoms, const Layout& layout, in
         problem = holdings.cut(atoms.list[atom].size, cut.blocks);
       }
       if (problem.empty()) continue;  // chunks of the full split may keep runs that chunks of its sub-axes break
-      why = concat("dimension ", dim, ", cut by the parts of axis '", name_of(atoms.mesh, cut.by), "': ", problem);
+      why = concat("dimension ", dim, ", sharded over the sub-axes of axis '", name_of(atoms.mesh, cut.by),
+                   "': ", problem);
       return std::nullopt;
     }
   }
@@ -123,7 +124,8 @@ DimCuts dim_from_atoms(const Atoms& atoms, const AtomDim& dim, std::size_t index
     } else {
       why = holdings.cut(part.size, first.blocks);
     }
-    TESSERA_CHECK(why.empty(), "atoms: dimension ", index, ", cut by axis '", name_of(atoms.mesh, part), "': ", why);
+    TESSERA_CHECK(why.empty(), "atoms: dimension ", index, ", sharded over axis '", name_of(atoms.mesh, part),
+                  "': ", why);
     i = next;
   }
   return made;
@@ -144,10 +146,10 @@ bool AtomLayout::is_cut_by(std::int32_t atom) const {
 }
 
 std::optional<Atoms> atoms_of(std::span<const Layout> layouts, std::string& why) {
-  TESSERA_CHECK(!layouts.empty(), "atoms: no layouts are given");
+  TESSERA_CHECK(!layouts.empty(), "atoms: requires at least one layout");
   Atoms atoms{layouts.front().mesh(), {}};
   for (const Layout& layout : layouts) {
-    TESSERA_CHECK(layout.mesh() == atoms.mesh, "atoms: layouts of two meshes, ", atoms.mesh.text(), " and ",
+    TESSERA_CHECK(layout.mesh() == atoms.mesh, "atoms: layouts must be on one mesh, got ", atoms.mesh.text(), " and ",
                   layout.mesh().text());
   }
   for (std::int32_t axis = 0; axis < atoms.mesh.ndim(); ++axis) {
@@ -155,7 +157,7 @@ std::optional<Atoms> atoms_of(std::span<const Layout> layouts, std::string& why)
     const std::vector<std::int64_t> bounds = bounds_of(layouts, axis, whole.size);
     for (std::size_t i = 1; i < bounds.size(); ++i) {
       if (bounds[i] % bounds[i - 1] != 0) {
-        why = concat("axis '", whole.name, "' of ", whole.size, " is read in parts that do not nest: one ends at ",
+        why = concat("axis '", whole.name, "' of ", whole.size, " is used in sub-axes that do not nest: one ends at ",
                      bounds[i - 1], ", another at ", bounds[i]);
         return std::nullopt;
       }
@@ -166,7 +168,7 @@ std::optional<Atoms> atoms_of(std::span<const Layout> layouts, std::string& why)
 }
 
 std::optional<AtomLayout> to_atoms(const Atoms& atoms, const Layout& layout, const Shape& shape, std::string& why) {
-  TESSERA_CHECK(layout.mesh() == atoms.mesh, "atoms of mesh ", atoms.mesh.text(), " cannot hold layout ",
+  TESSERA_CHECK(layout.mesh() == atoms.mesh, "atoms: layout must be on mesh ", atoms.mesh.text(), ", got ",
                 layout.text());
   check_fits(layout, shape);
   AtomLayout made;
@@ -188,7 +190,7 @@ std::optional<AtomLayout> to_atoms(const Atoms& atoms, const Layout& layout, con
 }
 
 Layout from_atoms(const Atoms& atoms, const AtomLayout& layout, const Shape& shape) {
-  TESSERA_CHECK(layout.dims.size() <= shape.size(), "atoms: a layout of ", layout.dims.size(),
+  TESSERA_CHECK(layout.dims.size() <= shape.size(), "atoms: layout of ", layout.dims.size(),
                 " dimensions does not fit shape ", shape);
   LayoutParts parts;
   for (std::size_t i = 0; i < layout.dims.size(); ++i) {

@@ -37,7 +37,7 @@ TEST(Atoms, SayWhichAxisDoesNotNest) {
       [&] {
         atoms_of(std::vector{Layout::parse(mesh, "R,R"), Layout::parse("a=2 R")}, why);
       },
-      {"two meshes"});
+      {"layouts must be on one mesh"});
 }
 
 TEST(Atoms, CutTheSamePieces) {
@@ -96,7 +96,7 @@ TEST(Atoms, MustKeepToRunsThatBlocksLeft) {
   EXPECT_TRUE(to_atoms(atoms_for({layout}), layout, {96}, why)) << why;
   EXPECT_TRUE(to_atoms(atoms_for({layout, Layout::parse(mesh, "R,2:S0*3:R")}), layout, {96}, why)) << why;
   EXPECT_FALSE(to_atoms(atoms_for({layout, Layout::parse(mesh, "R,3:S0*2:R")}), layout, {96}, why));
-  EXPECT_NE(why.find("pieces of 16"), std::string::npos) << why;
+  EXPECT_NE(why.find("shards of 16"), std::string::npos) << why;
 }
 
 TEST(Atoms, JoinCutsOnlyWhereTheyAreEven) {
@@ -118,7 +118,7 @@ TEST(Atoms, KeepGivenSizes) {
   ASSERT_TRUE(made) << why;
   EXPECT_EQ(*made->dims[0].sizes, (std::vector<std::int64_t>{3, 5}));
   EXPECT_EQ(from_atoms(atoms, *made, {8, 2}), layout);
-  expect_error<InvalidArgument>([&] { to_atoms(atoms, layout, {9, 2}, why); }, {"add up"});
+  expect_error<InvalidArgument>([&] { to_atoms(atoms, layout, {9, 2}, why); }, {"sum to"});
 }
 
 }  // namespace

@@ -45,12 +45,12 @@ Call::Call(const FactorRule& rule, std::span<const Operand> inputs, std::span<co
   shapes.reserve(inputs.size());
   for (const Operand& input : inputs) shapes.push_back(input.shape);
   sizes_ = rule.sizes(shapes, outputs);
-  TESSERA_CHECK(!inputs.empty(), rule.name, ": without inputs there are no layouts to propagate");
+  TESSERA_CHECK(!inputs.empty(), rule.name, ": propagation requires at least one input");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     TESSERA_CHECK(static_cast<bool>(inputs[i].layout), rule.name, ": input ", i, " has no layout");
-    TESSERA_CHECK(inputs[i].layout.mesh() == inputs[0].layout.mesh(), rule.name, ": input ", i, " is on mesh ",
-                  inputs[i].layout.mesh().text(), ", input 0 on ", inputs[0].layout.mesh().text(),
-                  "; bring them to one mesh first");
+    TESSERA_CHECK(inputs[i].layout.mesh() == inputs[0].layout.mesh(), rule.name, ": inputs must be on one mesh, got ",
+                  inputs[i].layout.mesh().text(), " for input ", i, " and ", inputs[0].layout.mesh().text(),
+                  " for input 0; redistribute one of them first");
     in_inputs_.push_back(factor_set(rule.inputs[i]));
   }
   read_inputs();
@@ -147,7 +147,7 @@ std::optional<Reduction> Call::flow(std::span<const std::int32_t> partial, Reduc
     return rule_.algebra.empty() ? Algebra{} : rule_.algebra[static_cast<std::size_t>(input)];
   };
   if (kind == Reduction::kProd) {
-    why = concat("partial products (", names(partial), ") pass through no operator");
+    why = concat("partial products (", names(partial), ") cannot pass through an operator");
     return std::nullopt;
   }
   if (kind == Reduction::kSum || kind == Reduction::kAvg) {
@@ -156,7 +156,7 @@ std::optional<Reduction> Call::flow(std::span<const std::int32_t> partial, Reduc
     if (is_joint) {
       const auto joint = joint_inputs();
       if (kind == Reduction::kAvg || partial.size() == joint.size()) return kind;
-      why = concat(rule_.name, " takes partial sums of all of ", names(joint), " or of none, and ", names(partial),
+      why = concat(rule_.name, " requires partial sums in all or none of ", names(joint), ", but only ", names(partial),
                    partial.size() == 1 ? " is" : " are", " partial");
       return std::nullopt;
     }
@@ -167,7 +167,7 @@ std::optional<Reduction> Call::flow(std::span<const std::int32_t> partial, Reduc
   }
   const Monotony monotony = algebra(partial[0]).monotony;
   if (partial.size() > 1 || monotony == Monotony::kNone) {
-    why = partial.size() > 1 ? concat(kind, " passes through one input at a time, and ", names(partial), " are partial")
+    why = partial.size() > 1 ? concat(kind, " passes through one input at a time, but ", names(partial), " are partial")
                              : concat(rule_.name, " is not monotone in ", names(partial));
     return std::nullopt;
   }
@@ -190,16 +190,16 @@ bool Call::may_cut(std::int32_t factor, const AtomDim& cuts, std::string& why) c
   if (it.kind == FactorKind::kReplicate) {
     const bool is_kept = std::ranges::any_of(
         rule_.outputs, [&](const OperandFactors& dims) { return (factor_set(dims) & bit(factor)) != 0; });
-    why = concat("factor ", it.name, " (", sizes_[f], ") may not be cut: ", rule_.name,
-                 is_kept ? " looks at all of it" : " takes it apart, no result has it");
+    why = concat("factor ", it.name, " (", sizes_[f],
+                 ") cannot be sharded: ", is_kept ? rule_.name + " requires all of it" : "no result has it");
     return false;
   }
   if (it.kind == FactorKind::kPermuted) {
-    why = concat("factor ", it.name, " (", sizes_[f], ") may not be cut: ", rule_.name, " reorders along it");
+    why = concat("factor ", it.name, " (", sizes_[f], ") cannot be sharded: ", rule_.name, " reorders along it");
     return false;
   }
   if (it.kind == FactorKind::kBlocked && !is_cut_in_blocks(atoms_, cuts, sizes_[f], it.block)) {
-    why = concat("factor ", it.name, " (", sizes_[f], ") may be cut in multiples of ", it.block, " alone");
+    why = concat("factor ", it.name, " (", sizes_[f], ") can be sharded only in multiples of ", it.block);
     return false;
   }
   return true;
@@ -214,7 +214,7 @@ bool Call::match_atom(std::int32_t atom, AtomRow& row, std::string& why) const {
     const AtomUse& head = layouts_[first]->uses[static_cast<std::size_t>(atom)];
     const auto does = [this](const AtomUse& it) {
       return it.kind == AtomUse::Kind::kCut
-                 ? concat("cuts factor ", rule_.factors[static_cast<std::size_t>(it.factor)].name)
+                 ? concat("shards factor ", rule_.factors[static_cast<std::size_t>(it.factor)].name)
                  : concat("is partial (", it.reduction, ")");
     };
     if (!(use == head)) {
@@ -233,7 +233,7 @@ bool Call::match_atom(std::int32_t atom, AtomRow& row, std::string& why) const {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if ((in_inputs_[i] & bit(row.factor)) == 0) continue;
       if (layouts_[i]->uses[static_cast<std::size_t>(atom)].kind == AtomUse::Kind::kCut) continue;
-      why = concat(atom_name(atoms_, atom), " cuts factor ", rule_.factors[static_cast<std::size_t>(row.factor)].name,
+      why = concat(atom_name(atoms_, atom), " shards factor ", rule_.factors[static_cast<std::size_t>(row.factor)].name,
                    " in ", input_name(first), " but not in ", input_name(i));
       return false;
     }
@@ -260,15 +260,15 @@ bool Call::match_factor(std::int32_t factor, AtomDim& cuts, std::string& why) co
       head = &each;
       first = i;
     } else if (!(each == *head)) {
-      why = concat(atom_name(atoms_, head->cuts[0].atom), head->cuts.size() > 1 ? " and others cut" : " cuts",
-                   " factor ", rule_.factors[f].name, " (", sizes_[f], ") into other pieces in ", input_name(first),
+      why = concat(atom_name(atoms_, head->cuts[0].atom), head->cuts.size() > 1 ? " and others shard" : " shards",
+                   " factor ", rule_.factors[f].name, " (", sizes_[f], ") differently in ", input_name(first),
                    " than in ", input_name(i));
       return false;
     }
   }
   if (head == nullptr || head->cuts.empty()) return true;
   if (!may_cut(factor, *head, why)) {
-    why = concat(atom_name(atoms_, head->cuts[0].atom), " cuts factor ", rule_.factors[f].name, " in ",
+    why = concat(atom_name(atoms_, head->cuts[0].atom), " shards factor ", rule_.factors[f].name, " in ",
                  input_name(first), ", but ", why);
     return false;
   }

@@ -115,7 +115,7 @@ std::string Holdings::cut(std::int64_t pieces, std::int64_t blocks) {
   before.swap(forms_);
   for (const IndexMap& form : before) {
     if (form.size() % blocks != 0) {
-      return concat("some rank has ", form.size(), " left to cut, which ", blocks, " blocks do not divide");
+      return concat("some rank has ", form.size(), " elements, which is not a multiple of ", blocks, " blocks");
     }
     const std::int64_t block = form.size() / blocks;
     const std::int64_t chunk = chunk_of(block, pieces);
@@ -131,7 +131,7 @@ std::string Holdings::cut(std::int64_t pieces, std::int64_t blocks) {
       fits = unit % chunk == 0;
     }
     if (!fits) {
-      return concat("its pieces of ", chunk, " would break the runs that an earlier cut with blocks left, ", form.block,
+      return concat("shards of ", chunk, " would split the runs of an earlier sharding with blocks, ", form.block,
                     " long");
     }
     IndexMap whole = form;
@@ -139,7 +139,7 @@ std::string Holdings::cut(std::int64_t pieces, std::int64_t blocks) {
     fits = keep_range(whole, blocks, {0, chunk});
     const bool has_rest = wholes < pieces && block % chunk != 0;
     if (has_rest) fits = fits && keep_range(rest, blocks, {chunk * wholes, block});
-    TESSERA_CHECK(fits, "cutting: a piece that was found to keep to runs does not");
+    TESSERA_CHECK(fits, "cutting: a shard splits runs, which a previous check should have rejected");
     whole.offset = 0;
     rest.offset = 0;
     add(whole);

@@ -114,10 +114,10 @@ bool share_digits(const Atoms& atoms, const Digits& digits, std::span<const Size
       const bool splits = digit.atom < 0 && digit.size > rest;
       if (splits ? digit.size % rest != 0 : rest % digit.size != 0) {
         if (digit.atom >= 0 && digit.size % rest == 0) split = {digit.atom, rest};
-        const std::string what = digit.atom < 0 ? concat("blocks of the cuts") : concat(atom_name(atoms, digit.atom));
-        why = concat(what, digit.atom < 0 ? " do not meet " : concat(" cuts ", digit.size, " pieces across "),
-                     join(factors),
-                     digit.atom < 0 ? "" : concat(": ", rest, " of ", factors[f].name, " are left for it"));
+        const std::string what = digit.atom < 0 ? concat("blocks") : concat(atom_name(atoms, digit.atom));
+        why = concat(what,
+                     digit.atom < 0 ? " do not align with " : concat(" (", digit.size, " shards) does not align with "),
+                     join(factors), digit.atom < 0 ? "" : concat(": ", rest, " of ", factors[f].name, " remain"));
         return false;
       }
       if (digit.atom >= 0) {
@@ -168,8 +168,8 @@ bool share_tail(const Atoms& atoms, std::span<const AtomCut> tail, std::span<con
     }
     break;
   }
-  why = concat(atom_name(atoms, tail[0].atom), " cuts ", product(factors), " = ", join(factors), " in ", parts,
-               " pieces that are not whole pieces of one of them");
+  why = concat(atom_name(atoms, tail[0].atom), " shards ", product(factors), " = ", join(factors), " into ", parts,
+               " shards that are not complete shards of one factor");
   return false;
 }
 
@@ -179,7 +179,7 @@ std::string atom_name(const Atoms& atoms, std::int32_t atom) {
   const SubAxis& by = atoms.list[static_cast<std::size_t>(atom)];
   const Axis& axis = atoms.mesh.axis(by.axis);
   if (axis.size == by.size) return "axis " + axis.name;
-  return concat("a part of axis ", axis.name, " (", by.size, " of ", axis.size, ")");
+  return concat("sub-axis of axis ", axis.name, " (", by.size, " of ", axis.size, ")");
 }
 
 AtomDim canonical_cuts(const Atoms& atoms, const AtomDim& cuts, std::int64_t size) {
@@ -204,7 +204,7 @@ bool split_cuts(const Atoms& atoms, const AtomDim& cuts, std::span<const SizedFa
                 AtomSplit& split, std::string& why) {
   if (cuts.cuts.empty()) return true;
   if (factors.empty()) {
-    why = concat(atom_name(atoms, cuts.cuts[0].atom), " cuts a dimension of size 1 that is broadcast");
+    why = concat(atom_name(atoms, cuts.cuts[0].atom), " shards a dimension of size 1 that is broadcast");
     return false;
   }
   if (const int sole = sole_factor(factors); sole >= 0) {
@@ -213,8 +213,8 @@ bool split_cuts(const Atoms& atoms, const AtomDim& cuts, std::span<const SizedFa
     return true;
   }
   if (cuts.sizes) {
-    why = concat(atom_name(atoms, cuts.cuts[0].atom), " cuts ", join(factors),
-                 " in pieces of given sizes, which are not split into factors");
+    why = concat(atom_name(atoms, cuts.cuts[0].atom), " shards ", join(factors),
+                 " into explicit sizes, which cannot be split into factors");
     return false;
   }
   Digits digits(product(factors));
@@ -247,8 +247,8 @@ bool merge_cuts(const Atoms& atoms, std::span<const AtomDim* const> cuts, std::s
       continue;
     }
     if (whole == 0 || factors[f].size == 1) {  // parsing the result would shard another factor
-      why = concat(atom_name(atoms, cuts[f]->cuts[0].atom), " cuts factor ", factors[f].name, " (", factors[f].size,
-                   "), which does not show in ", join(factors));
+      why = concat(atom_name(atoms, cuts[f]->cuts[0].atom), " shards factor ", factors[f].name, " (", factors[f].size,
+                   "), which cannot be expressed in ", join(factors));
       return false;
     }
     for (const AtomCut& cut : cuts[f]->cuts) out.cuts.push_back({cut.atom, cut.blocks * uncut});
@@ -268,10 +268,10 @@ bool merge_cuts(const Atoms& atoms, std::span<const AtomDim* const> cuts, std::s
       const bool is_last_cut = even + 1 == cuts[f]->cuts.size();
       if (is_last_cut && chunk_of(each * behind, parts) == chunk_of(each, parts) * behind) continue;
     }
-    why = cuts[f]->sizes ? concat(atom_name(atoms, odd.atom), " cuts factor ", factors[f].name, " (", factors[f].size,
-                                  ") in pieces of given sizes, which are not merged with ", join(factors))
-                         : concat(atom_name(atoms, odd.atom), " cuts factor ", factors[f].name, " (", factors[f].size,
-                                  ") in ", parts, " uneven pieces; merged with ", join(factors.subspan(f + 1)),
+    why = cuts[f]->sizes ? concat(atom_name(atoms, odd.atom), " shards factor ", factors[f].name, " (", factors[f].size,
+                                  ") into explicit sizes, which cannot be merged with ", join(factors))
+                         : concat(atom_name(atoms, odd.atom), " shards factor ", factors[f].name, " (", factors[f].size,
+                                  ") into ", parts, " uneven shards; merged with ", join(factors.subspan(f + 1)),
                                   " they would not be ceil-chunks of ", whole);
     return false;
   }

@@ -19,22 +19,23 @@ namespace tessera::layout::detail {
 namespace {
 
 void check_request(const PlanRequest& request) {
-  TESSERA_CHECK(request.from && request.to, "plan: the ", request.from ? "target" : "source", " layout is empty");
-  TESSERA_CHECK(request.from.mesh() == request.to.mesh(), "plan: the layouts are on two meshes, ",
-                request.from.mesh().text(), " and ", request.to.mesh().text(), "; a plan stays on one");
-  TESSERA_CHECK(request.itemsize > 0, "plan: an element has at least one byte");
-  TESSERA_CHECK(request.budget_nbytes >= 0, "plan: a budget is 0 (none) or more bytes");
+  TESSERA_CHECK(request.from && request.to, "plan: ", request.from ? "target" : "source", " layout must not be empty");
+  TESSERA_CHECK(request.from.mesh() == request.to.mesh(), "plan: layouts must be on one mesh, got ",
+                request.from.mesh().text(), " and ", request.to.mesh().text());
+  TESSERA_CHECK(request.itemsize > 0, "plan: itemsize must be at least 1");
+  TESSERA_CHECK(request.budget_nbytes >= 0, "plan: budget must be at least 0 bytes (0: no budget)");
   const std::int64_t numel = request.shape.numel();
-  TESSERA_CHECK(numel <= (std::int64_t{1} << 62) / request.itemsize, "plan: shape ", request.shape, " of ",
-                request.itemsize, " bytes an element is more than 2^62 bytes");
+  TESSERA_CHECK(numel <= (std::int64_t{1} << 62) / request.itemsize,
+                "plan: tensor must have at most 2^62 bytes, got shape ", request.shape, " with ", request.itemsize,
+                " bytes per element");
 }
 
 AtomLayout end_over_atoms(const PlanRequest& request, const Atoms& atoms, const Layout& layout) {
   std::string why;
   auto made = to_atoms(atoms, layout, request.shape, why);
   TESSERA_CHECK(made.has_value(), "plan: ", request.from.placements_text(), " -> ", request.to.placements_text(),
-                " of shape ", request.shape, ": the layouts have no common ground: ", why,
-                "; go through a layout without that cut");
+                " of shape ", request.shape, ": layouts are incompatible: ", why,
+                "; redistribute through a layout without that sharding");
   return std::move(*made);
 }
 
@@ -114,7 +115,7 @@ PlanEnds read_ends(const PlanRequest& request) {
   const Layout both[] = {request.from, request.to};
   auto atoms = atoms_of(both, why);
   TESSERA_CHECK(atoms.has_value(), "plan: ", request.from.placements_text(), " -> ", request.to.placements_text(),
-                ": the layouts have no common ground: ", why, "; go through a layout without that cut");
+                ": layouts are incompatible: ", why, "; redistribute through a layout without that sharding");
   AtomLayout from = end_over_atoms(request, *atoms, request.from);
   AtomLayout to = end_over_atoms(request, *atoms, request.to);
   return {std::move(*atoms), std::move(from), std::move(to)};

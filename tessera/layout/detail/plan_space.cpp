@@ -84,9 +84,9 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
       --left;
     }
   }
-  TESSERA_CHECK_AS(NotSupported, left <= kMostInPlay, "plan: ", left, " axes (or parts of axes) of mesh ",
-                   problem.atoms.mesh.text(), " are used differently by the two layouts; at most ", kMostInPlay,
-                   " can change in one plan: go through a layout in between");
+  TESSERA_CHECK_AS(NotSupported, left <= kMostInPlay, "plan: at most ", kMostInPlay, " axes or sub-axes of mesh ",
+                   problem.atoms.mesh.text(), " can change in one plan, got ", left,
+                   " axes; redistribute through an intermediate layout");
   has_all_atoms_ = left == wanted;
   atoms_.clear();
   bit_of_.assign(count, -1);
@@ -151,8 +151,9 @@ int PlanSpace::special_token(int dim, std::size_t place_in_dim, const AtomDim& c
                      .sizes = has_sizes ? cuts.sizes : nullptr,
                      .dim = dim,
                      .prefix = prefix});
-  TESSERA_CHECK_AS(NotSupported, tokens_.size() <= kMostTokens + 1,
-                   "plan: more cuts with blocks or given sizes than a plan takes; go through a layout in between");
+  TESSERA_CHECK_AS(
+      NotSupported, tokens_.size() <= kMostTokens + 1,
+      "plan: too many shardings with blocks or explicit sizes; redistribute through an intermediate layout");
   return static_cast<int>(tokens_.size()) - 1;
 }
 
@@ -322,10 +323,9 @@ void PlanSpace::build(const PlanProblem& problem) {
   most_numel_ = least;
   if (problem.budget_nbytes > 0) {
     most_numel_ = static_cast<double>(problem.budget_nbytes) / itemsize_;
-    TESSERA_CHECK(most_numel_ >= least, "plan: a budget of ",
-                  format_bytes(static_cast<std::uint64_t>(problem.budget_nbytes)),
-                  " is less than the larger part at the ends takes, ",
-                  format_bytes(static_cast<std::uint64_t>(least * itemsize_)), "; no plan keeps to it");
+    TESSERA_CHECK(most_numel_ >= least, "plan: budget must be at least the larger shard of the source and target, ",
+                  format_bytes(static_cast<std::uint64_t>(least * itemsize_)), ", got ",
+                  format_bytes(static_cast<std::uint64_t>(problem.budget_nbytes)));
   }
 }
 

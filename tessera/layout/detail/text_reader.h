@@ -80,7 +80,7 @@ class TextReader {
     for (; has_digit(); ++at_) {
       if (__builtin_mul_overflow(value, std::int64_t{10}, &value) ||
           __builtin_add_overflow(value, std::int64_t{peek() - '0'}, &value) || value > kMostNumber) {
-        fail("the ", of, " is more than 2^62");
+        fail("the ", of, " must be at most 2^62");
       }
     }
     return value;
