@@ -29,8 +29,8 @@ const void* one_of(DType dtype) {
 // and replicated where the loss is partial.
 Tensor one_like(const Tensor& loss) {
   const void* one = one_of(loss.dtype());
-  TESSERA_CHECK(loss.numel() == 1 && one != nullptr, "backward: the gradient of ", tensor::describe(loss),
-                " must be given; only a loss of one element has 1 for it");
+  TESSERA_CHECK(loss.numel() == 1 && one != nullptr,
+                "backward: a loss of more than one element requires a gradient, got ", tensor::describe(loss));
   const auto plain_one = [&](const Shape& shape) {
     const tensor::CurrentDevice where = tensor::current_device(loss.device());
     Tensor gradient = Tensor::allocate(shape, loss.dtype(), where);
@@ -45,18 +45,19 @@ Tensor one_like(const Tensor& loss) {
 }
 
 void start(Run& run, const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients, const char* what) {
-  TESSERA_CHECK(!outputs.empty(), what, ": no tensor to start from");
-  TESSERA_CHECK(gradients.empty() || gradients.size() == outputs.size(), what, ": ", gradients.size(),
-                " gradients for ", outputs.size(), " tensors");
+  TESSERA_CHECK(!outputs.empty(), what, ": requires at least one output");
+  TESSERA_CHECK(gradients.empty() || gradients.size() == outputs.size(), what, ": requires one gradient per output (",
+                outputs.size(), "), got ", gradients.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];
-    TESSERA_CHECK(output, what, ": output ", i, " is no tensor");
-    TESSERA_CHECK(
-        output.is_tracked(), what, ": ", tensor::describe(output),
-        " was computed from nothing that asks for a gradient, or under NoGrad; set_requires_grad() makes a leaf");
+    TESSERA_CHECK(output, what, ": output ", i, " must be a tensor");
+    TESSERA_CHECK(output.is_tracked(), what, ": ", tensor::describe(output),
+                  " does not depend on a tensor that requires a gradient, or was computed under NoGrad; call "
+                  "set_requires_grad() on a leaf");
     Tensor gradient = i < gradients.size() && gradients[i] ? gradients[i] : one_like(output);
-    TESSERA_CHECK(gradient.shape() == output.shape() && gradient.dtype() == output.dtype(), what, ": a gradient ",
-                  tensor::describe(gradient), " for ", tensor::describe(output));
+    TESSERA_CHECK(gradient.shape() == output.shape() && gradient.dtype() == output.dtype(), what,
+                  ": gradient must have the shape and dtype of ", tensor::describe(output), ", got ",
+                  tensor::describe(gradient));
     run.start_at(output, detail::placed(std::move(gradient), output.layout()));
   }
 }
@@ -80,14 +81,14 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& outputs, const std::vec
   Run run(options.retain_graph || options.create_graph, options.create_graph);
   start(run, outputs, grad_outputs, "gradients");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    TESSERA_CHECK(inputs[i] && inputs[i].is_tracked(), "gradients: input ", i, ", ", tensor::describe(inputs[i]),
-                  ", does not ask for a gradient; set_requires_grad() makes it");
+    TESSERA_CHECK(inputs[i] && inputs[i].is_tracked(), "gradients: input ", i, " must require a gradient, got ",
+                  tensor::describe(inputs[i]), "; call set_requires_grad() on it");
     run.want(inputs[i]);
   }
   std::vector<Tensor> results = run.execute();
   for (std::size_t i = 0; i < results.size() && !options.allow_unused; ++i) {
     TESSERA_CHECK(results[i], "gradients: no output depends on input ", i, ", ", tensor::describe(inputs[i]),
-                  "; allow_unused gives no tensor for such");
+                  "; set allow_unused to get an empty tensor");
   }
   return results;
 }

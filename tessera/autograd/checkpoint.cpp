@@ -87,8 +87,8 @@ void Frame::recompute() {
          .unpack = [](const std::shared_ptr<void>& packed) { return *static_cast<const Tensor*>(packed.get()); }});
     (void)body_(inputs);
   }
-  TESSERA_CHECK(values.size() == count_, "checkpoint: computed again, its body saves ", values.size(),
-                " tensors for gradients instead of ", count_, ": it must do the same each time");
+  TESSERA_CHECK(values.size() == count_, "checkpoint: the body must save the same tensors in each run, got ",
+                values.size(), " tensors in the recomputation instead of ", count_);
   values_ = std::move(values);
 }
 

@@ -92,7 +92,7 @@ void Run::want(const Tensor& input) {
 }
 
 void Run::at_end(std::function<void()> callback) {
-  TESSERA_CHECK(innermost != nullptr, "at_end_of_run: no backward run is under way on this thread");
+  TESSERA_CHECK(innermost != nullptr, "at_end_of_run: no backward run is active on this thread");
   Run* outermost = innermost;
   while (outermost->outer_ != nullptr) outermost = outermost->outer_;
   outermost->end_callbacks_.push_back(std::move(callback));
@@ -128,8 +128,8 @@ void Run::reach(Edge& edge) {
     if (node->run.compare_exchange_strong(other, id_, std::memory_order_acq_rel)) {
       nodes_.push_back(node);
     } else {
-      TESSERA_CHECK(other == id_, node->title(), ": another backward run is going through this call; runs at the same ",
-                    "time, or inside of one another, need records of their own");
+      TESSERA_CHECK(other == id_, node->title(),
+                    ": another backward run uses this call; concurrent or nested runs require separate records");
     }
     return;
   }
@@ -210,8 +210,7 @@ void Run::run_node(Node& node) {
 
 void Run::differentiate(Node& node) {
   TESSERA_CHECK(!node.is_consumed, node.title(),
-                ": backward has run through this call before and freed what it saved; ",
-                "set retain_graph in the first run to run it again");
+                ": a previous backward run freed the saved tensors of this call; set retain_graph in the first run");
   if (!wants_some_) {
     for (Edge& edge : node.edges) edge.is_wanted = static_cast<bool>(edge.target);
   }
@@ -236,8 +235,8 @@ void Run::serve_all(Node& node, std::span<Tensor> gradients) {
     if (!gradients.empty() && edge.is_wanted) gradient = std::move(gradients[i]);
     if (gradient) {
       TESSERA_CHECK(is_same(gradient.shape(), node.inputs[i].shape) && gradient.dtype() == node.inputs[i].dtype,
-                    node.title(), ": its gradient gives ", tensor::describe(gradient), " for input ", i, ", which is ",
-                    node.inputs[i].dtype, node.inputs[i].shape);
+                    node.title(), ": gradient of input ", i, " must be ", node.inputs[i].dtype, node.inputs[i].shape,
+                    ", got ", tensor::describe(gradient));
       gradient = placed(std::move(gradient), node.inputs[i].layout);
     }
     serve(edge, std::move(gradient), node.where);

@@ -23,7 +23,7 @@ class ForwardCall final : public FunctionCall {
   explicit ForwardCall(const Node* node) : node_(node) {}
   void save(std::vector<Tensor> tensors) override { kept = std::move(tensors); }
   [[nodiscard]] const Tensor& saved(std::size_t /*index*/) override {
-    TESSERA_THROW(InvalidArgument, "FunctionCall::saved: only backward can ask for what forward saves");
+    TESSERA_THROW(InvalidArgument, "FunctionCall::saved: only backward can read saved tensors");
   }
   [[nodiscard]] bool needs(std::size_t input) const override {
     return node_ != nullptr && static_cast<bool>(node_->edges[input].target);
@@ -41,8 +41,8 @@ class BackwardCall final : public FunctionCall {
     TESSERA_THROW(InvalidArgument, "FunctionCall::save: only forward can save tensors");
   }
   [[nodiscard]] const Tensor& saved(std::size_t index) override {
-    TESSERA_CHECK(index < node_.saved.size(), node_.title(), ": backward asks for saved tensor ", index,
-                  "; forward saved ", node_.saved.size());
+    TESSERA_CHECK(index < node_.saved.size(), node_.title(), ": index of a saved tensor must be in [0, ",
+                  node_.saved.size(), "), got ", index);
     return node_.unpack(node_.saved[index], held_[index], attach_);
   }
   [[nodiscard]] bool needs(std::size_t input) const override { return node_.edges[input].is_wanted != 0; }
@@ -58,8 +58,8 @@ void FunctionNode::differentiate(std::span<Tensor> gradients, bool attach) {
   for (const OutputSlot& slot : outputs) incoming.push_back(slot.grad);
   BackwardCall call(*this, attach);
   std::vector<Tensor> results = function_->backward(call, incoming);
-  TESSERA_CHECK(results.size() == gradients.size(), title(), ": backward gave ", results.size(), " gradients for ",
-                gradients.size(), " inputs");
+  TESSERA_CHECK(results.size() == gradients.size(), title(), ": backward must return one gradient per input (",
+                gradients.size(), "), got ", results.size());
   for (std::size_t i = 0; i < results.size(); ++i) gradients[i] = std::move(results[i]);
 }
 

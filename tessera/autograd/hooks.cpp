@@ -18,8 +18,8 @@ constinit thread_local const SavedHooksScope* innermost_hooks = nullptr;
 
 const State& tracked(const Tensor& tensor, const char* what) {
   const State* state = tensor ? detail::state_of(tensor) : nullptr;
-  TESSERA_CHECK(state != nullptr, what, ": no gradient flows to ", tensor::describe(tensor),
-                "; set_requires_grad() makes it a leaf");
+  TESSERA_CHECK(state != nullptr, what, ": tensor must require a gradient, got ", tensor::describe(tensor),
+                "; call set_requires_grad() on a leaf");
   return *state;
 }
 
@@ -66,8 +66,8 @@ HookHandle on_gradient(const Tensor& tensor, GradientHook hook) {
 
 HookHandle on_gradient_ready(const Tensor& leaf, ReadyHook hook) {
   const State& state = tracked(leaf, "on_gradient_ready");
-  TESSERA_CHECK(state.node->is_leaf, "on_gradient_ready: ", tensor::describe(leaf), " is a result of ",
-                state.node->title(), " and accumulates nothing; on_gradient() sees its gradient");
+  TESSERA_CHECK(state.node->is_leaf, "on_gradient_ready: tensor must be a leaf, got ", tensor::describe(leaf),
+                ", a result of ", state.node->title(), "; use on_gradient()");
   auto& node = static_cast<LeafNode&>(*state.node);
   const std::uint64_t id = detail::next_hook_id();
   const std::lock_guard lock(node.mutex);

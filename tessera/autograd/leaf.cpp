@@ -26,11 +26,11 @@ Tensor owned(Tensor gradient) {
 }
 
 LeafNode* leaf_of(const Tensor& tensor, const char* what) {
-  TESSERA_CHECK(tensor, what, ": no tensor was given");
+  TESSERA_CHECK(tensor, what, ": tensor must not be empty");
   const State* state = state_of(tensor);
   if (state == nullptr) return nullptr;
-  TESSERA_CHECK(state->node->is_leaf, what, ": ", tensor::describe(tensor), " is a result of ", state->node->title(),
-                ", which keeps no gradient; gradients() gives it, detach() makes a tensor outside of the record");
+  TESSERA_CHECK(state->node->is_leaf, what, ": tensor must be a leaf, got ", tensor::describe(tensor), ", a result of ",
+                state->node->title(), "; use gradients() for its gradient, or detach() it");
   return static_cast<LeafNode*>(state->node.get());
 }
 
@@ -112,8 +112,7 @@ using detail::State;
 void set_requires_grad(const Tensor& tensor, bool requires_grad) {
   const LeafNode* leaf = detail::leaf_of(tensor, "set_requires_grad");
   TESSERA_CHECK(!requires_grad || detail::is_differentiable(tensor.dtype()),
-                "set_requires_grad: ", tensor::describe(tensor),
-                " can have no gradient: only floating and complex tensors can");
+                "set_requires_grad: tensor must be floating-point or complex, got ", tensor::describe(tensor));
   if ((leaf != nullptr) == requires_grad) return;
   std::unique_ptr<State> state;
   if (requires_grad) state = std::make_unique<State>(NodeRef::adopt(new LeafNode()), 0);
@@ -136,10 +135,11 @@ Tensor grad(const Tensor& leaf) {
 
 void set_grad(const Tensor& leaf, const Tensor& gradient) {
   LeafNode* node = detail::leaf_of(leaf, "set_grad");
-  TESSERA_CHECK(node != nullptr, "set_grad: ", tensor::describe(leaf), " does not ask for a gradient; ",
-                "set_requires_grad() makes it");
+  TESSERA_CHECK(node != nullptr, "set_grad: tensor must require a gradient, got ", tensor::describe(leaf),
+                "; call set_requires_grad() on it");
   TESSERA_CHECK(!gradient || (gradient.shape() == leaf.shape() && gradient.dtype() == leaf.dtype()),
-                "set_grad: a gradient ", tensor::describe(gradient), " for ", tensor::describe(leaf));
+                "set_grad: gradient must have the shape and dtype of ", tensor::describe(leaf), ", got ",
+                tensor::describe(gradient));
   detail::Where where = gradient ? detail::Where::of(gradient) : detail::Where();
   const std::lock_guard lock(node->mutex);
   node->grad = gradient;

@@ -25,7 +25,7 @@ tensor::detail::Ref<tensor::Storage> storage_of(const Tensor& local) {
 void refuse_stale_view(const Node& node, const State& view) {
   TESSERA_CHECK(view.base->overwritten.load(std::memory_order_relaxed) >> (view.base_output % 64) % 2 == 0, node.name(),
                 ": an input is a view of a result of ", view.base->title(),
-                " that was changed in place after the view was taken: take the view again");
+                " that was changed in place after the view was created; create the view again");
 }
 
 }  // namespace
@@ -138,15 +138,16 @@ const Tensor& Node::unpack(const Saved& from, Tensor& held, bool attach) {
     const OperandInfo* was = from.role == Saved::Role::kInput    ? &inputs[place]
                              : from.role == Saved::Role::kOutput ? &outputs[place]
                                                                  : nullptr;
-    TESSERA_CHECK(held, title(), ": the hook that unpacks saved tensors returned no tensor");
+    TESSERA_CHECK(held, title(), ": the unpack hook of saved tensors must return a tensor");
     TESSERA_CHECK(was == nullptr || (held.shape() == was->shape && held.dtype() == was->dtype), title(),
-                  ": a saved tensor was ", was->dtype, was->shape, ", but was unpacked as ", tensor::describe(held));
+                  ": the unpack hook must return a saved tensor of ", was->dtype, was->shape, ", got ",
+                  tensor::describe(held));
   } else {
     if (!from.tensor) return from.tensor;
     const std::uint64_t now = version_of(from.tensor);
     TESSERA_CHECK(now == from.version, title(), ": ", from.role == Saved::Role::kOutput ? "its result " : "its input ",
-                  tensor::describe(from.tensor), ", saved for the gradient at version ", from.version,
-                  ", was changed in place before backward and is at version ", now, ": clone it before changing it");
+                  tensor::describe(from.tensor), ", saved at version ", from.version,
+                  ", was changed in place before backward and is at version ", now, "; clone it before changing it");
     if (!attach) return from.tensor;
     held = from.tensor;
   }
@@ -178,8 +179,8 @@ void Node::run_hooks(std::uint32_t output, Tensor& gradient) {
       Tensor changed = list[i].second(gradient);
       if (!changed) continue;
       TESSERA_CHECK(changed.shape() == gradient.shape() && changed.dtype() == gradient.dtype(),
-                    "a hook on a gradient of ", title(), " changed ", tensor::describe(gradient), " to ",
-                    tensor::describe(changed), ": shape and dtype must stay");
+                    "a hook on a gradient of ", title(), " must keep shape and dtype of ", tensor::describe(gradient),
+                    ", got ", tensor::describe(changed));
       gradient = std::move(changed);
     }
     return;

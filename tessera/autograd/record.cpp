@@ -90,8 +90,8 @@ class OpGradient final : public tensor::GradientCall {
       const Saved& slot = node_.saved[i];
       if (slot.role == role && slot.place == at(index)) return node_.unpack(slot, held_[i], attach_);
     }
-    TESSERA_THROW(InvalidArgument, node_.name(), ": its gradient reads ",
-                  role == Saved::Role::kInput ? "input " : "output ", index, ", which OpDef::saves does not name");
+    TESSERA_THROW(InvalidArgument, node_.name(), ": gradient reads ",
+                  role == Saved::Role::kInput ? "input " : "output ", index, ", which OpDef::saves must name");
   }
 
   OpNode& node_;
@@ -101,8 +101,8 @@ class OpGradient final : public tensor::GradientCall {
 };
 
 void OpNode::differentiate(std::span<Tensor> gradients, bool attach) {
-  TESSERA_CHECK_AS(NotSupported, op().def.gradient != nullptr, title(), " has no gradient, and backward needs it; ",
-                   "detach() its input or its result where none is wanted");
+  TESSERA_CHECK_AS(NotSupported, op().def.gradient != nullptr, title(),
+                   " has no gradient, but backward requires it; detach() its input or its result");
   OpGradient call(*this, gradients, attach);
   op().def.gradient(call);
 }
@@ -117,17 +117,17 @@ const tensor::Storage* storage_of(const Tensor& tensor) {
 void check_given(const Call& call, const Tensor& out) {
   bool is_input = false;
   for (const Tensor& input : call.inputs) is_input |= input == out;
-  TESSERA_CHECK_CALL(call, is_input, "cannot record a call that writes into a given tensor, ", tensor::describe(out),
-                     ", which is none of its inputs; leave it out, or write under NoGrad");
+  TESSERA_CHECK_CALL(call, is_input, "cannot record a call that writes into ", tensor::describe(out),
+                     ", which is not one of its inputs; omit the output, or write under NoGrad");
   const State* state = state_of(out);
   TESSERA_CHECK_CALL(call, state == nullptr || !state->node->is_leaf, "cannot change ", tensor::describe(out),
-                     " in place: it is a leaf that asks for its gradient; under NoGrad it can be");
+                     " in place: it is a leaf that requires a gradient; use NoGrad");
   TESSERA_CHECK_CALL(call, state == nullptr || !state->is_view, "cannot change ", tensor::describe(out),
-                     " in place: it is a view of a tensor that gradients flow to; clone it first");
+                     " in place: it is a view of a tensor that requires a gradient; clone it first");
   const tensor::Storage* storage = storage_of(out);
-  TESSERA_CHECK_CALL(call, state != nullptr || storage == nullptr || storage->count() == 1, "cannot change ",
-                     tensor::describe(out), " in place and record it: other tensors share its memory, or a recorded ",
-                     "call has saved it; clone it first");
+  TESSERA_CHECK_CALL(call, state != nullptr || storage == nullptr || storage->count() == 1,
+                     "cannot record a change of ", tensor::describe(out),
+                     " in place: other tensors share its memory, or a recorded call has saved it; clone it first");
 }
 
 const Tensor* first_tensor(const Call& call) {
