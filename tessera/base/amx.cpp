@@ -167,9 +167,9 @@ AmxState amx_state() {
 
 std::string_view to_text(AmxState state) {
   switch (state) {
-    case AmxState::kNotAnnounced: return "not announced by the processor";
-    case AmxState::kKernelRefuses: return "announced, but refused by the kernel";
-    case AmxState::kInstructionFails: return "announced, but its instructions fail";
+    case AmxState::kNotAnnounced: return "not supported by the processor";
+    case AmxState::kKernelRefuses: return "supported by the processor, but denied by the kernel";
+    case AmxState::kInstructionFails: return "supported by the processor, but its instructions fail";
     case AmxState::kWorks: return "works";
   }
   return "";

@@ -86,8 +86,8 @@ int open_aside(const std::string& path, const std::string& aside, FileKind kind)
   const ::mode_t mode = kind == FileKind::kRun ? 0600 : 0666;
   const int descriptor = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   const int error = errno;
-  TESSERA_CHECK_AS(IoError, descriptor >= 0, "cannot write '", path, "': opening '", aside,
-                   "' beside it: ", reason(error));
+  TESSERA_CHECK_AS(IoError, descriptor >= 0, "cannot write '", path, "': cannot open temporary file '", aside,
+                   "': ", reason(error));
   return descriptor;
 }
 
@@ -129,19 +129,20 @@ std::ostream& AtomicFile::stream() { return state_->stream; }
 
 void AtomicFile::commit() {
   State& file = *state_;
-  TESSERA_CHECK(!file.aside.empty(), "file '", file.path, "' was committed already");
+  TESSERA_CHECK(!file.aside.empty(), "file '", file.path, "' is already committed");
   file.stream.flush();
-  TESSERA_CHECK_AS(IoError, file.buffer.error() == 0, "writing '", file.path, "': ", reason(file.buffer.error()));
-  TESSERA_CHECK_AS(IoError, file.stream.good(), "writing '", file.path, "': the stream was left in a failed state");
+  TESSERA_CHECK_AS(IoError, file.buffer.error() == 0, "cannot write '", file.path, "': ", reason(file.buffer.error()));
+  TESSERA_CHECK_AS(IoError, file.stream.good(), "cannot write '", file.path, "': the stream is in a failed state");
   const int synced = ::fsync(file.descriptor);
   const int sync_error = errno;
-  TESSERA_CHECK_AS(IoError, synced == 0, "syncing '", file.path, "': ", reason(sync_error));
+  TESSERA_CHECK_AS(IoError, synced == 0, "cannot sync '", file.path, "': ", reason(sync_error));
   const int closed = ::close(std::exchange(file.descriptor, -1));
   const int close_error = errno;
-  TESSERA_CHECK_AS(IoError, closed == 0, "closing '", file.path, "': ", reason(close_error));
+  TESSERA_CHECK_AS(IoError, closed == 0, "cannot close '", file.path, "': ", reason(close_error));
   const int renamed = ::rename(file.aside.c_str(), file.path.c_str());
   const int rename_error = errno;
-  TESSERA_CHECK_AS(IoError, renamed == 0, "putting '", file.path, "' in its place: ", reason(rename_error));
+  TESSERA_CHECK_AS(IoError, renamed == 0, "cannot rename the temporary file to '", file.path,
+                   "': ", reason(rename_error));
   file.aside.clear();
   sync_directory(std::filesystem::path(file.path).parent_path().string());
 }

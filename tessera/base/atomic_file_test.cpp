@@ -84,7 +84,7 @@ TEST_F(AtomicFileTest, AFailedWriteIsAnErrorAndChangesNothing) {
   }
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
-  EXPECT_EQ(message, "writing '" + path() + "': File too large");
+  EXPECT_EQ(message, "cannot write '" + path() + "': File too large");
   EXPECT_EQ(content(path()), "old");
   EXPECT_EQ(files(), 1u);
 }

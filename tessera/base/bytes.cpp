@@ -30,12 +30,11 @@ std::optional<std::uint64_t> unit_of(std::string_view text) {
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
 [[noreturn]] void refuse(std::string_view text) {
-  TESSERA_THROW(InvalidArgument, "'", text,
-                "' is no size in bytes; write a number and a unit, as in 4096, 64KiB or 1.5 GiB");
+  TESSERA_THROW(InvalidArgument, "size must be a number and a unit, as in 4096, 64KiB or 1.5 GiB, got '", text, "'");
 }
 
 [[noreturn]] void refuse_large(std::string_view text) {
-  TESSERA_THROW(InvalidArgument, "'", text, "' is more bytes than fit 64 bits; the most is 16 EiB less one byte");
+  TESSERA_THROW(InvalidArgument, "size must be below 16 EiB, got '", text, "'");
 }
 
 }  // namespace

@@ -257,7 +257,7 @@ TEST(DType, UnknownNamesListTheKnownAndTheNearest) {
   } catch (const InvalidArgument& error) {
     EXPECT_EQ(
         error.message(),
-        "no dtype is named 'bf61' (did you mean 'bf16'?); there are [f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, "
+        "unknown dtype 'bf61' (did you mean 'bf16'?); must be one of [f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, "
         "i16, i8, u64, u32, u16, u8, bool, c64, c128]");
   }
   EXPECT_THROW(parse_dtype(""), InvalidArgument);

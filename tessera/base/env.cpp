@@ -67,56 +67,50 @@ enum Row {
 };
 
 constexpr Variable kTable[] = {
-    {"TESSERA_RUN_DIR", Kind::kText, "",
-     "directory that keeps the records of a run; empty: they go away with the process"},
+    {"TESSERA_RUN_DIR", Kind::kText, "", "run directory; empty: records are removed when the process ends"},
     {"TESSERA_RUN_DIR_LOCK", Kind::kAddress, "",
      "device:inode of the run directory that the launcher of this rank has locked; set by tessera run"},
-    {"TESSERA_LOG", Kind::kChoice, "info", "least level that is logged to stderr", kLevels},
-    {"TESSERA_LOG_COLOR", Kind::kChoice, "auto", "colour in log lines; auto: on a terminal", kColors},
-    {"TESSERA_RECORD", Kind::kChoice, "on", "whether each rank records what it does", kOnOff},
-    {"TESSERA_RECORD_BYTES", Kind::kBytes, "32MiB", "size of one rank's record file"},
+    {"TESSERA_LOG", Kind::kChoice, "info", "minimum level that is logged to stderr", kLevels},
+    {"TESSERA_LOG_COLOR", Kind::kChoice, "auto", "color in log lines; auto: on a terminal", kColors},
+    {"TESSERA_RECORD", Kind::kChoice, "on", "flight recorder of each rank", kOnOff},
+    {"TESSERA_RECORD_BYTES", Kind::kBytes, "32MiB", "size of the record file of one rank"},
     {"TESSERA_RECORD_NO_SPACE", Kind::kChoice, "smaller",
-     "when the record file does not fit: record into a smaller one, go on without, or fail", kNoSpace},
-    {"TESSERA_RECORD_DIR", Kind::kText, "", "where record files are made; unset: /dev/shm"},
+     "action if the record file does not fit: use a smaller file, disable recording, or fail", kNoSpace},
+    {"TESSERA_RECORD_DIR", Kind::kText, "", "directory for new record files; unset: /dev/shm"},
     {"TESSERA_HOST_MODE", Kind::kChoice, "inline",
-     "how host streams run: the default one on the caller and others as threads, all as threads, or one at a time by "
+     "execution of host streams: the default stream on the caller and others as threads, all as threads, or in an "
+     "order by "
      "seed",
      kHostModes},
     {"TESSERA_HOST_SEED", Kind::kInteger, "0", "seed of the order in which seeded host streams run"},
-    {"TESSERA_HOST_CAPACITY", Kind::kBytes, "0", "bytes a host device may hold; 0: what the machine has"},
-    {"TESSERA_HOST_CHECKED", Kind::kSwitch, "0", "1: host launches that conflict without order are errors", kZeroOne},
-    {"TESSERA_CUDA_CONNECTIONS", Kind::kInteger, "32", "hardware queues asked of the CUDA driver", {}, 1, 32},
-    {"TESSERA_MEMORY_POLICY", Kind::kSettings, "",
-     "what allocators do where there is a choice (memory::Policy); empty: the defaults"},
-    {"TESSERA_THREADS",
-     Kind::kInteger,
-     "0",
-     "threads of a rank's host kernels; 0: its share of the cores",
-     {},
-     0,
-     1024},
+    {"TESSERA_HOST_CAPACITY", Kind::kBytes, "0", "capacity of a host device in bytes; 0: memory of the machine"},
+    {"TESSERA_HOST_CHECKED", Kind::kSwitch, "0", "1: conflicting host launches without stream order are errors",
+     kZeroOne},
+    {"TESSERA_CUDA_CONNECTIONS", Kind::kInteger, "32", "hardware queues requested from the CUDA driver", {}, 1, 32},
+    {"TESSERA_MEMORY_POLICY", Kind::kSettings, "", "settings of allocators (memory::Policy); empty: defaults"},
+    {"TESSERA_THREADS", Kind::kInteger, "0", "threads for host kernels per rank; 0: share of the cores", {}, 0, 1024},
     {"TESSERA_STORE", Kind::kAddress, "",
-     "where ranks meet, hosted by someone else: tcp://host:port or file:///directory; set by tessera run"},
+     "address of an existing store: tcp://host:port or file:///directory; set by tessera run"},
     {"TESSERA_STORE_SECRET", Kind::kSecret, "",
-     "secret that ranks and the store prove to each other, the same on all ranks; set by tessera run"},
+     "shared secret of the ranks and the store, equal on all ranks; set by tessera run"},
     {"TESSERA_STORE_INSECURE", Kind::kSwitch, "0",
-     "1: a store may run without a secret, so that any process that reaches its port can use it", kZeroOne},
+     "1: allow a store without a secret, which any process that can reach its port can use", kZeroOne},
     {"TESSERA_STORE_BIND", Kind::kAddress, "",
-     "address that rank 0 listens on if it hosts the store; empty: the host in the address of the store"},
-    {"TESSERA_STORE_BYTES", Kind::kBytes, "256MiB", "bytes that a store behind a socket holds for all its clients"},
-    {"TESSERA_STORE_CLIENT_BYTES", Kind::kBytes, "64MiB", "bytes that a store behind a socket holds for one client"},
-    {"TESSERA_COMM_CHECK", Kind::kSwitch, "0",
-     "1: ranks compare all that a launch of a group is about to do before any of it is done", kZeroOne},
+     "address that rank 0 listens on if it hosts the store; empty: the host of the store address"},
+    {"TESSERA_STORE_BYTES", Kind::kBytes, "256MiB", "maximum bytes that a TCP store holds for all clients"},
+    {"TESSERA_STORE_CLIENT_BYTES", Kind::kBytes, "64MiB", "maximum bytes that a TCP store holds for one client"},
+    {"TESSERA_COMM_CHECK", Kind::kSwitch, "0", "1: ranks compare the operations of a group launch before they run",
+     kZeroOne},
     {"TESSERA_DEADLINE",
      Kind::kInteger,
      "300",
-     "seconds that an operation of a group may take, unless the group sets another deadline",
+     "deadline of an operation in seconds, unless the group sets another",
      {},
      1,
      31'536'000},
     {"TESSERA_ON_HANG", Kind::kChoice, "raise",
-     "when a deadline of a group passes, after it was told: the operation throws, all groups are aborted, the process "
-     "exits with 124, or it is waited for on",
+     "action after a missed deadline is reported: the operation throws, all groups are aborted, the process "
+     "exits with 124, or the wait continues",
      kOnHangs},
 };
 static_assert(std::size(kTable) == kRows);
@@ -152,8 +146,8 @@ std::string_view read_choice(const Variable& variable, const std::string& text) 
   for (const std::string_view word : variable.allowed) {
     if (word == text) return word;
   }
-  TESSERA_THROW(InvalidArgument, "environment variable ", variable.name, "='", text, "'",
-                did_you_mean(text, variable.allowed), " must be one of ", type_of(variable));
+  TESSERA_THROW(InvalidArgument, "environment variable ", variable.name, ": must be one of ", type_of(variable),
+                ", got '", text, "'", did_you_mean(text, variable.allowed));
 }
 
 std::uint64_t read_integer(const Variable& variable, const std::string& text) {
@@ -161,7 +155,7 @@ std::uint64_t read_integer(const Variable& variable, const std::string& text) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool is_whole = problem == std::errc() && end == text.data() + text.size();
   TESSERA_CHECK(is_whole && value >= variable.least && value <= variable.most, "environment variable ", variable.name,
-                "='", text, "' must be a whole number from ", variable.least, " to ", variable.most);
+                ": must be an integer in [", variable.least, ", ", variable.most, "], got '", text, "'");
   return value;
 }
 
@@ -192,9 +186,9 @@ void warn_of_unknown_names_once() {
   if (done.load(std::memory_order_relaxed) || done.exchange(true)) return;
   for (const auto& [name, near] : unknown_names()) {
     if (near.empty()) {
-      log::warn("nothing reads the environment variable ", name, "; `tessera info --env` lists those that are read");
+      log::warn("unknown environment variable ", name, "; `tessera info --env` lists all variables");
     } else {
-      log::warn("nothing reads the environment variable ", name, "; did you mean ", near, "?");
+      log::warn("unknown environment variable ", name, "; did you mean ", near, "?");
     }
   }
 }

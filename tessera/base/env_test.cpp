@@ -126,20 +126,22 @@ TEST(Env, AnEmptyValueIsNone) {
 TEST(Env, RefusalsNameVariableValueAndWhatIsAllowed) {
   {
     const Setting setting("TESSERA_HOST_MODE", "theraded");
-    EXPECT_EQ(message_of([] { env::host_mode(); }),
-              "environment variable TESSERA_HOST_MODE='theraded' (did you mean 'threaded'?) must be one of "
-              "inline|threaded|seeded");
+    EXPECT_EQ(
+        message_of([] { env::host_mode(); }),
+        "environment variable TESSERA_HOST_MODE: must be one of inline|threaded|seeded, got 'theraded' (did you mean "
+        "'threaded'?)");
   }
   {
     const Setting setting("TESSERA_CUDA_CONNECTIONS", "33");
     EXPECT_EQ(message_of([] { env::cuda_connections(); }),
-              "environment variable TESSERA_CUDA_CONNECTIONS='33' must be a whole number from 1 to 32");
+              "environment variable TESSERA_CUDA_CONNECTIONS: must be an integer in [1, 32], got '33'");
   }
   {
     const Setting setting("TESSERA_RECORD_BYTES", "lots");
-    EXPECT_EQ(message_of([] { env::record_bytes(); }),
-              "environment variable TESSERA_RECORD_BYTES: 'lots' is no size in bytes; write a number and a unit, as in "
-              "4096, 64KiB or 1.5 GiB");
+    EXPECT_EQ(
+        message_of([] { env::record_bytes(); }),
+        "environment variable TESSERA_RECORD_BYTES: size must be a number and a unit, as in 4096, 64KiB or 1.5 GiB, "
+        "got 'lots'");
   }
   for (const char* bad : {"-1", "1.5", "0x1", "1 ", "18446744073709551616", "seed"}) {
     const Setting setting("TESSERA_HOST_SEED", bad);

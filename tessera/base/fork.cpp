@@ -28,7 +28,7 @@ void keep_reachable(const void* object) {
 }
 
 void throw_forked(std::string_view what) {
-  TESSERA_THROW(NotSupported, what, ": must be used in the process that made it, got a forked child (process ",
+  TESSERA_THROW(NotSupported, what, ": must be used in the process that created it, got a forked child (process ",
                 ::getpid(), " of parent ", ::getppid(),
                 "); call exec after fork, or fork before the first use of Tessera");
 }

@@ -36,7 +36,7 @@ TEST(OwnerProcess, IsNotTheForkedChild) {
   EXPECT_TRUE(owner.is_this());
   EXPECT_NO_THROW(owner.check("it"));
   EXPECT_TRUE(holds_in_child([&] {
-    expect_error<NotSupported>([&] { owner.check("it"); }, {"it: must be used in the process that made it", "exec"});
+    expect_error<NotSupported>([&] { owner.check("it"); }, {"it: must be used in the process that created it", "exec"});
     const OwnerProcess own;
     return !owner.is_this() && own.is_this() && !::testing::Test::HasFailure();
   }));

@@ -79,7 +79,7 @@ class Output {
         known = wants_color() ? 1 : 0;
         color_.store(known);
       } catch (const Error& error) {
-        write(Level::kWarn, error.message() + "; logging goes on without colour");
+        write(Level::kWarn, error.message() + "; logging without color");
       }
     }
     return known == 1;
@@ -126,7 +126,7 @@ bool decide(Level level) noexcept {
     try {
       threshold.store(static_cast<int>(level_from_env()));
     } catch (const Error& error) {
-      write(Level::kWarn, error.message() + "; logging goes on at info");
+      write(Level::kWarn, error.message() + "; logging at level info");
     }
   }
   return static_cast<int>(level) >= threshold.load();

@@ -45,7 +45,7 @@ template <class... Parts>
   try {
     write(level, tessera::detail::concat(parts...));
   } catch (...) {
-    write(level, "(a log line that could not be put together)");
+    write(level, "(log line could not be formatted)");
   }
 }
 }  // namespace detail

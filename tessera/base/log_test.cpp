@@ -73,7 +73,7 @@ TEST(Log, CaptureGivesBackLevelAndSink) {
 TEST(Log, NeverThrows) {
   const log::Capture log;
   log::info(Throws{});
-  EXPECT_EQ(log.lines(), std::vector<std::string>{"info: (a log line that could not be put together)"});
+  EXPECT_EQ(log.lines(), std::vector<std::string>{"info: (log line could not be formatted)"});
   const auto before = log::set_sink([](log::Level, std::string_view) { throw std::runtime_error("x"); });
   EXPECT_NO_THROW(log::info("lost"));
   log::set_sink(before);

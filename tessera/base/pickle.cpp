@@ -122,13 +122,13 @@ struct PickleWriter::State {
   // Called before any value: closes a full batch, opens the next, and checks that a value is allowed here. A batch of a
   // dict has complete pairs only, so its limit counts keys.
   void before_value(bool is_list_or_dict) {
-    TESSERA_CHECK(!finished, "pickle: a value after finish()");
+    TESSERA_CHECK(!finished, "pickle: no value may follow finish()");
     Level& level = levels.back();
     TESSERA_CHECK(level.kind != Kind::kTop || level.values == 0,
-                  "pickle: a second value at the top; put them into a list or a tuple");
+                  "pickle: the top level must have one value; use a list or a tuple");
     const bool is_key = level.kind == Kind::kDict && level.values % 2 == 0;
     TESSERA_CHECK(!is_list_or_dict || !(is_key || level.in_key),
-                  "pickle: a list or dict cannot be, or be in, a dict's key");
+                  "pickle: a dict key must not be or contain a list or dict");
     if (level.kind == Kind::kList || level.kind == Kind::kDict) {
       if (level.in_batch == (level.kind == Kind::kList ? kBatch : 2 * kBatch)) close_batch(level);
       if (level.in_batch++ == 0) op(kMark);
@@ -159,9 +159,9 @@ struct PickleWriter::State {
 
   void end(Kind kind) {
     Level& level = levels.back();
-    TESSERA_CHECK(level.kind == kind, "pickle: end of a ", to_string(kind), " where a ", to_string(level.kind),
+    TESSERA_CHECK(level.kind == kind, "pickle: cannot end a ", to_string(kind), " while a ", to_string(level.kind),
                   " is open");
-    TESSERA_CHECK(kind != Kind::kDict || level.values % 2 == 0, "pickle: end of a dict after a key without a value");
+    TESSERA_CHECK(kind != Kind::kDict || level.values % 2 == 0, "pickle: the last key of a dict has no value");
     if (kind == Kind::kTuple) {
       op(kTuple);
     } else {
@@ -171,7 +171,7 @@ struct PickleWriter::State {
   }
 
   std::uint32_t memoize() {
-    TESSERA_CHECK(memo_size < Level::kNoMemo, "pickle: more shared values than fit 32 bits");
+    TESSERA_CHECK(memo_size < Level::kNoMemo, "pickle: number of shared values must fit 32 bits");
     op(kMemoize);
     return memo_size++;
   }
@@ -250,8 +250,8 @@ void PickleWriter::value(double value) {
 void PickleWriter::value(std::string_view value) {
   std::string repaired;
   const std::string_view text = valid_utf8(value, repaired);
-  TESSERA_CHECK(text.size() <= std::numeric_limits<std::uint32_t>::max(), "pickle: a string of ", text.size(),
-                " bytes; the most is 4 GiB");
+  TESSERA_CHECK(text.size() <= std::numeric_limits<std::uint32_t>::max(),
+                "pickle: a string must be shorter than 4 GiB, got ", text.size(), " bytes");
   state_->before_value(false);
   if (const auto found = state_->strings.find(text); found != state_->strings.end()) return state_->get(found->second);
   state_->op(text.size() < 256 ? kShortString : kString);
@@ -261,7 +261,7 @@ void PickleWriter::value(std::string_view value) {
 }
 
 void PickleWriter::reference(Ref shared) {
-  TESSERA_CHECK(shared.owner_ == this, "pickle: a reference of another writer");
+  TESSERA_CHECK(shared.owner_ == this, "pickle: the reference belongs to another writer");
   state_->before_value(true);
   state_->get(shared.index_);
 }
@@ -285,13 +285,13 @@ PickleWriter::Ref PickleWriter::begin_shared_dict() {
 
 void PickleWriter::finish() {
   State& state = *state_;
-  TESSERA_CHECK(!state.finished, "pickle: finish() was called already");
+  TESSERA_CHECK(!state.finished, "pickle: finish() was already called");
   TESSERA_CHECK(state.levels.size() == 1, "pickle: finish() while a ", to_string(state.levels.back().kind), " is open");
-  TESSERA_CHECK(state.levels.back().values == 1, "pickle: finish() without a value");
+  TESSERA_CHECK(state.levels.back().values == 1, "pickle: finish() requires a value");
   state.op(kStop);
   state.finished = true;
   state.out.flush();
-  TESSERA_CHECK_AS(IoError, state.out.good(), "pickle: writing to the stream failed");
+  TESSERA_CHECK_AS(IoError, state.out.good(), "pickle: cannot write to the stream");
 }
 
 void write_pickle_file(const std::string& path, const std::function<void(PickleWriter&)>& fill, FileKind kind) {

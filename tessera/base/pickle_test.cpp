@@ -238,27 +238,27 @@ std::string misuse(const Fill& fill) {
 }
 
 TEST(Pickle, MisuseIsAnError) {
-  EXPECT_EQ(misuse([](auto&) {}), "pickle: finish() without a value");
+  EXPECT_EQ(misuse([](auto&) {}), "pickle: finish() requires a value");
   EXPECT_EQ(misuse([](auto& p) { p.begin_list(); }), "pickle: finish() while a list is open");
-  EXPECT_EQ(misuse([](auto& p) { p.end_list(); }), "pickle: end of a list where a pickle is open");
-  EXPECT_EQ(misuse([](auto& p) { p.begin_dict(), p.end_list(); }), "pickle: end of a list where a dict is open");
+  EXPECT_EQ(misuse([](auto& p) { p.end_list(); }), "pickle: cannot end a list while a pickle is open");
+  EXPECT_EQ(misuse([](auto& p) { p.begin_dict(), p.end_list(); }), "pickle: cannot end a list while a dict is open");
   EXPECT_EQ(misuse([](auto& p) { p.begin_dict(), p.value(1), p.end_dict(); }),
-            "pickle: end of a dict after a key without a value");
+            "pickle: the last key of a dict has no value");
   EXPECT_EQ(misuse([](auto& p) { p.value(1), p.value(2); }),
-            "pickle: a second value at the top; put them into a list or a tuple");
+            "pickle: the top level must have one value; use a list or a tuple");
   EXPECT_EQ(misuse([](auto& p) { p.begin_dict(), p.begin_list(); }),
-            "pickle: a list or dict cannot be, or be in, a dict's key");
+            "pickle: a dict key must not be or contain a list or dict");
   EXPECT_EQ(misuse([](auto& p) { p.begin_dict(), p.begin_tuple(), p.begin_tuple(), p.begin_dict(); }),
-            "pickle: a list or dict cannot be, or be in, a dict's key");
-  EXPECT_EQ(misuse([](auto& p) { p.value(1), p.finish(), p.value(2); }), "pickle: a value after finish()");
-  EXPECT_EQ(misuse([](auto& p) { p.value(1), p.finish(); }), "pickle: finish() was called already");
+            "pickle: a dict key must not be or contain a list or dict");
+  EXPECT_EQ(misuse([](auto& p) { p.value(1), p.finish(), p.value(2); }), "pickle: no value may follow finish()");
+  EXPECT_EQ(misuse([](auto& p) { p.value(1), p.finish(); }), "pickle: finish() was already called");
   EXPECT_EQ(misuse([](auto& p) {
               std::ostringstream other_stream;
               PickleWriter other(other_stream);
               p.begin_list();
               p.reference(other.begin_shared_list());
             }),
-            "pickle: a reference of another writer");
+            "pickle: the reference belongs to another writer");
 }
 
 TEST(Pickle, AStreamThatFailsIsAnIoError) {

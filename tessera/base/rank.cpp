@@ -88,10 +88,10 @@ const RankPlace& current_place() { return current_slot()->place(); }
 void set_process_place(RankPlace place) {
   RankContext& process = *world_of_one();
   const std::lock_guard lock(process.mutex_);
-  TESSERA_CHECK(process.place_.world_size == 1, "this process is rank ", process.place_.rank, " of ",
-                process.place_.world_size, " already");
-  TESSERA_CHECK(process.parts_.empty(), "the rank of this process is in use already (", process.parts_.size(),
-                " things were made for it); give it its place first");
+  TESSERA_CHECK(process.place_.world_size == 1, "this process is already rank ", process.place_.rank, " of ",
+                process.place_.world_size);
+  TESSERA_CHECK(process.parts_.empty(), "the rank of this process is already in use by ", process.parts_.size(),
+                " objects; set its place before creating them");
   process.place_ = std::move(place);
 }
 

@@ -54,7 +54,7 @@ std::string RegularFile::read(std::uint64_t offset, std::uint64_t count) const {
         ::pread(descriptor_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     const int error = errno;
     if (got < 0 && error == EINTR) continue;
-    TESSERA_CHECK_AS(IoError, got >= 0, "'", path_, "': reading at byte ", offset + done, ": ", reason(error));
+    TESSERA_CHECK_AS(IoError, got >= 0, "'", path_, "': cannot read at byte ", offset + done, ": ", reason(error));
     if (got == 0) break;  // truncated since it was opened
     done += static_cast<std::uint64_t>(got);
   }

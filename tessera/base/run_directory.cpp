@@ -36,8 +36,9 @@ void set_mode(const std::filesystem::path& path, ::mode_t mode) {
   if (error == 0 && ::fchmod(descriptor, mode) != 0) error = errno;
   if (descriptor >= 0) ::close(descriptor);
   std::error_code none;
-  TESSERA_CHECK_AS(IoError, error == 0, "run directory '", path.string(), "': cannot set its mode: ",
-                   std::filesystem::is_symlink(path, none) ? "it is a symbolic link; name its target" : reason(error));
+  TESSERA_CHECK_AS(
+      IoError, error == 0, "run directory '", path.string(), "': cannot set its mode: ",
+      std::filesystem::is_symlink(path, none) ? "it is a symbolic link; specify its target" : reason(error));
 }
 
 // Creates a directory whose name survives a crash. Returns false, with errno, if it exists or cannot be created. If the
@@ -47,7 +48,7 @@ bool make_durable(const std::filesystem::path& path, ::mode_t mode) {
   const int error = try_sync_directory(path.parent_path().string());
   if (error == 0) return true;
   ::rmdir(path.c_str());
-  TESSERA_THROW(IoError, "directory '", path.string(), "': cannot sync the directory above it: ", reason(error));
+  TESSERA_THROW(IoError, "directory '", path.string(), "': cannot sync its parent directory: ", reason(error));
 }
 
 // Creates the missing parents of a directory.
@@ -69,23 +70,23 @@ void make_run_directory(const std::filesystem::path& path, RunAccess access) {
   std::error_code none;
   if (is_new || (access == RunAccess::kGroup && std::filesystem::is_directory(path, none))) return set_mode(path, mode);
   TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(path, none), "run directory '", path.string(),
-                   "' cannot be made: ", error == EEXIST ? "it is no directory" : reason(error));
+                   "': cannot create it: ", error == EEXIST ? "it is not a directory" : reason(error));
 }
 
 void make_run_subdirectory(const std::filesystem::path& path) {
   struct ::stat parent = {};
   const int found = ::stat(path.has_parent_path() ? path.parent_path().c_str() : ".", &parent);
   int error = errno;
-  TESSERA_CHECK_AS(IoError, found == 0, "directory '", path.string(), "' cannot be made: ", reason(error));
+  TESSERA_CHECK_AS(IoError, found == 0, "directory '", path.string(), "': cannot create it: ", reason(error));
   const ::mode_t mode = is_for_group(parent.st_mode) ? kGroupDirectory : kPrivateDirectory;
   if (make_durable(path, mode)) return set_mode(path, mode);
   error = errno;
   struct ::stat now = {};
   const bool is_there = ::lstat(path.c_str(), &now) == 0;
   TESSERA_CHECK_AS(IoError, !is_there || !S_ISLNK(now.st_mode), "directory '", path.string(),
-                   "' is a symbolic link; a run does not write through links in its directory: remove it");
+                   "' is a symbolic link, which a run does not follow; remove it");
   TESSERA_CHECK_AS(IoError, is_there && S_ISDIR(now.st_mode), "directory '", path.string(),
-                   "' cannot be made: ", error == EEXIST ? "it is no directory" : reason(error));
+                   "': cannot create it: ", error == EEXIST ? "it is not a directory" : reason(error));
 }
 
 ::mode_t run_file_mode(const std::filesystem::path& directory) {
@@ -107,7 +108,7 @@ int open_run_file(const std::filesystem::path& path) {
     descriptor = ::open(path.c_str(), kFlags);
     error = errno;
   }
-  TESSERA_CHECK_AS(IoError, descriptor >= 0, "cannot open '", path.string(), "' to append to it: ",
+  TESSERA_CHECK_AS(IoError, descriptor >= 0, "cannot open '", path.string(), "' for appending: ",
                    error == ELOOP ? "it is a symbolic link, which a run does not follow; remove it" : reason(error));
   struct ::stat now = {};
   if (::fstat(descriptor, &now) == 0 && S_ISREG(now.st_mode)) return descriptor;
@@ -133,12 +134,12 @@ RunDirectoryLock::RunDirectoryLock(std::filesystem::path directory, const RunDir
   }
   error = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
   if (error != 0 && error != EWOULDBLOCK)
-    log::warn("run directory '", directory_.string(), "': cannot be locked: ", reason(error),
-              "; another run that uses it would not be noticed");
+    log::warn("run directory '", directory_.string(), "': cannot lock it: ", reason(error),
+              "; another run that uses it will not be detected");
   if (error != EWOULDBLOCK || (options.is_rank && env::run_dir_lock() == identity())) return;
   ::close(descriptor_);
   TESSERA_THROW(IoError, "run directory '", directory_.string(),
-                "' is that of a run which is going on; wait for it to end, or give another with ", options.option);
+                "' is in use by an active run; wait until it ends, or specify another with ", options.option);
 }
 
 RunDirectoryLock::~RunDirectoryLock() { ::close(descriptor_); }
@@ -148,7 +149,7 @@ void RunDirectoryLock::check_in_place() const {
   const bool is_there = ::stat(directory_.c_str(), &now) == 0;
   TESSERA_CHECK_AS(IoError, is_there && now.st_dev == device_ && now.st_ino == inode_, "run directory '",
                    directory_.string(), "' was ", is_there ? "replaced" : "removed or renamed",
-                   " during the run; what the run writes would be lost");
+                   " during the run; its output would be lost");
 }
 
 std::string RunDirectoryLock::identity() const { return detail::concat(device_, ":", inode_); }

@@ -102,7 +102,7 @@ TEST_F(RunDirectory, TheModeOfALinkedDirectoryIsNotSet) {
 
 TEST_F(RunDirectory, ThatCannotBeMadeIsNamed) {
   std::ofstream(run) << "a file";
-  expect_error<IoError>([&] { make_run_directory(run); }, {run, "it is no directory"});
+  expect_error<IoError>([&] { make_run_directory(run); }, {run, "it is not a directory"});
   expect_error<IoError>([&] { make_run_directory("/proc/nothing/here"); }, {"/proc/nothing/here"});
   expect_error<IoError>([&] { make_run_subdirectory(base + "/gone/part"); }, {base + "/gone/part"});
   EXPECT_FALSE(fs::exists(base + "/gone"));
@@ -114,11 +114,11 @@ TEST_F(RunDirectory, HasOneHolder) {
   const auto lock = [&](bool is_rank) {
     const RunDirectoryLock second(run, {.option = "--its.name", .is_rank = is_rank});
   };
-  expect_error<IoError>([&] { lock(false); }, {run, "which is going on", "--its.name"});
-  expect_error<IoError>([&] { lock(true); }, {run, "which is going on", "--its.name"});
+  expect_error<IoError>([&] { lock(false); }, {run, "is in use by an active run", "--its.name"});
+  expect_error<IoError>([&] { lock(true); }, {run, "is in use by an active run", "--its.name"});
   ::setenv("TESSERA_RUN_DIR_LOCK", held->identity().c_str(), 1);
   lock(true);
-  expect_error<IoError>([&] { lock(false); }, {"which is going on"});
+  expect_error<IoError>([&] { lock(false); }, {"is in use by an active run"});
   ::unsetenv("TESSERA_RUN_DIR_LOCK");
   held.reset();
   lock(false);

@@ -31,14 +31,14 @@ void detail::DimList::copy_heap(const DimList& other) {
 
 Shape::Shape(std::span<const std::int64_t> dims) : Dims(detail::DimList(dims)) {
   for (std::size_t i = 0; i < dims.size(); ++i) {
-    TESSERA_CHECK(dims[i] >= 0, "shape ", *this, ": dimension ", i, " is negative");
+    TESSERA_CHECK(dims[i] >= 0, "shape ", *this, ": dimension ", i, " must be at least 0, got ", dims[i]);
   }
 }
 
 std::int64_t Shape::dim(int index) const {
   const int at = index < 0 ? index + ndim() : index;
-  TESSERA_CHECK(at >= 0 && at < ndim(), "shape ", *this, " has no dimension ", index, "; it has ", ndim(),
-                " (from 0, or from -1 at the end)");
+  TESSERA_CHECK(at >= 0 && at < ndim(), "shape ", *this, ": dimension must be in [", -ndim(), ", ", ndim(), "), got ",
+                index);
   return (*this)[static_cast<std::size_t>(at)];
 }
 
@@ -103,11 +103,10 @@ Shape broadcast(const Shape& a, const Shape& b) {
   detail::DimList dims(longer.values());
   for (std::size_t i = 0; i < shorter.size(); ++i) {
     std::int64_t& dim = dims.data()[lead + i];
-    TESSERA_CHECK(dim == shorter[i] || dim == 1 || shorter[i] == 1, "shapes ", a, " and ", b,
-                  " do not broadcast: dimension ",
-                  static_cast<std::int64_t>(i) - static_cast<std::int64_t>(shorter.size()), " is ",
-                  a.dim(static_cast<int>(i) - static_cast<int>(shorter.size())), " in one and ",
-                  b.dim(static_cast<int>(i) - static_cast<int>(shorter.size())), " in the other; only a 1 stretches");
+    TESSERA_CHECK(dim == shorter[i] || dim == 1 || shorter[i] == 1, "shapes ", a, " and ", b, " must broadcast, got ",
+                  a.dim(static_cast<int>(i) - static_cast<int>(shorter.size())), " and ",
+                  b.dim(static_cast<int>(i) - static_cast<int>(shorter.size())), " in dimension ",
+                  static_cast<std::int64_t>(i) - static_cast<std::int64_t>(shorter.size()), "; only size 1 broadcasts");
     if (dim == 1) dim = shorter[i];
   }
   return Shape(dims.values());

@@ -66,13 +66,12 @@ TEST(Shape, PrintsComparesAndIndexes) {
   EXPECT_EQ(shape[1], 3);
   EXPECT_EQ(shape.dim(-1), 5);
   EXPECT_EQ(shape.dim(0), 2);
-  EXPECT_EQ(message_of([&] { (void)shape.dim(3); }),
-            "shape [2, 3, 5] has no dimension 3; it has 3 (from 0, or from -1 at the end)");
+  EXPECT_EQ(message_of([&] { (void)shape.dim(3); }), "shape [2, 3, 5]: dimension must be in [-3, 3), got 3");
   EXPECT_THROW((void)shape.dim(-4), InvalidArgument);
 }
 
 TEST(Shape, RefusesNegativeDimensions) {
-  EXPECT_EQ(message_of([] { Shape{2, -1}; }), "shape [2, -1]: dimension 1 is negative");
+  EXPECT_EQ(message_of([] { Shape{2, -1}; }), "shape [2, -1]: dimension 1 must be at least 0, got -1");
 }
 
 TEST(Shape, KeepsEightDimensionsInPlaceAndMoreElsewhere) {
@@ -152,11 +151,10 @@ TEST(Broadcast, AlignsAtTheLastDimension) {
 }
 
 TEST(Broadcast, NamesBothShapesWhenTheyDoNotFit) {
-  EXPECT_EQ(
-      message_of([] {
-        broadcast(Shape{7, 2, 5}, Shape{3, 5});
-      }),
-      "shapes [7, 2, 5] and [3, 5] do not broadcast: dimension -2 is 2 in one and 3 in the other; only a 1 stretches");
+  EXPECT_EQ(message_of([] {
+              broadcast(Shape{7, 2, 5}, Shape{3, 5});
+            }),
+            "shapes [7, 2, 5] and [3, 5] must broadcast, got 2 and 3 in dimension -2; only size 1 broadcasts");
   EXPECT_THROW(broadcast(Shape{0}, Shape{2}), InvalidArgument);
 }
 

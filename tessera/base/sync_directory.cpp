@@ -20,7 +20,7 @@ int try_sync_directory(const std::string& path) {
 
 void sync_directory(const std::string& path) {
   const int error = try_sync_directory(path);
-  TESSERA_CHECK_AS(IoError, error == 0, "syncing the directory '", path, "': ", std::generic_category().message(error));
+  TESSERA_CHECK_AS(IoError, error == 0, "cannot sync directory '", path, "': ", std::generic_category().message(error));
 }
 
 }  // namespace tessera

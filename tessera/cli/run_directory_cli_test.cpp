@@ -205,7 +205,7 @@ TEST_F(RunDirectoryCli, ASecondLauncherIsRefused) {
       "until_test test -e up\ncp run/launch.json before\n$tessera run -n 1 --run-dir run -- touch second\n"
       "code=$?\ncmp run/launch.json before || exit 98\ntouch go\nwait $job || exit 97\nexit $code\n");
   EXPECT_EQ(outcome.code, 1) << outcome.err;
-  EXPECT_TRUE(contains(outcome.err, directory + "/run' is that of a run which is going on")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, directory + "/run' is in use by an active run")) << outcome.err;
   EXPECT_FALSE(fs::exists(directory + "/second"));
 }
 

@@ -84,9 +84,9 @@ TEST_F(TrainAgain, ASecondStartLeavesARunThatGoesOnAlone) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(content(directory + "/codes"), "1\n1\n");
   const std::string refused = content(directory + "/refused");
-  EXPECT_TRUE(contains(refused, "is that of a run which is going on")) << refused;
+  EXPECT_TRUE(contains(refused, "is in use by an active run")) << refused;
   EXPECT_TRUE(contains(refused, "give another with --run.directory\n")) << refused;
-  EXPECT_TRUE(contains(refused, "give another with --run-dir\n")) << refused;
+  EXPECT_TRUE(contains(refused, "specify another with --run-dir\n")) << refused;
   for (const char* file : {"explain", "report.html"})
     EXPECT_FALSE(contains(content(directory + "/files"), file)) << content(directory + "/files");
   EXPECT_FALSE(contains(content(directory + "/verdict"), "failed")) << content(directory + "/verdict");

@@ -231,7 +231,7 @@ TEST(Init, ComesBeforeTheRankIsUsed) {
   in_processes({[&] {
     (void)device::Device::get("host").default_stream();
     expect_error<InvalidArgument>([&] { init({.rank = 0, .world_size = 2, .store = "file://" + base + "/store"}); },
-                                  {"in use already"});
+                                  {"already in use"});
   }});
   std::filesystem::remove_all(base);
 }

@@ -202,7 +202,11 @@ TEST(IndexMap, CountsDimensionsFromTheEndToo) {
   const Layout layout = Layout::parse("x=2 S1");
   EXPECT_EQ(index_map(layout, {3, 4}, -1, Rank(1)), (IndexMap{2, 2, {}}));
   EXPECT_EQ(index_map(layout, {3, 4}, 0, Rank(1)), (IndexMap{0, 3, {}}));
-  expect_error<InvalidArgument>([&] { index_map(layout, {3, 4}, 2, Rank(1)); }, {"dimension 2"});
+  expect_error<InvalidArgument>(
+      [&] {
+        index_map(layout, {3, 4}, 2, Rank(1));
+      },
+      {"dimension must be in [-2, 2), got 2"});
 }
 
 }  // namespace

@@ -89,8 +89,9 @@ TEST(Policy, UnknownFieldsAreNamedWithTheNearest) {
 TEST(Policy, BadValuesAreNamedWithWhatIsAllowed) {
   const std::map<std::string, std::string> refused = {
       {"granule_nbytes=lots",
-       "memory policy: granule_nbytes: 'lots' is no size in bytes; write a number and a unit, as in 4096, 64KiB or 1.5 "
-       "GiB; must be a power of two from 512 B to 1 EiB"},
+       "memory policy: granule_nbytes: size must be a number and a unit, as in 4096, 64KiB or 1.5 GiB, got 'lots'; "
+       "must "
+       "be a power of two from 512 B to 1 EiB"},
       {"granule_nbytes=3MiB", "memory policy: granule_nbytes=3MiB must be a power of two from 512 B to 1 EiB"},
       {"granule_nbytes=256", "memory policy: granule_nbytes=256B must be a power of two from 512 B to 1 EiB"},
       {"most_piece_nbytes=3MiB", "memory policy: most_piece_nbytes=3MiB must be a multiple of granule_nbytes (2MiB)"},

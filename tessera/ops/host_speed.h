@@ -18,7 +18,7 @@ struct TESSERA_API HostSpeed {
   std::string products = {};       ///< library of f32 products and its instructions: "oneDNN 2.6.3 (avx512_core)"
   std::string widest = {};         ///< widest instructions that the peak was measured with: "AVX3_ZEN4"
   std::string bf16_products = {};  ///< library of bf16 products and its instructions, or "converted to f32"
-  std::string amx = {};            ///< state of AMX: "works", "not announced by the processor"
+  std::string amx = {};            ///< state of AMX: "works", "not supported by the processor"
   double peak_gflops = 0;          ///< GFLOP/s of f32 multiply-adds in registers, one thread
   double product_gflops = 0;       ///< GFLOP/s of an f32 product of 384 x 384 matrices, one thread
   double bf16_product_gflops = 0;  ///< GFLOP/s of a bf16 product of these sizes, conversions included, one thread

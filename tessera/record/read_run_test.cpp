@@ -253,8 +253,9 @@ TEST_F(ReadRun, AFileThatCannotBeReadIsToldAndTheOthersAreRead) {
   fs::resize_file(half, fs::file_size(half) / 2);
   const Evidence evidence = read_run(directory);
   const std::string problems = joined(evidence.problems);
-  EXPECT_NE(problems.find(newer + ": format version 1000"), std::string::npos) << problems;
-  EXPECT_NE(problems.find(cut + ": 100 bytes"), std::string::npos) << problems;
+  EXPECT_NE(problems.find(newer + ": format version must be at most 1, got 1000"), std::string::npos) << problems;
+  EXPECT_NE(problems.find(cut + ": must have at least 4096 bytes for its header, got 100"), std::string::npos)
+      << problems;
   EXPECT_NE(problems.find(half + ": cut off at"), std::string::npos) << problems;
   ASSERT_EQ(evidence.world_size, 4);
   EXPECT_EQ(evidence.ranks[0].state, RankState::kUnknown);

@@ -128,7 +128,7 @@ TEST(DlpackImportRefuses, WhatMakesNoSenseAndLeavesTheCapsuleToItsOwner) {
       {"negative ndim", [](auto& f) { f.capsule.tensor.ndim = -1; }, {"ndim must be in [0, 64], got -1"}},
       {"many dims", [](auto& f) { f.capsule.tensor.ndim = 65; }, {"ndim must be in [0, 64], got 65"}},
       {"no shape", [](auto& f) { f.capsule.tensor.shape = nullptr; }, {"requires a shape"}},
-      {"negative size", [](auto& f) { f.shape[1] = -3; }, {"dimension 1 is negative"}},
+      {"negative size", [](auto& f) { f.shape[1] = -3; }, {"dimension 1 must be at least 0, got -3"}},
       {"lanes", [](auto& f) { f.capsule.tensor.dtype.lanes = 4; }, {"elements must have 1 lane, got 4"}},
       {"no lanes", [](auto& f) { f.capsule.tensor.dtype.lanes = 0; }, {"elements must have 1 lane, got 0"}},
       {"bits", [](auto& f) { f.capsule.tensor.dtype.bits = 24; }, {"type code 2 and 24 bits"}},

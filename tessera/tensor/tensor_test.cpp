@@ -33,7 +33,7 @@ TEST(Tensor, IsAHandleThatSharesElements) {
   EXPECT_TRUE(a.is_contiguous());
   EXPECT_EQ(a.strides(), Strides({3, 1}));
   EXPECT_EQ(describe(a), "i32[2, 3] on host");
-  expect_error<InvalidArgument>([&] { (void)a.size(2); }, {"[2, 3] has no dimension 2"});
+  expect_error<InvalidArgument>([&] { (void)a.size(2); }, {"shape [2, 3]: dimension must be in [-2, 2), got 2"});
   expect_error<InvalidArgument>([&] { (void)a.data_as<float>(); }, {"cannot read a tensor of i32 as f32"});
 }
 

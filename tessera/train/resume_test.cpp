@@ -112,7 +112,7 @@ TEST_F(RunAgain, ADirectoryIsOfOneRunAtATime) {
     }
   });
   EXPECT_EQ(run(config(), out.file()).end, RunEnd::kDone);
-  EXPECT_TRUE(contains(refused, "is that of a run which is going on")) << refused;
+  EXPECT_TRUE(contains(refused, "is in use by an active run")) << refused;
   EXPECT_EQ(testing::wrong_lines(path(), 12, 1), "");
 }
 

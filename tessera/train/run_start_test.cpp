@@ -164,7 +164,8 @@ TEST_F(RunStart, WhoStartsRanksIsToldFirstThatTheyWillBeRefused) {
   std::string refused;
   const testing::LineListener out([&](const std::string& line) {
     if (!line.starts_with("step 5/") || !refused.empty()) return;
-    expect_error<IoError>([&] { (void)is_finished_already(config(), path().string(), 1); }, {"which is going on"});
+    expect_error<IoError>([&] { (void)is_finished_already(config(), path().string(), 1); },
+                          {"is in use by an active run"});
     refused = line;
   });
   EXPECT_EQ(run(config(), out.file()).end, RunEnd::kDone);

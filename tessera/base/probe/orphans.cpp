@@ -174,7 +174,7 @@ std::vector<FoundRecord> list_records(const std::string& directory) {
   const std::string where = directory.empty() ? kDefaultDirectory : directory;
   std::error_code error;
   std::filesystem::directory_iterator files(where, error);
-  TESSERA_CHECK_AS(IoError, !error, "listing record files in ", where, ": ", error.message());
+  TESSERA_CHECK_AS(IoError, !error, "cannot list record files in ", where, ": ", error.message());
   const auto self = detail::this_process();
   std::vector<FoundRecord> found;
   for (const auto& file : files) {

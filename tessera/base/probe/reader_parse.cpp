@@ -146,20 +146,21 @@ class RecordFileParser {
 };
 
 void RecordFileParser::parse_header() {
-  TESSERA_CHECK_AS(IoError, nbytes_ >= detail::kHeaderBytes, "record file ", path_, ": ", nbytes_,
-                   " bytes are less than a header's ", detail::kHeaderBytes, "; nothing can be read");
+  TESSERA_CHECK_AS(IoError, nbytes_ >= detail::kHeaderBytes, "record file ", path_, ": must have at least ",
+                   detail::kHeaderBytes, " bytes for its header, got ", nbytes_);
   header_ = get<detail::FileHeader>(0);
   const bool is_unfinished =
       std::all_of(std::begin(header_.magic), std::end(header_.magic), [](char c) { return c == 0; });
-  TESSERA_CHECK_AS(IoError, !is_unfinished, "record file ", path_, ": not finished; its process was still making it");
+  TESSERA_CHECK_AS(IoError, !is_unfinished, "record file ", path_, ": incomplete; its process was still creating it");
   TESSERA_CHECK_AS(IoError, std::memcmp(header_.magic, detail::kMagic, sizeof detail::kMagic) == 0, "record file ",
                    path_, ": not a record file (it does not start with TSRECORD)");
   TESSERA_CHECK_AS(IoError, header_.byte_order == detail::kByteOrder, "record file ", path_,
-                   ": written on a machine of another byte order");
-  TESSERA_CHECK_AS(IoError, header_.version <= detail::kFormatVersion, "record file ", path_, ": format version ",
-                   header_.version, ", and this reader knows up to ", detail::kFormatVersion, "; use a newer tessera");
+                   ": written on a machine with a different byte order");
+  TESSERA_CHECK_AS(IoError, header_.version <= detail::kFormatVersion, "record file ", path_,
+                   ": format version must be at most ", detail::kFormatVersion, ", got ", header_.version,
+                   "; use a newer tessera");
   if (header_.file_bytes > nbytes_ && has_rings_) {
-    problem(concat("cut off at ", nbytes_, " of ", header_.file_bytes, " bytes; reading what lies before"));
+    problem(concat("cut off at ", nbytes_, " of ", header_.file_bytes, " bytes; reading the bytes before"));
   }
   FileInfo& info = file_.info_;
   info.path = path_;
@@ -185,7 +186,7 @@ void RecordFileParser::parse_clock() {
   clock.source = static_cast<ClockSource>(header_.clock_source);
   clock.ticks_per_second = header_.ticks_per_second;
   if (clock.ticks_per_second == 0) {
-    problem("the clock's rate is missing; a tick is taken for a nanosecond");
+    problem("the clock rate is missing; a tick counts as 1 ns");
     clock.ticks_per_second = 1'000'000'000;
   }
   const auto sample = [](const detail::SampleEntry& entry) {
@@ -197,7 +198,7 @@ void RecordFileParser::parse_clock() {
     read_some(fd_, &last, sizeof last, offsetof(detail::FileHeader, last));
   }
   const bool has_last = detail::sample_check(last) == last.check;
-  if (!has_first && !has_last) problem("the clock samples are spoilt; wall times are not to be believed");
+  if (!has_first && !has_last) problem("the clock samples are corrupt; wall times are unreliable");
   clock.first = sample(has_first ? header_.first : last);
   clock.last = sample(has_last ? last : header_.first);
 }
@@ -210,12 +211,12 @@ std::vector<RecordFileParser::Part> RecordFileParser::sections(detail::SectionTy
     if (section.type != type) continue;
     Part part{text_of(section.name), section.number, section.offset, section.nbytes};
     if (part.offset % 8 != 0 || part.offset < detail::kHeaderBytes || part.offset > nbytes_) {
-      problem(concat("section ", part.name, " at ", part.offset, " lies outside the file; left out"));
+      problem(concat("section ", part.name, " at ", part.offset, " is outside the file; skipped"));
       continue;
     }
     if (part.nbytes > nbytes_ - part.offset) {
       part.nbytes = nbytes_ - part.offset;
-      problem(concat("section ", part.name, ": only ", part.nbytes, " of ", section.nbytes, " bytes are there"));
+      problem(concat("section ", part.name, ": only ", part.nbytes, " of ", section.nbytes, " bytes exist"));
     }
     found.push_back(part);
   }
@@ -235,7 +236,7 @@ std::uint64_t RecordFileParser::parse_schema(const Part& part, std::uint64_t at)
   if (entry.check == 0) return 0;
   const std::uint64_t nbytes = sizeof entry + std::uint64_t{entry.field_count} * sizeof(detail::FieldEntry);
   if (nbytes > left || detail::words_check(words(at) + 1, nbytes / 8 - 1, 0) != entry.check) {
-    problem(concat("kinds are spoilt from byte ", at, " on; their records are shown as bare words"));
+    problem(concat("kinds are corrupt from byte ", at, "; their records are shown as raw words"));
     return 0;
   }
   RecordFile::Schema schema;
@@ -246,7 +247,7 @@ std::uint64_t RecordFileParser::parse_schema(const Part& part, std::uint64_t at)
     const auto field = get<detail::FieldEntry>(at + sizeof entry + i * sizeof(detail::FieldEntry));
     const auto type = static_cast<FieldType>(field.type);
     if (field.type > 0xff || field.offset + field.nbytes > schema.payload_bytes || !width_fits(type, field.nbytes)) {
-      problem(concat("kind ", schema.name, ": field ", text_of(field.name), " makes no sense; left out"));
+      problem(concat("kind ", schema.name, ": field ", text_of(field.name), " is invalid; skipped"));
       continue;
     }
     schema.fields.push_back({text_of(field.name), type, field.offset, field.nbytes});
@@ -270,7 +271,7 @@ void RecordFileParser::parse_tables(const Part& part) {
     const auto entry = get<detail::TableEntry>(at);
     if (entry.check == 0) continue;
     if (detail::words_check(words(at) + 1, detail::kTableCheckedWords, i) != entry.check) {
-      problem(concat("state table ", i, " is spoilt; left out"));
+      problem(concat("state table ", i, " is corrupt; skipped"));
       continue;
     }
     parse_table(entry);
@@ -288,7 +289,7 @@ void RecordFileParser::parse_table(const detail::TableEntry& entry) {
   const std::uint64_t fit = is_sane ? (nbytes_ - entry.offset) / entry.row_bytes : 0;
   table.rows = static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.rows, fit));
   if (table.rows < entry.rows) {
-    problem(concat("state table ", table.kind, ": only ", table.rows, " of ", entry.rows, " rows are there"));
+    problem(concat("state table ", table.kind, ": only ", table.rows, " of ", entry.rows, " rows exist"));
   }
   for (std::uint32_t i = 0; i < table.rows; ++i) parse_row(entry, i, table);
   file_.tables_.push_back(std::move(table));
@@ -340,7 +341,7 @@ void RecordFileParser::parse_ring(const Part& part) {
   ring.name = part.name;
   ring.slots = std::min({head.slots, fit, std::uint64_t{0xffffffff}});
   if (ring.slots < head.slots) {
-    problem(concat("ring ", ring.name, ": only ", ring.slots, " of ", head.slots, " slots are there"));
+    problem(concat("ring ", ring.name, ": only ", ring.slots, " of ", head.slots, " slots exist"));
   }
   ring.overwritten = head.leased > head.slots ? head.leased - head.slots : 0;
   const auto number = static_cast<std::uint16_t>(file_.rings_.size());
@@ -375,7 +376,8 @@ RecordFile open_file(const std::string& path, bool has_rings) {
   const bool is_regular = fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode);
   TESSERA_CHECK_AS(IoError, is_regular, "record file ", path, ": not a regular file");
   const auto nbytes = static_cast<std::uint64_t>(info.st_size);
-  TESSERA_CHECK_AS(IoError, nbytes <= RecordOptions::kMaxBytes, "record file ", path, ": larger than any record file");
+  TESSERA_CHECK_AS(IoError, nbytes <= RecordOptions::kMaxBytes, "record file ", path,
+                   ": exceeds the maximum size of a record file, 64 GiB");
   return RecordFileParser(path, file.fd, nbytes, has_rings).parse();
 }
 

@@ -165,7 +165,7 @@ TEST(Recorder, OffCostsNothingAndSaysSo) {
   recorder.write(Ring::kComm, LaunchRecord{1, recorder.intern("x"), 1});
   EXPECT_FALSE(recorder.is_on());
   EXPECT_EQ(recorder.path(), "");
-  EXPECT_EQ(recorder.status(), "recording is off, as told");
+  EXPECT_EQ(recorder.status(), "recording is off by request");
   EXPECT_EQ(recorder.intern("x"), StringId{});
 }
 

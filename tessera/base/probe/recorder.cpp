@@ -126,7 +126,7 @@ Recorder::Recorder(const RankPlace& place, const RecordOptions& options)
   Parts& parts = *parts_;
   parts.place = place;
   if (!options.is_on) {
-    parts.status = "recording is off, as told";
+    parts.status = "recording is off by request";
     return;
   }
   parts.store = detail::RecordStore::create(options, place, parts.status);
@@ -140,14 +140,12 @@ Recorder::Recorder(const RankPlace& place, const RecordOptions& options)
   parts.store->publish();
   const std::string run_dir = run_directory(place);
   const bool is_linked = run_dir.empty() || parts.store->link_from(run_dir, parts.status);
-  if (clock_ != ClockSource::kTsc)
-    parts.status += "; the time-stamp counter is not steady here, so the system's clock is used";
+  if (clock_ != ClockSource::kTsc) parts.status += "; the time-stamp counter is not invariant; using the system clock";
   if (is_smaller || !is_linked) say(place, parts.status);
   const auto disown = [this] {
     is_on_.store(false, std::memory_order_relaxed);
     parts_->has_ended = true;
-    parts_->status =
-        concat("recording is off: ", parts_->store->path(), " belongs to the process this was forked from");
+    parts_->status = concat("recording is off: ", parts_->store->path(), " belongs to the parent process of this fork");
   };
   detail::add_open_recorder(
       id_, this, [this] { end(); }, disown);
@@ -253,7 +251,7 @@ void Recorder::end() noexcept {
     if (has_run_dir || !parts.has_failed) {
       parts.store->remove();
     } else {
-      say(parts.place, concat("the record of the failed rank stays in ", parts.store->path()));
+      say(parts.place, concat("the record of the failed rank remains in ", parts.store->path()));
     }
   } catch (const std::exception& problem) {
     say(parts.place, problem.what());
@@ -262,7 +260,7 @@ void Recorder::end() noexcept {
 
 Recorder& open_recorder(RankContext& rank, const RecordOptions& options) {
   TESSERA_CHECK(rank.find_part<Recorder>() == nullptr, "open_recorder: rank ", rank.place().rank,
-                " has a recorder already; open it before anything is recorded");
+                " already has a recorder; call open_recorder before anything is recorded");
   return rank.part<Recorder>([&] { return std::make_shared<Recorder>(rank.place(), options); });
 }
 

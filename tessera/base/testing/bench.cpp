@@ -39,8 +39,8 @@ double in_unit(const std::string& unit, double nanoseconds, double operations) {
   if (const auto time = per_time.find(unit); time != per_time.end()) return nanoseconds / operations / time->second;
   const auto rate = per_rate.find(unit);
   const bool is_known = rate != per_rate.end();
-  TESSERA_CHECK(is_known, "bench: a timed body cannot be given in '", unit,
-                "'; use a time or a rate, or return the samples from the body");
+  TESSERA_CHECK(is_known, "bench: unit of a timed body must be a time or a rate, got '", unit,
+                "'; or return the samples from the body");
   return operations / (nanoseconds * 1e-9) / rate->second;
 }
 
@@ -91,7 +91,7 @@ double Work::time(std::size_t calls) const {
 }
 
 Summary summarize(std::vector<double> samples) {
-  TESSERA_CHECK(!samples.empty(), "bench: a summary needs at least one sample");
+  TESSERA_CHECK(!samples.empty(), "bench: a summary requires at least one sample");
   std::sort(samples.begin(), samples.end());
   const std::size_t n = samples.size();
   // The k-th smallest and k-th largest sample enclose the median unless fewer than k samples fall on one side of it,
@@ -126,7 +126,7 @@ bool Context::wants(const std::string& name) const {
 }
 
 std::optional<Result> Context::measure(const Measurement& what) {
-  TESSERA_CHECK(!what.name.empty() && what.ours, "bench: a measurement needs a name and a body");
+  TESSERA_CHECK(!what.name.empty() && what.ours, "bench: a measurement requires a name and a body");
   if (options_.list_only) {
     fmt::print("{}\n", what.name);
     return std::nullopt;

@@ -71,7 +71,7 @@ std::string build_kind() {
 #elif defined(__OPTIMIZE__)
   return "optimised";
 #else
-  return "not optimised";
+  return "not optimized";
 #endif
 }
 
@@ -188,14 +188,15 @@ bool add(const char* name, void (*body)(Context&)) {
 int run(const std::string& suite, const std::string& json, int argc, char** argv) {
   Options options;
   std::string path;
-  CLI::App app("Measures the suite '" + suite + "', prints a table and writes " + json + ".");
-  app.add_option("--filter", options.filter,
-                 "measure only rows whose name contains this (* and ? as in a shell), or =NAME: that row");
-  app.add_option("--seconds", options.seconds, "time for one row; 200 samples, or what fits in it, at least 5");
-  app.add_option("--samples", options.samples, "most samples of one row (default 200), even if fewer than 5")
+  CLI::App app("Measure the suite '" + suite + "', print a table and write " + json + ".");
+  app.add_option(
+      "--filter", options.filter,
+      "Measure only rows whose name contains this pattern (* and ? as in a shell), or only row NAME with =NAME");
+  app.add_option("--seconds", options.seconds, "Time per row; up to 200 samples, at least 5");
+  app.add_option("--samples", options.samples, "Maximum samples per row (default 200); may be below 5")
       ->check(CLI::PositiveNumber);
-  app.add_option("--json", path, "write the results here (with --filter, nothing is written unless this is given)");
-  app.add_flag("--list", options.list_only, "name the rows, measure nothing");
+  app.add_option("--json", path, "File for the results; required to write them with --filter");
+  app.add_flag("--list", options.list_only, "List the rows without measuring");
   CLI11_PARSE(app, argc, argv);
 
   std::vector<Result> results;

@@ -22,10 +22,10 @@ int run(int argc, char** argv, const std::string& what, const std::function<std:
   std::uint64_t runs = 200;
   std::uint64_t seed = 1;
   double seconds = 1e9;
-  CLI::App app("Runs " + what + " from seeds.");
-  app.add_option("--runs", runs, "how many")->capture_default_str();
-  app.add_option("--seed", seed, "seed of the first; the next have the numbers after it")->capture_default_str();
-  app.add_option("--seconds", seconds, "start none after this time");
+  CLI::App app("Run " + what + " from seeds.");
+  app.add_option("--runs", runs, "Number of runs")->capture_default_str();
+  app.add_option("--seed", seed, "Seed of the first run; later runs use the following numbers")->capture_default_str();
+  app.add_option("--seconds", seconds, "Time after which no run starts");
   CLI11_PARSE(app, argc, argv);
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t done = 0;

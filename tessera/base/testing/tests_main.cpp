@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
   if (!file.empty() && GTEST_FLAG_GET(filter) == "*") {
     const std::string filter = filter_for(file);
     if (filter.empty()) {
-      std::fprintf(stderr, "no test of this program is in %s\n", file.c_str());
+      std::fprintf(stderr, "%s contains no test of this program\n", file.c_str());
       return 1;
     }
     GTEST_FLAG_SET(filter, filter);

@@ -102,7 +102,7 @@ TEST_F(Launch, LeavesTheDirectoryOfARunThatGoesOnAlone) {
   std::filesystem::create_directory(options.run_dir);
   const detail::Descriptor held(::open(options.run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(held.get(), LOCK_EX | LOCK_NB), 0);
-  expect_error<IoError>([&] { (void)launch(options); }, {options.run_dir, "which is going on", "--its.name"});
+  expect_error<IoError>([&] { (void)launch(options); }, {options.run_dir, "is in use by an active run", "--its.name"});
   EXPECT_TRUE(std::filesystem::is_empty(options.run_dir));
 }
 
@@ -112,7 +112,7 @@ TEST_F(Launch, TwoCannotHaveOneRunDirectory) {
   wait_for(base + "/run/up");
   const std::string before = wait_for(base + "/run/launch.json");  // written after the ranks are started
   LaunchOptions second = script(1, "echo second");
-  expect_error<IoError>([&] { (void)launch(second); }, {base + "/run", "which is going on", "--run-dir"});
+  expect_error<IoError>([&] { (void)launch(second); }, {base + "/run", "is in use by an active run", "--run-dir"});
   EXPECT_EQ(content(base + "/run/launch.json"), before);
   std::ofstream(base + "/run/go") << "";
   EXPECT_EQ(exit_code_of(first), 0);

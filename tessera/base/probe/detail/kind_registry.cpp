@@ -27,7 +27,7 @@ class KindRegistry {
       number_entry(entry, i + 1);
       if (entries_[i] == entry) return static_cast<std::uint16_t>(i + 1);
     }
-    TESSERA_CHECK(entries_.size() < 0xffff, "record kinds: no number is left for ", info.name);
+    TESSERA_CHECK(entries_.size() < 0xffff, "record kinds: must be at most 65535, exceeded at ", info.name);
     number_entry(entry, entries_.size() + 1);
     entries_.push_back(entry);
     for (SchemaSection* section : sections_) append(*section, entry);

@@ -44,7 +44,7 @@ std::string directory_problem(const std::string& directory, bool must_be_tmpfs) 
   if (statfs(directory.c_str(), &info) != 0) return concat(directory, ": ", std::strerror(errno));
   const auto type = static_cast<unsigned long>(info.f_type);
   if (must_be_tmpfs && type != TMPFS_MAGIC && type != RAMFS_MAGIC) {
-    return concat(directory, " is not a tmpfs; name one with TESSERA_RECORD_DIR=PATH");
+    return concat(directory, " is not a tmpfs; specify one with TESSERA_RECORD_DIR=PATH");
   }
   return {};
 }
@@ -87,7 +87,7 @@ std::unique_ptr<RecordStore> RecordStore::create(const RecordOptions& options, c
     return nullptr;
   };
   TESSERA_CHECK(options.nbytes >= RecordOptions::kMinBytes && options.nbytes <= RecordOptions::kMaxBytes,
-                "record file of ", options.nbytes, " bytes: the size must be between 256 KiB and 64 GiB");
+                "record file: size must be in [256 KiB, 64 GiB], got ", options.nbytes, " bytes");
   const std::string directory = options.directory.empty() ? kDefaultDirectory : options.directory;
   if (const auto problem = directory_problem(directory, options.directory.empty()); !problem.empty()) {
     return give_up(problem);
@@ -106,7 +106,7 @@ std::unique_ptr<RecordStore> RecordStore::create(const RecordOptions& options, c
   if (base == MAP_FAILED) {
     const int error = errno;
     store->remove();
-    return give_up(concat("mapping ", got.nbytes, " bytes of ", store->path_, ": ", std::strerror(error)));
+    return give_up(concat("cannot map ", got.nbytes, " bytes of ", store->path_, ": ", std::strerror(error)));
   }
   store->base_ = static_cast<std::byte*>(base);
   store->nbytes_ = got.nbytes;
@@ -166,7 +166,7 @@ bool RecordStore::link_from(const std::string& run_dir, std::string& status) {
   const std::string link = run_dir + "/" + name;
   std::error_code error;
   const std::string absolute_link = std::filesystem::absolute(link, error).string();
-  if (error || absolute_link.size() >= kRunPathBytes) return give_up("the path has more than 2047 bytes");
+  if (error || absolute_link.size() >= kRunPathBytes) return give_up("the path exceeds 2047 bytes");
   put_text(own.run_path, absolute_link);
   const std::string target = std::filesystem::absolute(path_, error).string();
   ::unlink(link.c_str());  // from an ended process with the same pid
@@ -185,10 +185,10 @@ void RecordStore::copy_to_run_dir() {
   struct ::stat now = {};
   const bool is_there = ::stat(run_dir.c_str(), &now) == 0;
   TESSERA_CHECK_AS(IoError, !is_there || (now.st_dev == run_dir_.st_dev && now.st_ino == run_dir_.st_ino),
-                   "record file: the run directory '", run_dir, "' was replaced; ", path_, " stays where it is");
+                   "record file: run directory '", run_dir, "' was replaced; the record remains in ", path_);
   const int error = copy_record(fd_, nbytes_, run_path_);
-  TESSERA_CHECK_AS(IoError, error == 0, "record file: copying ", path_, " to ", run_path_, ": ", std::strerror(error),
-                   "; the original stays where it is");
+  TESSERA_CHECK_AS(IoError, error == 0, "record file: cannot copy ", path_, " to ", run_path_, ": ",
+                   std::strerror(error), "; the original remains");
 }
 
 void RecordStore::remove() { ::unlink(path_.c_str()); }
