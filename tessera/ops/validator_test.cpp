@@ -298,7 +298,7 @@ TEST(Validator, ReportsRulesThatAreWrong) {
       {matrix_case("wrong.argmax"), "Partial(m"},
       {matrix_case("wrong.norm_of_sums"), "Partial()"},
       {matrix_case("wrong.norm"), "Shard(1)"},
-      {matrix_case("wrong.any"), "of bool makes no sense"},
+      {matrix_case("wrong.any"), "of bool is invalid"},
       {matrix_case("wrong.mean"), "Shard(1"},
       {shaped_case("wrong.view", {12, 8}, {16, 6}), "Shard(1)"},
       {matrix_case("wrong.neg"), "Partial(m"},

@@ -310,7 +310,7 @@ std::string check_rank(const Claim& claim, std::size_t place) {
       if (got % averaged != 0) wrong = concat(where(), ": an average of ", averaged, " does not come out even");
       got /= averaged;
     }
-    if (got != wanted) wrong = concat(where(), ", element ", global, ": ", got, ", the whole has ", wanted);
+    if (got != wanted) wrong = concat(where(), ", element ", global, ": must be ", wanted, ", got ", got);
   });
   return wrong;
 }
@@ -340,7 +340,7 @@ std::string check_values(const FactorRule& rule, std::span<const Operand> inputs
     try {
       results.push_back(run(rule, held, shapes));
     } catch (const Error& error) {
-      return concat("rank ", rank, " cannot run it on its parts: ", error.message());
+      return concat("rank ", rank, " cannot run the call on its local shards: ", error.message());
     }
   }
   for (std::size_t o = 0; o < outputs.size(); ++o) {

@@ -38,7 +38,7 @@ auto with_type(DType dtype, F&& body) {
     case DType::kBool: return body(static_cast<bool*>(nullptr));
     default: break;
   }
-  TESSERA_THROW(InvalidArgument, "arrays hold no ", dtype);
+  TESSERA_THROW(InvalidArgument, "arrays do not support ", dtype);
 }
 
 }  // namespace

@@ -319,14 +319,15 @@ std::optional<Whole> recombine(const Parts& parts, std::string& wrong) {
   const bool is_ordered = holding.reduction == Reduction::kMin || holding.reduction == Reduction::kMax;
   if (holding.parts > 1 && ((is_complex(parts.dtype) && holding.reduction != Reduction::kSum) ||
                             (parts.dtype == DType::kBool && !is_ordered && holding.reduction != Reduction::kProd))) {
-    wrong = concat("partial (", holding.reduction, ") of ", parts.dtype, " makes no sense");
+    wrong = concat("partial (", holding.reduction, ") of ", parts.dtype, " is invalid");
     return std::nullopt;
   }
   std::vector<Whole> computed;
   for (std::size_t r = 0; r < parts.by_rank.size(); ++r) {
     const Tensor& part = parts.by_rank[r];
     if (part.shape() != holding.operands[r].shape || part.dtype() != parts.dtype) {
-      wrong = concat("rank ", r, " has ", describe(part), ", its layout says ", parts.dtype, holding.operands[r].shape);
+      wrong = concat("rank ", r, " has ", describe(part), ", but its layout requires ", parts.dtype,
+                     holding.operands[r].shape);
       return std::nullopt;
     }
     computed.push_back(read(part));
@@ -346,7 +347,7 @@ std::optional<Whole> recombine(const Parts& parts, std::string& wrong) {
       const std::size_t at = static_cast<std::size_t>(held.places[i / width]) * width + i % width;
       if (is_known[at] && !is_same(out.values[at], value)) {
         wrong = concat("replicas differ: ", element_text(out, at, parts.layout), " is ", value, " on rank ", r, ", ",
-                       out.values[at], " on an earlier one");
+                       out.values[at], " on an earlier rank");
         return std::nullopt;
       }
       out.values[at] = value;
@@ -367,7 +368,8 @@ Whole reduced(const std::vector<const Whole*>& parts, Reduction reduction) {
   const bool is_average = reduction == Reduction::kAvg;
   for (std::size_t p = 1; p < parts.size(); ++p) {
     TESSERA_CHECK_AS(MismatchError, parts[p]->shape == out.shape && parts[p]->dtype == out.dtype,
-                     "ranks give statistics of ", out.dtype, out.shape, " and ", parts[p]->dtype, parts[p]->shape);
+                     "statistics of the ranks must have one dtype and shape, got ", out.dtype, out.shape, " and ",
+                     parts[p]->dtype, parts[p]->shape);
     for (std::size_t i = 0; i < out.values.size(); ++i) {
       out.values[i] = combined(is_average ? Reduction::kSum : reduction, out.values[i], parts[p]->values[i]);
     }
@@ -378,7 +380,7 @@ Whole reduced(const std::vector<const Whole*>& parts, Reduction reduction) {
 
 std::string difference(const Whole& got, const Whole& want, double tolerance, const Layout& layout) {
   if (got.shape != want.shape || got.dtype != want.dtype) {
-    return concat(got.dtype, got.shape, ", not ", want.dtype, want.shape);
+    return concat("must be ", want.dtype, want.shape, ", got ", got.dtype, got.shape);
   }
   const bool is_exact = !is_floating(want.dtype) && !is_complex(want.dtype);
   for (std::size_t i = 0; i < want.values.size(); ++i) {
@@ -386,7 +388,7 @@ std::string difference(const Whole& got, const Whole& want, double tolerance, co
     const double b = want.values[i];
     if (is_same(a, b)) continue;
     if (is_exact || !(std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b)) + got.rounding)) {
-      return concat(element_text(want, i, layout), " is ", a, ", the whole has ", b);
+      return concat(element_text(want, i, layout), " must be ", b, ", got ", a);
     }
   }
   return {};

@@ -86,13 +86,13 @@ void call_sample(const OpCaseInfo& info, const OpSample& sample, const device::D
 }
 
 std::string difference(const Array& got, const Array& want, double tolerance) {
-  if (got.shape != want.shape) return concat("the shape is ", got.shape, ", not ", want.shape);
+  if (got.shape != want.shape) return concat("shape must be ", want.shape, ", got ", got.shape);
   for (std::size_t i = 0; i < want.values.size(); ++i) {
     const double a = got.values[i];
     const double b = want.values[i];
     if ((std::isnan(a) && std::isnan(b)) || a == b) continue;
     if (!(std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b)))) {
-      return concat("element ", i, " is ", a, ", not ", b);
+      return concat("element ", i, " must be ", b, ", got ", a);
     }
   }
   return {};

@@ -86,8 +86,8 @@ Whole stacked(const std::vector<const Whole*>& parts) {
   for (const std::int64_t size : parts[0]->shape) sizes.push_back(size);
   Whole out{Shape(std::span<const std::int64_t>(sizes)), parts[0]->dtype, {}};
   for (const Whole* part : parts) {
-    TESSERA_CHECK_AS(MismatchError, part->shape == parts[0]->shape, "statistics of shape ", part->shape,
-                     " are gathered with others of ", parts[0]->shape);
+    TESSERA_CHECK_AS(MismatchError, part->shape == parts[0]->shape, "statistics of the ranks must have one shape, got ",
+                     parts[0]->shape, " and ", part->shape);
     out.values.insert(out.values.end(), part->values.begin(), part->values.end());
   }
   return out;
@@ -136,7 +136,7 @@ class Cooperating {
       const tensor::Call call{global_.op, local.inputs, local.attributes, none};
       return compute({call, global_, local.operands, reduced_[rank], own_[rank]});
     } catch (const Error& error) {
-      TESSERA_THROW(MismatchError, "rank ", rank, " cannot run it on its parts: ", error.message());
+      TESSERA_THROW(MismatchError, "rank ", rank, " cannot run the call on its local shards: ", error.message());
     }
   }
 
@@ -171,7 +171,7 @@ void run_ranks(const tensor::Call& global, std::span<const Parts> inputs, std::s
     try {
       call_on_rank(global, static_cast<std::size_t>(rank), inputs, outputs, results);
     } catch (const Error& error) {
-      TESSERA_THROW(MismatchError, "rank ", rank, " cannot run it on its parts: ", error.message());
+      TESSERA_THROW(MismatchError, "rank ", rank, " cannot run the call on its local shards: ", error.message());
     }
   }
 }
@@ -205,8 +205,8 @@ RuleOperands rule_of(const tensor::Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     if (call.inputs[i] || out.rule.inputs.size() == call.inputs.size()) out.inputs.push_back(i);
   }
-  TESSERA_CHECK_CALL(call, out.inputs.size() == out.rule.inputs.size(), "the rule ", out.rule.text(), " is for ",
-                     out.rule.inputs.size(), " tensors");
+  TESSERA_CHECK_CALL(call, out.inputs.size() == out.rule.inputs.size(), "rule ", out.rule.text(), " requires ",
+                     out.rule.inputs.size(), " tensors, got ", out.inputs.size());
   return out;
 }
 
@@ -223,7 +223,7 @@ layout::Propagation propagate_call(const RuleOperands& operands, const tensor::C
 }
 
 SimulatedShards::SimulatedShards(const layout::Mesh& mesh) : mesh_(mesh) {
-  TESSERA_CHECK(current == nullptr, "another simulation runs on this thread");
+  TESSERA_CHECK(current == nullptr, "another simulation is active on this thread");
   current = this;
   tensor::set_hook(tensor::HookKind::kShard, &SimulatedShards::answer);
 }
@@ -234,7 +234,7 @@ SimulatedShards::~SimulatedShards() {
 }
 
 void SimulatedShards::answer(const tensor::Call& call) {
-  TESSERA_CHECK(current != nullptr, "a sharded call outside of a simulation: ", call.text());
+  TESSERA_CHECK(current != nullptr, "a sharded call requires an active simulation: ", call.text());
   current->run(call);
 }
 
@@ -252,7 +252,7 @@ Parts SimulatedShards::parts_of(const Tensor& tensor) const {
   for (const auto& [state, entry] : entries_) {  // a detached handle of a known tensor
     if (entry.tensor.local() == tensor.local()) return entry.parts;
   }
-  TESSERA_THROW(InvalidArgument, describe(tensor), " was not made by this simulation");
+  TESSERA_THROW(InvalidArgument, "this simulation did not create ", describe(tensor));
 }
 
 Whole SimulatedShards::whole_of(const Tensor& tensor) const {
@@ -299,7 +299,7 @@ void SimulatedShards::run(const tensor::Call& call) {
   for (std::size_t o = 0; o < infos.size(); ++o) {
     outputs.push_back({infos[o].shape, infos[o].dtype, claimed[o]});
     const Parts given = call.outputs[o] ? parts_of(call.outputs[o]) : Parts();
-    TESSERA_CHECK_CALL(call, !given.layout || given.layout == claimed[o], "writes ", claimed[o].placements_text(),
+    TESSERA_CHECK_CALL(call, !given.layout || given.layout == claimed[o], "cannot write ", claimed[o].placements_text(),
                        " into ", given.layout.placements_text());
     results.push_back(given.layout ? given : Parts{infos[o].shape, infos[o].dtype, claimed[o], {}});
   }

@@ -166,8 +166,8 @@ void Validation::add(const Validation& other) {
 }
 
 std::string Validation::text() const {
-  return concat(tried, " combinations of ", admitted, " (", vacuous, " prove nothing): cut evenly ", even,
-                ", unevenly ", uneven, ", with empty parts ", empty, ", partial inputs ", partial, "; ", local_calls,
+  return concat(tried, " combinations of ", admitted, " (", vacuous, " without evidence): sharded evenly ", even,
+                ", unevenly ", uneven, ", with empty shards ", empty, ", partial inputs ", partial, "; ", local_calls,
                 " local calls", moves > 0 ? concat(", ", moves, " inputs gathered") : std::string());
 }
 

@@ -158,7 +158,8 @@ std::string check_combination(const BackwardSubject& backward, const Combination
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& got = call.gradients()[i];
     if (!subject.is_differentiable(i) || (!got && !backward.want[i])) continue;
-    if (!got || !backward.want[i]) return concat("gradient of input ", i, " is given for the whole or the parts alone");
+    if (!got || !backward.want[i])
+      return concat("gradient of input ", i, " exists only for the global tensor or only for the shards");
     const Layout layout = got.has_layout() ? got.layout() : Layout::replicated(combination.mesh());
     const std::string wrong = difference(shards.whole_of(got), *backward.want[i], subject.tolerance() * 10, layout);
     if (!wrong.empty()) return concat("gradient of input ", i, " ", describe(got), ": ", wrong);
