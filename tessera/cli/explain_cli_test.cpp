@@ -87,7 +87,7 @@ TEST_F(Explain, GivesTheLiveVerdictAfterTheLauncherKilledTheHungRank) {
                                                 "--gtest_also_run_disabled_tests",
                                             "TESSERA_RECORD_BYTES=1MiB");
   EXPECT_EQ(ran.code, 1) << ran.err;
-  EXPECT_TRUE(contains(ran.err, "rank 1 did not end within ")) << ran.err;
+  EXPECT_TRUE(contains(ran.err, "rank 1 did not exit within ")) << ran.err;
   const json live = json::parse(cli::testing::content(directory + "/explain.json"));
   EXPECT_EQ(live.at("verdict").at("culprits"), json({1})) << live.at("verdict");
   const Outcome outcome = run("--json");

@@ -82,12 +82,12 @@ TEST_F(Record, ShowsGroupsAndThenTheLatestRecordsOldestFirst) {
   const std::vector<std::string> lines = lines_of(outcome.out);
   ASSERT_EQ(lines.size(), 13U) << outcome.out;
   EXPECT_EQ(lines[0],
-            "world (ranks 0-1, thread, this is 0 of 2): 4 asked for, the last barrier; runs #4 barrier (collective 4)");
+            "world (ranks 0-1, thread, this is 0 of 2): 4 enqueued, the last barrier; runs #4 barrier (collective 4)");
   EXPECT_TRUE(contains(lines[1], "\tcomm_group ")) << lines[1];
-  EXPECT_TRUE(contains(lines[2], "\tworld: launch 1, all_reduce(f32[16], sum) asked for on host stream")) << lines[2];
-  EXPECT_TRUE(contains(lines[3], "\tworld: #1 all_reduce(f32[16], sum) began (launch 1, collective 1)")) << lines[3];
-  EXPECT_TRUE(contains(lines[4], "\tworld: #1 ended (launch 1)")) << lines[4];
-  EXPECT_TRUE(contains(lines[12], "\tworld: #4 barrier began (launch 4, collective 4)")) << lines[12];
+  EXPECT_TRUE(contains(lines[2], "\tworld: launch 1, all_reduce(f32[16], sum) enqueued on host stream")) << lines[2];
+  EXPECT_TRUE(contains(lines[3], "\tworld: #1 all_reduce(f32[16], sum) started (launch 1, collective 1)")) << lines[3];
+  EXPECT_TRUE(contains(lines[4], "\tworld: #1 finished (launch 1)")) << lines[4];
+  EXPECT_TRUE(contains(lines[12], "\tworld: #4 barrier started (launch 4, collective 4)")) << lines[12];
   EXPECT_TRUE(std::is_sorted(lines.begin() + 1, lines.end(), [](const std::string& a, const std::string& b) {
     return a.substr(0, 15) < b.substr(0, 15);
   })) << outcome.out;
@@ -97,7 +97,7 @@ TEST_F(Record, ShowsAsManyAsAskedForOfTheRingAskedFor) {
   const Outcome two = run(file + " --last 2");
   const std::vector<std::string> lines = lines_of(two.out);
   ASSERT_EQ(lines.size(), 3U) << two.out;
-  EXPECT_TRUE(contains(lines[1], "world: launch 4, barrier asked for")) << lines[1];
+  EXPECT_TRUE(contains(lines[1], "world: launch 4, barrier enqueued")) << lines[1];
   const Outcome memory = run(file + " --ring memory");
   EXPECT_EQ(memory.code, 0);
   EXPECT_TRUE(contains(memory.out, "alloc")) << memory.out;
@@ -117,7 +117,7 @@ TEST_F(Record, PrintsTheSameAsJson) {
   ASSERT_EQ(shown["groups"].size(), 1U);
   EXPECT_TRUE(contains(shown["groups"][0], "runs #4 barrier"));
   ASSERT_EQ(shown["records"].size(), 3U);
-  EXPECT_EQ(shown["records"][2]["text"], "world: #4 barrier began (launch 4, collective 4)");
+  EXPECT_EQ(shown["records"][2]["text"], "world: #4 barrier started (launch 4, collective 4)");
   EXPECT_EQ(shown["records"][2]["ring"], "comm");
   EXPECT_GT(shown["records"][2]["wall_ns"], shown["records"][0]["wall_ns"]);
 }

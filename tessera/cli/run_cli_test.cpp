@@ -122,10 +122,9 @@ TEST_F(Run, SaysWhatMakesNoSense) {
   EXPECT_TRUE(contains(unknown.err, "'--restart' (did you mean '--restarts'?)")) << unknown.err;
   const Outcome missing = run("-n 2 -- ./no-such-program");
   EXPECT_EQ(missing.code, 1);
-  EXPECT_EQ(
-      missing.err,
-      "tessera: cannot start './no-such-program': No such file or directory; give its path, as in ./program, or one "
-      "that PATH has\n");
+  EXPECT_EQ(missing.err,
+            "tessera: cannot start './no-such-program': No such file or directory; use a path such as ./program, or a "
+            "program on PATH\n");
   const Outcome help = run("--help");
   EXPECT_EQ(help.code, 0);
   EXPECT_TRUE(contains(help.out, "  tessera run -n 4 -- ./train --steps 1000")) << help.out;

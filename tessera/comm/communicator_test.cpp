@@ -78,7 +78,7 @@ TEST(Transport, OperationsItDoesNotDeclareAreRefused) {
     group.launch({.kind = OpKind::kBarrier}, stream()).wait();
     float x = 1;
     expect_error<NotSupported>([&] { (void)group.all_reduce(&x, &x, 1, DType::kF32, {}, stream()); },
-                               {"group one", "backend alone has no all_reduce"});
+                               {"group one", "backend alone does not support all_reduce"});
     EXPECT_EQ(group.sequence(), 1U);
   });
 }
@@ -86,7 +86,7 @@ TEST(Transport, OperationsItDoesNotDeclareAreRefused) {
 TEST(Transport, MemoryItDoesNotDeclareIsRefused) {
   on_rank({.kinds = ~0U, .device_kinds = 2}, [](const ProcessGroup& group) {
     expect_error<NotSupported>([&] { group.launch({.kind = OpKind::kBarrier}, stream()); },
-                               {"backend alone does not work on memory of host"});
+                               {"backend alone does not support memory of host"});
   });
 }
 
@@ -97,7 +97,7 @@ TEST(Transport, CapturesAndAbortsItDoesNotDeclareAreRefused) {
     expect_error<NotSupported>([&] { group.launch({.kind = OpKind::kBarrier}, side); },
                                {"operations of backend alone cannot be captured"});
     (void)side.end_capture();
-    expect_error<NotSupported>([&] { group.abort("enough"); }, {"backend alone cannot end what is pending"});
+    expect_error<NotSupported>([&] { group.abort("enough"); }, {"backend alone cannot abort pending operations"});
     group.launch({.kind = OpKind::kBarrier}, side).wait();
   });
 }
@@ -105,12 +105,13 @@ TEST(Transport, CapturesAndAbortsItDoesNotDeclareAreRefused) {
 TEST(Transport, FixedOrderItDoesNotDeclareIsRefused) {
   on_rank({}, [](const ProcessGroup& group) {
     const int self[] = {0};
-    expect_error<NotSupported>([&] { (void)group.subgroup(self, {.fixed_order = true}); }, {"fixed order"});
+    expect_error<NotSupported>([&] { (void)group.subgroup(self, {.fixed_order = true}); },
+                               {"deterministic reductions"});
   });
 }
 
 TEST(TransportDeathTest, TwoOfOneNameEndTheProcess) {
-  EXPECT_DEATH(BackendRegistration{kInfo}, "transport 'alone' is registered twice");
+  EXPECT_DEATH(BackendRegistration{kInfo}, "backend 'alone' is registered twice");
 }
 
 }  // namespace

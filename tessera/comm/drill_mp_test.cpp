@@ -86,7 +86,7 @@ TEST_F(LaunchedDrill, ThoseThatAreKeptSayWhoDied) {
 TEST_F(LaunchedDrill, AStoppedRankIsMissedAndThenEnded) {
   const LaunchReport report = run("stopped", OnFailure::kKill);
   EXPECT_EQ(report.exit_code, 1);
-  expect_said("end timeout: group world: operation 2, all_reduce(f32[1000], sum): rank 1 did not come within 1 s");
+  expect_said("end timeout: group world: operation 2, all_reduce(f32[1000], sum): rank 1 did not arrive within 1 s");
   for (const RankEnd& end : report.ends) EXPECT_FALSE(end.is_good()) << "rank " << end.rank;
 }
 

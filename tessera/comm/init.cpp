@@ -22,7 +22,7 @@ using comm::StoreAddress;
 comm::LaunchEnvironment place_from(const InitOptions& options) {
   comm::EnvironmentMap environment = comm::process_environment();
   TESSERA_CHECK(options.rank.has_value() == options.world_size.has_value(),
-                "init: give rank and world_size, or neither");
+                "init: needs both rank and world_size, or neither");
   if (options.rank) {
     environment["RANK"] = std::to_string(*options.rank);
     environment["WORLD_SIZE"] = std::to_string(*options.world_size);
@@ -80,8 +80,8 @@ void init(const InitOptions& options) {
   const comm::LaunchEnvironment launched = place_from(options);
   const RankPlace& place = launched.place;
   const RankPlace& current = current_place();
-  TESSERA_CHECK(current.world_size == 1 || is_same(place, current), "init: this process is rank ", current.rank, " of ",
-                current.world_size, " already and cannot be rank ", place.rank, " of ", place.world_size);
+  TESSERA_CHECK(current.world_size == 1 || is_same(place, current), "init: this process is already rank ", current.rank,
+                " of ", current.world_size, " and cannot be rank ", place.rank, " of ", place.world_size);
   if (is_same(place, current) && (place.world_size > 1 || place.run_dir == current.run_dir)) return;
   if (place.world_size == 1) return set_process_place(place);
 

@@ -221,7 +221,7 @@ TEST(Init, RanksThatDoNotComeAreNamed) {
   in_processes({[&] {
     expect_error<TimeoutError>(
         [&] { init({.rank = 1, .world_size = 3, .store = "file://" + base + "/store", .timeout = 50ms}); },
-        {"not all of 3 ranks came", "rank 0, rank 2 did not"});
+        {"all 3 ranks must join", "rank 0, rank 2 did not"});
   }});
   std::filesystem::remove_all(base);
 }

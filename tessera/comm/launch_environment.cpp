@@ -26,7 +26,7 @@ std::optional<int> number(const EnvironmentMap& environment, const std::string& 
   int value = 0;
   const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), value);
   TESSERA_CHECK(problem == std::errc() && end == text->data() + text->size() && value >= least, "environment variable ",
-                name, "='", *text, "' must be a whole number of at least ", least);
+                name, "='", *text, "' must be an integer of at least ", least);
   return value;
 }
 
@@ -111,11 +111,10 @@ std::vector<Claim> claims(const EnvironmentMap& environment) {
 }
 
 void check_rank_in(const Claim& place) {
-  TESSERA_CHECK(place.size.has_value(), place.rank_name, "=", *place.rank,
-                " is set, but not how many ranks there are: set ", place.size_name,
-                ", or start the program with tessera run, mpirun or srun");
+  TESSERA_CHECK(place.size.has_value(), place.rank_name, "=", *place.rank, " is set, but not the number of ranks; set ",
+                place.size_name, ", or start the program with tessera run, mpirun or srun");
   TESSERA_CHECK_AS(MismatchError, *place.rank < *place.size, place.rank_name, "=", *place.rank, " contradicts ",
-                   place.size_name, "=", *place.size, ": ranks are 0 to ", *place.size - 1);
+                   place.size_name, "=", *place.size, "; ranks must be in [0, ", *place.size - 1, "]");
 }
 
 // A user who exports RANK for all tasks of a job gives all of them the same rank. Two launchers of equal size that
@@ -136,20 +135,21 @@ void fill_local(Claim& place, const EnvironmentMap& environment) {
     const std::string* host = find(environment, "MASTER_ADDR");
     const bool is_one_machine = *place.size == 1 || host == nullptr || is_loopback(*host);
     TESSERA_CHECK(is_one_machine, "MASTER_ADDR=", host != nullptr ? *host : "",
-                  " is another machine's, so the place among the ranks of this machine must be known: set ",
-                  place.local_rank_name, " and ", place.local_size_name);
+                  " is another machine, so the local rank on this machine must be known; set ", place.local_rank_name,
+                  " and ", place.local_size_name);
     place.local_rank = place.rank;
     place.local_size = place.size;
   }
   TESSERA_CHECK(place.local_rank.has_value(), place.local_size_name, "=", place.local_size.value_or(0),
-                " is set, but not ", place.local_rank_name, ": set both or none");
+                " is set, but not ", place.local_rank_name, "; set both or neither");
   TESSERA_CHECK(place.local_size.has_value(), place.local_rank_name, "=", *place.local_rank, " is set, but not ",
-                place.local_size_name, ": set both or none");
+                place.local_size_name, "; set both or neither");
   TESSERA_CHECK_AS(MismatchError, *place.local_rank < *place.local_size, place.local_rank_name, "=", *place.local_rank,
-                   " contradicts ", place.local_size_name, "=", *place.local_size, ": places on a machine are 0 to ",
-                   *place.local_size - 1);
+                   " contradicts ", place.local_size_name, "=", *place.local_size, "; local ranks must be in [0, ",
+                   *place.local_size - 1, "]");
   TESSERA_CHECK_AS(MismatchError, *place.local_size <= *place.size, place.local_size_name, "=", *place.local_size,
-                   " contradicts ", place.size_name, "=", *place.size, ": a machine has no more ranks than the world");
+                   " contradicts ", place.size_name, "=", *place.size,
+                   "; a machine cannot have more ranks than the world");
 }
 
 std::string tcp_address(std::string_view host, int port) {
@@ -217,9 +217,9 @@ void fill_store(const Claim& place, const EnvironmentMap& environment, LaunchEnv
   if (host == nullptr && !port && (*place.size == 1 || fill_from_job(place, environment, into))) return;
   TESSERA_CHECK(host != nullptr && port, place.launcher, " started ", *place.size, " ranks, but ",
                 host == nullptr ? (port ? "MASTER_ADDR is" : "MASTER_ADDR and MASTER_PORT are") : "MASTER_PORT is",
-                " not set, so they cannot find each other: set both (mpirun -x MASTER_ADDR=first-host -x "
+                " not set, so they cannot find each other; set both (mpirun -x MASTER_ADDR=first-host -x "
                 "MASTER_PORT=29500), or TESSERA_STORE");
-  TESSERA_CHECK(*port <= 65535, "environment variable MASTER_PORT='", *port, "' is no port; ports are 1 to 65535");
+  TESSERA_CHECK(*port <= 65535, "environment variable MASTER_PORT='", *port, "' must be a port in [1, 65535]");
   // The agent of torchrun hosts its own store at MASTER_PORT, so ours uses the next port.
   const bool is_torchrun = place.launcher == "torchrun";
   const bool is_beside = is_torchrun && *port < 65535;
@@ -238,7 +238,7 @@ LaunchEnvironment read_launch_environment(const EnvironmentMap& environment) {
   if (all.empty()) {
     const std::string* size = find(environment, "WORLD_SIZE");
     TESSERA_CHECK(size == nullptr || *size == "1", "WORLD_SIZE=", size != nullptr ? *size : "",
-                  " is set, but not RANK: set both, or start the program with tessera run, mpirun or srun");
+                  " is set, but not RANK; set both, or start the program with tessera run, mpirun or srun");
     return read;
   }
   check_rank_in(all.front());

@@ -237,7 +237,7 @@ const std::vector<Bad> kBad = {
     {"negative", {{"RANK", "-1"}, {"WORLD_SIZE", "4"}}, kMissing, {"RANK='-1'"}},
     {"no_ranks", {{"RANK", "0"}, {"WORLD_SIZE", "0"}}, kMissing, {"WORLD_SIZE='0'", "at least 1"}},
     {"trailing", {{"RANK", "1 "}, {"WORLD_SIZE", "4"}}, kMissing, {"RANK='1 '"}},
-    {"rank_beyond", {{"RANK", "4"}, {"WORLD_SIZE", "4"}}, kContradiction, {"RANK=4", "WORLD_SIZE=4", "0 to 3"}},
+    {"rank_beyond", {{"RANK", "4"}, {"WORLD_SIZE", "4"}}, kContradiction, {"RANK=4", "WORLD_SIZE=4", "[0, 3]"}},
     {"local_rank_beyond",
      {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}},
      kContradiction,

@@ -49,7 +49,7 @@ std::chrono::nanoseconds deadline_of_world() {
 }
 
 void check_group(const std::shared_ptr<GroupState>& state) {
-  TESSERA_CHECK(state != nullptr, "no group: this rank is not in it");
+  TESSERA_CHECK(state != nullptr, "the group handle is empty; this rank is not a member");
   state->owner.check("process group");
 }
 
@@ -90,7 +90,7 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   state->symmetric = detail::WorldState::current().symmetric(*state->communicator);
   TESSERA_CHECK_AS(NotSupported, !state->has_fixed_order || state->communicator->capabilities().has_fixed_order,
                    "group ", state->name, ": backend ", state->backend,
-                   " does not reduce in fixed order; ask for fixed_order = false or another backend");
+                   " does not support deterministic reductions; use fixed_order = false or another backend");
   state->ranks = std::move(ranks);
   state->record.open(*state);
   state->observed.open(*state);
@@ -120,7 +120,7 @@ std::string hear(const GroupState& group, PrefixStore& meeting, std::string_view
                   TESSERA_CHECK_AS(AbortedError, std::ranges::find(gone, place) == gone.end() || meeting.find(key),
                                    subject, ": ", what, ": ", who, " has ended or left");
                 }});
-  TESSERA_CHECK_AS(TimeoutError, said.has_value(), subject, ": ", what, ": ", who, " did not come within ", deadline);
+  TESSERA_CHECK_AS(TimeoutError, said.has_value(), subject, ": ", what, ": ", who, " did not arrive within ", deadline);
   return *said;
 }
 
@@ -151,11 +151,12 @@ ProcessGroup group_of(std::span<const Rank> ranks, const GroupOptions& options) 
   std::vector<Rank> members(ranks.begin(), ranks.end());
   const std::string name = detail::text_of(members);
   TESSERA_CHECK(std::ranges::find(members, current_place().rank) != members.end(), "group ", name,
-                ": asked for by rank ", current_place().rank, ", which is not in it");
+                ": the calling rank must be a member, got rank ", current_place().rank);
   for (const Rank rank : members) {
-    TESSERA_CHECK(rank.value() >= 0 && rank.value() < current_place().world_size, "group ", name, ": there is no rank ",
-                  rank, " in a world of ", current_place().world_size);
-    TESSERA_CHECK(std::ranges::count(members, rank) == 1, "group ", name, ": rank ", rank, " twice");
+    TESSERA_CHECK(rank.value() >= 0 && rank.value() < current_place().world_size, "group ", name,
+                  ": ranks must be in [0, ", current_place().world_size - 1, "], got ", rank);
+    TESSERA_CHECK(std::ranges::count(members, rank) == 1, "group ", name, ": ranks must be distinct, got rank ", rank,
+                  " twice");
   }
   // Does not connect the world: ranks outside the group may never arrive.
   GroupOptions given = options;
@@ -168,14 +169,14 @@ ProcessGroup ProcessGroup::subgroup(std::span<const int> places, const GroupOpti
   const std::uint64_t number = state_->made.fetch_add(1) + 1;
   std::vector<Rank> members;
   for (const int place : places) {
-    TESSERA_CHECK(place >= 0 && place < size(), "group ", name(), ": a subgroup with rank ", place,
-                  ", which is none of 0 to ", size() - 1);
+    TESSERA_CHECK(place >= 0 && place < size(), "group ", name(), ": subgroup ranks must be in [0, ", size() - 1,
+                  "], got ", place);
     const Rank member = ranks()[static_cast<std::size_t>(place)];
-    TESSERA_CHECK(std::ranges::find(members, member) == members.end(), "group ", name(), ": a subgroup with rank ",
-                  place, " twice");
+    TESSERA_CHECK(std::ranges::find(members, member) == members.end(), "group ", name(),
+                  ": subgroup ranks must be distinct, got rank ", place, " twice");
     members.push_back(member);
   }
-  TESSERA_CHECK(!members.empty(), "group ", name(), ": a subgroup of no ranks");
+  TESSERA_CHECK(!members.empty(), "group ", name(), ": a subgroup must have at least one rank");
   return connect(std::move(members), name() + "/" + std::to_string(number), options, state_.get(), state_->generation);
 }
 
@@ -249,15 +250,16 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
   std::string text;
   for (const int place : here) text += (text.empty() ? "" : " ") + std::to_string(place);
   std::vector<int> agreed = parse_places(*store.compare_set("result", std::nullopt, text));
-  TESSERA_CHECK_AS(AbortedError, std::ranges::find(agreed, rank()) != agreed.end(), "group ", name(), ": the others (",
-                   store.get("result", timeout), ") agreed to go on without rank ", rank(), ", which came too late");
+  TESSERA_CHECK_AS(AbortedError, std::ranges::find(agreed, rank()) != agreed.end(), "group ", name(),
+                   ": the other ranks (", store.get("result", timeout), ") agreed to continue without rank ", rank(),
+                   ", which arrived too late");
   return agreed;
 }
 
 ProcessGroup ProcessGroup::shrink(std::chrono::nanoseconds timeout, const GroupOptions& options) const {
   check_group(state_);
   TESSERA_CHECK_AS(NotSupported, state_->communicator->capabilities().has_shrink, "group ", name(), ": backend ",
-                   backend(), " cannot go on with fewer ranks; end the job and start it anew from a checkpoint, or",
+                   backend(), " cannot shrink; restart the job from a checkpoint, or",
                    " use a backend that can (shm, on one machine)");
   for (std::uint64_t generation = state_->generation + 1;; ++generation) {
     const std::vector<int> agreed = agree(timeout);

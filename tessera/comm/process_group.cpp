@@ -35,7 +35,7 @@ SmallVector<std::int64_t, 8> listed(std::span<const std::int64_t> counts) {
 }
 
 GroupState& state_of(const std::shared_ptr<GroupState>& state) {
-  TESSERA_CHECK(state != nullptr, "no group: this rank is not in it");
+  TESSERA_CHECK(state != nullptr, "the group handle is empty; this rank is not a member");
   state->owner.check("process group");
   return *state;
 }
@@ -44,26 +44,26 @@ void check_operation(const GroupState& group, const Operation& operation) {
   const int size = static_cast<int>(group.ranks.size());
   const Capabilities& can = group.communicator->capabilities();
   TESSERA_CHECK_AS(NotSupported, (can.kinds >> static_cast<unsigned>(operation.kind) & 1U) != 0, "group ", group.name,
-                   ": backend ", group.backend, " has no ", to_string(operation.kind),
-                   "; what pairs of ranks do at once permute does, and thread, shm and mpi have messages");
+                   ": backend ", group.backend, " does not support ", to_string(operation.kind),
+                   "; use permute for pairs of ranks, or backend thread, shm or mpi");
   if (!is_message(operation.kind)) {
     check_arguments(operation, group.rank, size);
     return;
   }
   const bool is_send = operation.kind == OpKind::kSend;
   TESSERA_CHECK(operation.peer >= 0 && operation.peer < size && operation.peer != group.rank, text_of(operation),
-                ": peer ", operation.peer, " is no other rank of 0 to ", size - 1);
-  TESSERA_CHECK(operation.count >= 0, text_of(operation), ": ", operation.count, " elements");
+                ": peer must be another rank in [0, ", size - 1, "], got ", operation.peer);
+  TESSERA_CHECK(operation.count >= 0, text_of(operation), ": count must not be negative, got ", operation.count);
   const void* buffer = is_send ? operation.in : operation.out;
-  TESSERA_CHECK(operation.count == 0 || buffer != nullptr, text_of(operation), ": no buffer is given");
+  TESSERA_CHECK(operation.count == 0 || buffer != nullptr, text_of(operation), ": buffer must not be null");
 }
 
 void check_device(const GroupState& group, const Capabilities& can, const device::Stream& stream) {
   const std::string& device = stream.device().properties().kind;
   const unsigned kind = device == "host" ? 1 : device == "cuda" ? 2 : 0;
   TESSERA_CHECK_AS(NotSupported, (can.device_kinds & kind) != 0, "group ", group.name, ": backend ", group.backend,
-                   " does not work on memory of ", stream.device().name(),
-                   "; ask for a group with another: GroupOptions::backend");
+                   " does not support memory of ", stream.device().name(),
+                   "; choose another with GroupOptions::backend");
 }
 
 // Operations of one group run in the order they were enqueued, even on different streams.
@@ -88,7 +88,8 @@ std::chrono::nanoseconds ProcessGroup::deadline() const {
   return std::chrono::nanoseconds(state_of(state_).deadline_ns.load(std::memory_order_relaxed));
 }
 void ProcessGroup::set_deadline(std::chrono::nanoseconds deadline) const {
-  TESSERA_CHECK(deadline > std::chrono::nanoseconds(0), "group ", name(), ": a deadline of ", deadline.count(), " ns");
+  TESSERA_CHECK(deadline > std::chrono::nanoseconds(0), "group ", name(), ": the deadline must be positive, got ",
+                deadline.count(), " ns");
   state_->deadline_ns.store(deadline.count(), std::memory_order_relaxed);
 }
 void ProcessGroup::extend_deadline(std::chrono::nanoseconds by) const {
@@ -109,7 +110,7 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   const bool is_captured = stream.slot().hazards() != 0 && stream.is_capturing();
   TESSERA_CHECK_AS(NotSupported, !is_captured || can.has_capture, "group ", group.name, ": operations of backend ",
                    group.backend, " cannot be captured; run them outside of graphs");
-  TESSERA_CHECK(!operations.empty(), "group ", group.name, ": a launch of no operations");
+  TESSERA_CHECK(!operations.empty(), "group ", group.name, ": a launch must have at least one operation");
   for (const Operation& operation : operations) check_operation(group, operation);
   auto made = std::make_shared<WorkState>(operations);
   WorkState& work = *made;
@@ -208,7 +209,7 @@ Work ProcessGroup::all_to_all(const void* in, std::span<const std::int64_t> in_c
 void ProcessGroup::abort(std::string_view reason) const {
   Communicator& communicator = *state_of(state_).communicator;
   TESSERA_CHECK_AS(NotSupported, communicator.capabilities().has_abort, "group ", name(), ": backend ", backend(),
-                   " cannot end what is pending; its deadline does");
+                   " cannot abort pending operations; they end at their deadline");
   const bool is_shared = detail::WorldState::current().is_shared(communicator);
   communicator.abort(is_shared ? std::string(reason) + " (abort of group " + name() +
                                      ", which shares its communicator with other groups of the same ranks)"

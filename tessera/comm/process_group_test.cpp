@@ -209,8 +209,9 @@ TEST(ProcessGroup, ADeadlineNamesWhoIsMissing) {
   on_ranks(2, [&](const ProcessGroup& group, const device::Stream& stream) {
     group.set_deadline(std::chrono::milliseconds(50));
     if (group.rank() == 0) {
-      expect_error<TimeoutError>([&] { group.launch({.kind = OpKind::kBarrier}, stream).wait(); },
-                                 {"group world", "operation 1, barrier", "rank 1 did not come", "has begun none"});
+      expect_error<TimeoutError>(
+          [&] { group.launch({.kind = OpKind::kBarrier}, stream).wait(); },
+          {"group world", "operation 1, barrier", "rank 1 did not arrive", "has started no operation"});
       stream.reset_error();
     }
     // The other rank arrives afterwards, and gets the same error.
@@ -335,7 +336,7 @@ TEST(ProcessGroup, AFailureOfASubgroupNamesRanksAsTheWorldDoes) {
     }
     expect_error<TimeoutError>(
         [&] { group.launch({.kind = OpKind::kBarrier}, stream).wait(); },
-        {"rank 3 (group rank 2) did not come within 0.05 s (rank 3 (group rank 2) has begun none)"});
+        {"rank 3 (group rank 2) did not arrive within 0.05 s (rank 3 (group rank 2) has started no operation)"});
     if (rank == 1) store()->set("over", "");
   });
   on_subgroup([](const ProcessGroup& group, const device::Stream& stream, int rank) {
@@ -389,7 +390,7 @@ TEST(ProcessGroup, AnExtendedDeadlineIsQuotedInTheError) {
     if (group.rank() == 0) {
       const Work work = barrier_with_more_time(group, side, 500ms, 250ms);
       expect_error<TimeoutError>([&] { work.wait(); },
-                                 {"rank 1 did not come within 0.75 s (a deadline of 0.5 s, extended by 0.25 s)"});
+                                 {"rank 1 did not arrive within 0.75 s (a deadline of 0.5 s, extended by 0.25 s)"});
       side.reset_error();
       store()->set("over", "");
     } else {

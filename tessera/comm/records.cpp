@@ -85,7 +85,7 @@ std::string text_of_duration(std::int64_t ns) {
 }
 
 std::string how_it_ended(std::uint8_t failure) {
-  if (failure == 0) return "ended";
+  if (failure == 0) return "finished";
   if (failure == 255) return "failed";
   return "failed: " + std::string(to_string(static_cast<ErrorKind>(failure - 1)));
 }
@@ -100,7 +100,7 @@ std::optional<std::string> text_of_record(const RecordFile& file, const probe::R
                                      .reduction = asked->reduction,
                                      .count = asked->count,
                                      .root = asked->root}) +
-                       " asked for on " + file.string(asked->device) + " stream " + std::to_string(asked->stream);
+                       " enqueued on " + file.string(asked->device) + " stream " + std::to_string(asked->stream);
     if (asked->label.value() != 0) text += ", label " + file.string(asked->label);
     return text;
   }
@@ -112,7 +112,8 @@ std::optional<std::string> text_of_record(const RecordFile& file, const probe::R
                          .count = begun->count,
                          .root = begun->root,
                          .operations = begun->operations}) +
-           " began (launch " + std::to_string(begun->task) + ", " + text_of_ordinal(begun->kind, begun->ordinal) + ")";
+           " started (launch " + std::to_string(begun->task) + ", " + text_of_ordinal(begun->kind, begun->ordinal) +
+           ")";
   }
   if (const auto replay = file.as<ReplayRecord>(ref)) {
     return group_name(file, replay->group) + ": #" + std::to_string(replay->sequence) + " is " +
@@ -123,7 +124,7 @@ std::optional<std::string> text_of_record(const RecordFile& file, const probe::R
                        how_it_ended(ended->failure) + " (launch " + std::to_string(ended->task) + ")";
     if (ended->met.value() != 0) {
       const auto ticks = static_cast<std::int64_t>(ref.ticks - ended->met.value());
-      text += ", " + text_of_duration(file.info().clock.duration_ns(ticks)) + " after all had come";
+      text += ", " + text_of_duration(file.info().clock.duration_ns(ticks)) + " after all ranks arrived";
     }
     return text;
   }
@@ -140,7 +141,7 @@ std::string text_of_running(const RowInfo& row, const RowInfo* replay) {
   if (replay != nullptr && number_in(*replay, "sequence") == number_in(row, "begun")) {
     text += ", " + text_of_node(number_in(*replay, "node"), number_in(*replay, "replay"), number_in(*replay, "graph"));
   }
-  if (runs && number_in(row, "met") != 0) text += ", all have come";
+  if (runs && number_in(row, "met") != 0) text += ", all ranks arrived";
   if (number_in(row, "failed") != 0) text += "; #" + text_in(row, "failed") + " failed";
   return text;
 }
@@ -157,7 +158,7 @@ std::vector<std::string> text_of_groups(const RecordFile& file) {
                        text_in(*group, "backend") + ", this is " + text_in(*group, "rank") + " of " +
                        text_in(*group, "size") + ")";
     if (const auto last = asked.find(number); last != asked.end() && number_in(*last->second, "task") != 0) {
-      line += ": " + text_in(*last->second, "task") + " asked for, the last " + told_in(*last->second);
+      line += ": " + text_in(*last->second, "task") + " enqueued, the last " + told_in(*last->second);
     }
     if (const auto last = running.find(number); last != running.end() && number_in(*last->second, "begun") != 0) {
       const auto replay = replays.find(number);

@@ -163,8 +163,8 @@ static_assert(probe::holds_ids_only<OperationRecord>() && probe::holds_ids_only<
 static_assert(probe::holds_ids_only<CommGroupRow>() && probe::holds_ids_only<CommAskedRow>() &&
               probe::holds_ids_only<CommRunningRow>());
 
-/// Formats a comm record on one line: "world: #17 all_reduce(f32[1024], sum) began (launch 17, collective 17)". Returns
-/// nullopt for other kinds.
+/// Formats a comm record on one line: "world: #17 all_reduce(f32[1024], sum) started (launch 17, collective 17)".
+/// Returns nullopt for other kinds.
 TESSERA_API std::optional<std::string> text_of_record(const probe::RecordFile& file, const probe::RecordRef& ref);
 /// Formats the groups of a file and their progress, one line each: "world (0-3, shm): 18 launches; runs #17
 /// all_reduce(f32[1024], sum) (collective 17), all have come".

@@ -34,7 +34,7 @@ std::vector<std::string> texts(const probe::RecordFile& file) {
     const auto text = text_of_record(file, ref);
     if (!text) continue;
     const std::size_t took = text->find("), ");
-    lines.push_back(text->ends_with(" after all had come") ? text->substr(0, took + 1) + " met" : *text);
+    lines.push_back(text->ends_with(" after all ranks arrived") ? text->substr(0, took + 1) + " met" : *text);
   }
   return lines;
 }
@@ -85,20 +85,20 @@ TEST(CommRecords, TellOfEveryOperationWhatWhenAndHowItEnded) {
     const Operation batch[] = {message, {.kind = OpKind::kBarrier}};
     world().launch(batch, stream).wait();
     const probe::RecordFile file = own_record();
-    const std::string where = " asked for on host stream " + std::to_string(stream.id().value()) + ", label step";
+    const std::string where = " enqueued on host stream " + std::to_string(stream.id().value()) + ", label step";
     const std::string text = world().rank() == 0 ? "send(f32[3], to 1)" : "recv(f32[3], from 0)";
     EXPECT_EQ(texts(file), (std::vector<std::string>{
                                "world: launch 1, all_reduce(f32[64], max)" + where,
-                               "world: #1 all_reduce(f32[64], max) began (launch 1, collective 1)",
-                               "world: #1 ended (launch 1) met",
+                               "world: #1 all_reduce(f32[64], max) started (launch 1, collective 1)",
+                               "world: #1 finished (launch 1) met",
                                "world: launch 2, " + text + where,
                                "world: launch 2, barrier" + where,
-                               "world: #2 barrier and 1 more began (launch 2, collective 2)",
-                               "world: #2 ended (launch 2) met",
+                               "world: #2 barrier and 1 more started (launch 2, collective 2)",
+                               "world: #2 finished (launch 2) met",
                            }));
     EXPECT_EQ(text_of_groups(file),
               std::vector<std::string>{"world (ranks 0-1, thread, this is " + std::to_string(world().rank()) +
-                                       " of 2): 2 asked for, the last " + text +
+                                       " of 2): 2 enqueued, the last " + text +
                                        " and 1 more; ran #2 barrier and 1 more (collective 2)"});
   });
 }
@@ -259,8 +259,8 @@ TEST(CommRecords, WhatIsInFlightStandsInTheTables) {
       // Its number is visible a moment before its row.
       while (text_of_groups(own_record())[0].find("runs #1 barrier") == std::string::npos) std::this_thread::yield();
       const probe::RecordFile file = own_record();
-      EXPECT_NE(text_of_groups(file)[0].find("2 asked for, the last all_reduce(f32[1], sum)"), std::string::npos);
-      EXPECT_EQ(text_of_groups(file)[0].find("all have come"), std::string::npos);
+      EXPECT_NE(text_of_groups(file)[0].find("2 enqueued, the last all_reduce(f32[1], sum)"), std::string::npos);
+      EXPECT_EQ(text_of_groups(file)[0].find("all ranks arrived"), std::string::npos);
       const probe::RowInfo& running = file.find_table("comm_running")->claimed[0];
       EXPECT_EQ(number_in(running, "met"), 0U);
       EXPECT_EQ(number_in(running, "collectives_begun"), 1U);
@@ -293,7 +293,7 @@ TEST(CommRecords, TheRowOfWhatRunsSaysWhetherAllHaveCome) {
   EXPECT_TRUE(text_of_groups(own_record())[0].ends_with("; runs #1 barrier (collective 1)"));
   record.met(task);
   const probe::RecordFile file = own_record();
-  EXPECT_TRUE(text_of_groups(file)[0].ends_with("; runs #1 barrier (collective 1), all have come"));
+  EXPECT_TRUE(text_of_groups(file)[0].ends_with("; runs #1 barrier (collective 1), all ranks arrived"));
   const probe::RowInfo& row = file.find_table("comm_running")->claimed[0];
   EXPECT_GE(number_in(row, "met"), number_in(row, "when"));
   record.ended(task, now());
@@ -383,7 +383,7 @@ TEST(CommRecords, EveryOneOfManyGroupsHasARowForItsLastOperation) {
   for (const ProcessGroup& group : groups) group.launch({.kind = OpKind::kBarrier}, stream);
   std::size_t with_one = 0;
   for (const std::string& line : text_of_groups(own_record())) {
-    with_one += line.find(": 1 asked for, the last barrier") != std::string::npos ? 1 : 0;
+    with_one += line.find(": 1 enqueued, the last barrier") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(with_one, groups.size());
 }
@@ -402,10 +402,10 @@ TEST(CommRecords, TheTablesOutliveARingThatWentRound) {
   const std::vector<std::string> groups = text_of_groups(file);
   ASSERT_EQ(groups.size(), 2U);
   EXPECT_NE(
-      groups[0].find("world (ranks 0, thread, this is 0 of 1): 1 asked for, the last barrier; ran #1 barrier (col"),
+      groups[0].find("world (ranks 0, thread, this is 0 of 1): 1 enqueued, the last barrier; ran #1 barrier (col"),
       std::string::npos)
       << groups[0];
-  EXPECT_NE(groups[1].find("5000 asked for"), std::string::npos) << groups[1];
+  EXPECT_NE(groups[1].find("5000 enqueued"), std::string::npos) << groups[1];
 }
 
 // A group may outlive its rank and its record; a destroyed group frees its row.

@@ -129,13 +129,13 @@ struct Simulation {
   }
 
   void fail(int rank, const std::exception_ptr& error) {
-    std::string text = "an error of an unknown kind";
+    std::string text = "unknown error";
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& known) {
       text = known.what();
     } catch (...) {
-      log::debug("simulate: no memory for the words of an error");
+      log::debug("simulate: no memory for an error message");
     }
     {
       const std::lock_guard lock(mutex);
@@ -158,7 +158,7 @@ struct Simulation {
     try {
       if (!probe::recorder().run_path().empty()) probe::recorder().save_failure(reason);
     } catch (const std::exception& error) {
-      log::debug("simulate: its record was not kept: ", error.what());
+      log::debug("simulate: the record was not kept: ", error.what());
     }
   }
 
@@ -173,7 +173,7 @@ struct Simulation {
       comm::detail::WorldState::current().leave();
       device::Device::get("host").synchronize();
     } catch (const std::exception& error) {
-      log::debug("simulate: after its body failed: ", error.what());
+      log::debug("simulate: error after the body failed: ", error.what());
     }
   }
 };
@@ -181,7 +181,7 @@ struct Simulation {
 }  // namespace
 
 void simulate(int ranks, const std::function<void()>& body, const SimulateOptions& options) {
-  TESSERA_CHECK(ranks >= 1 && ranks <= 4096, "simulate: ", ranks, " ranks; give 1 to 4096");
+  TESSERA_CHECK(ranks >= 1 && ranks <= 4096, "simulate: ranks must be in [1, 4096], got ", ranks);
   auto scheduler = options.seed ? SeededScheduler::create(*options.seed) : nullptr;
   Simulation simulation{.body = body,
                         .options = options,
@@ -218,7 +218,8 @@ void simulate(int ranks, const std::function<void()>& body, const SimulateOption
   const Ended& first = simulation.ended[static_cast<std::size_t>(simulation.first_failed)];
   for (int rank = 0; rank < ranks; ++rank) {
     const Ended& ended = simulation.ended[static_cast<std::size_t>(rank)];
-    if (rank != simulation.first_failed && ended.error) log::warn("rank ", rank, " ended after it with: ", ended.text);
+    if (rank != simulation.first_failed && ended.error)
+      log::warn("rank ", rank, ": failed after the first error: ", ended.text);
   }
   std::rethrow_exception(first.error);
 }

@@ -23,7 +23,7 @@ using detail::WorldState;
 std::shared_ptr<RankContext> make_rank(std::span<const int> ranks) {
   const RankPlace& old = current_place();
   const auto found = std::ranges::find(ranks, old.rank.value());
-  TESSERA_CHECK(found != ranks.end(), "a smaller world is made by its ranks; rank ", old.rank, " is none of them");
+  TESSERA_CHECK(found != ranks.end(), "shrunk world: the calling rank must be a member, got rank ", old.rank);
   const int size = static_cast<int>(ranks.size());
   const int rank = static_cast<int>(found - ranks.begin());
   // Only shm can continue, and it runs on one machine.
@@ -36,10 +36,10 @@ std::shared_ptr<RankContext> make_rank(std::span<const int> ranks) {
 std::vector<int> agree_on_left(std::string_view reason, std::chrono::nanoseconds timeout) {
   WorldState& state = WorldState::current();
   TESSERA_CHECK_AS(NotSupported, state.processes() != nullptr,
-                   "a smaller world needs ranks that are processes; these are threads of one");
+                   "shrunk world: ranks must be processes, got threads of one process");
   const ProcessGroup all = world();
   TESSERA_CHECK_AS(NotSupported, all.state()->communicator->capabilities().has_shrink, "group ", all.name(),
-                   ": backend ", all.backend(), " cannot go on with fewer ranks; start anew from a checkpoint");
+                   ": backend ", all.backend(), " cannot shrink; restart the job from a checkpoint");
   state.abort(reason);
   return all.agree(timeout);
 }
@@ -69,7 +69,7 @@ SmallerWorld::~SmallerWorld() {
     WorldState::current().leave();
     WorldState::current().let_go();
   } catch (const std::exception& error) {
-    log::debug("the end of a smaller world: ", error.what());
+    log::debug("shrunk world: cleanup failed: ", error.what());
   }
 }
 

@@ -20,14 +20,14 @@ using detail::SymmetricRequest;
 constexpr int kMostChannels = 1024;
 
 SymmetricBackend* backend_of(const ProcessGroup& group, const device::Stream& stream) {
-  TESSERA_CHECK(group, "symmetric memory: no group: this rank is not in it");
-  TESSERA_CHECK(stream, "symmetric memory of group ", group.name(), ": no stream is given");
+  TESSERA_CHECK(group, "symmetric memory: the group handle is empty; this rank is not a member");
+  TESSERA_CHECK(stream, "symmetric memory of group ", group.name(), ": the stream handle is empty");
   Communicator& communicator = *group.state()->communicator;
   TESSERA_CHECK_AS(NotSupported, communicator.symmetric() != nullptr, "group ", group.name(), ": backend ",
-                   group.backend(), " has no symmetric memory; thread, shm and cuda have");
+                   group.backend(), " does not support symmetric memory; use thread, shm or cuda");
   const unsigned kind = stream.device().properties().kind == "host" ? 1 : 2;
   TESSERA_CHECK_AS(NotSupported, (communicator.capabilities().device_kinds & kind) != 0, "group ", group.name(),
-                   ": backend ", group.backend(), " does not reach memory of ", stream.device().name());
+                   ": backend ", group.backend(), " does not support memory of ", stream.device().name());
   return communicator.symmetric();
 }
 
@@ -41,7 +41,7 @@ bool has_ended(const device::Stream& stream) {
 }
 
 SymmetricState& state_of(const std::shared_ptr<SymmetricState>& state) {
-  TESSERA_CHECK(state != nullptr, "no symmetric pool");
+  TESSERA_CHECK(state != nullptr, "the symmetric pool handle is empty");
   state->group.state()->owner.check("symmetric memory");
   return *state;
 }
@@ -133,8 +133,9 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::size
                    detail::text_of_ranks(failed), " could not map its memory (", nbytes,
                    " bytes); nothing has changed");
   const std::vector<int> unreachable = detail::ranks_with(records, Record::Problem::kUnreachable);
-  TESSERA_CHECK_AS(NotSupported, unreachable.empty(), "group ", group.name(), ": ", name, ": peers cannot reach what ",
-                   detail::text_of_ranks(unreachable), " mapped; use a stream of the rank's own host device");
+  TESSERA_CHECK_AS(NotSupported, unreachable.empty(), "group ", group.name(), ": ", name,
+                   ": peers cannot access the memory of ", detail::text_of_ranks(unreachable),
+                   "; use a stream of the host device of that rank");
   if (nbytes == 0) return records;
   for (int peer = 0; peer < group.size(); ++peer) {
     const PeerPlace& at = records[static_cast<std::size_t>(peer)].memory;
@@ -148,7 +149,7 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::size
 
 void SymmetricState::rendezvous() {
   TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(), ": ", name,
-                ": a rendezvous in a capture, but ranks meet and map memory there; call it before");
+                ": rendezvous must not run in a capture, because it maps memory; call it before the capture");
   const std::lock_guard lock(mutex);
   check_usable();
   (void)meet_and_map(plan.to_come(), 0);
@@ -185,12 +186,13 @@ void SymmetricState::free(std::uint64_t offset, std::size_t nbytes) noexcept {
 
 void SymmetricState::signal(Signal signal, const device::Stream& on) {
   const int size = group.size();
-  TESSERA_CHECK(signal.channel >= 0 && signal.channel < channels, "group ", group.name(), ": ", name, ": channel ",
-                signal.channel, " is none of 0 to ", channels - 1);
-  TESSERA_CHECK(signal.peer >= 0 && signal.peer < size, "group ", group.name(), ": ", name, ": rank ", signal.peer,
-                " is none of 0 to ", size - 1);
-  TESSERA_CHECK(on && on.device() == stream.device(), "group ", group.name(), ": ", name, " is in memory of ",
-                stream.device().name(), "; its signals go to streams of that");
+  TESSERA_CHECK(signal.channel >= 0 && signal.channel < channels, "group ", group.name(), ": ", name,
+                ": channel must be in [0, ", channels - 1, "], got ", signal.channel);
+  TESSERA_CHECK(signal.peer >= 0 && signal.peer < size, "group ", group.name(), ": ", name, ": rank must be in [0, ",
+                size - 1, "], got ", signal.peer);
+  TESSERA_CHECK(on && on.device() == stream.device(), "group ", group.name(), ": ", name,
+                ": signals must use a stream of ", stream.device().name(), ", got ",
+                on ? on.device().name() : "an empty stream");
   check_usable();
   signal.deadline = group.deadline();
   if (signal.kind == Signal::Kind::kBarrier && !on.is_capturing()) {
@@ -231,7 +233,7 @@ std::byte* SymmetricBuffer::data() const {
 
 std::byte* SymmetricBuffer::peer(int rank) const {
   const int size = range_ != nullptr ? static_cast<int>(range_->peers.size()) : state_of(pool_).group.size();
-  TESSERA_CHECK(rank >= 0 && rank < size, "symmetric memory: rank ", rank, " is none of 0 to ", size - 1);
+  TESSERA_CHECK(rank >= 0 && rank < size, "symmetric memory: rank must be in [0, ", size - 1, "], got ", rank);
   if (range_ != nullptr) return range_->peers[static_cast<std::size_t>(rank)];
   std::byte* at = pool_->find(offset_, rank);
   TESSERA_CHECK(at != nullptr, "group ", pool_->group.name(), ": ", pool_->name, ": the buffer of ", nbytes_,
@@ -249,11 +251,12 @@ void SymmetricBuffer::reset() noexcept {
 
 SymmetricPool::SymmetricPool(const ProcessGroup& group, const device::Stream& stream, const SymmetricOptions& options)
     : state_(std::make_shared<SymmetricState>(group, stream)) {
-  TESSERA_CHECK(options.channels >= 1 && options.channels <= kMostChannels, "group ", group.name(), ": a pool with ",
-                options.channels, " channels; give 1 to ", kMostChannels);
-  TESSERA_CHECK(options.nbytes <= detail::OffsetPlan::kMost, "group ", group.name(), ": a pool of ", options.nbytes,
-                " bytes; give at most ", detail::OffsetPlan::kMost);
-  TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(), ": a new pool in a capture; make it before");
+  TESSERA_CHECK(options.channels >= 1 && options.channels <= kMostChannels, "group ", group.name(),
+                ": channels must be in [1, ", kMostChannels, "], got ", options.channels);
+  TESSERA_CHECK(options.nbytes <= detail::OffsetPlan::kMost, "group ", group.name(), ": a pool must have at most ",
+                detail::OffsetPlan::kMost, " bytes, got ", options.nbytes);
+  TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(),
+                ": a pool must not be created in a capture; create it before the capture");
   state_->number = group.state()->symmetric->next_pool();
   state_->name = options.name.empty() ? "pool " + std::to_string(state_->number) : options.name;
   state_->channels = options.channels;

@@ -9,7 +9,8 @@ namespace tessera::comm {
 namespace {
 
 WorkState& state_of(const std::shared_ptr<WorkState>& state) {
-  TESSERA_CHECK(state != nullptr, "no work: an operation in a capture has none; wait for the replay of its graph");
+  TESSERA_CHECK(state != nullptr,
+                "the work handle is empty, as for captured operations; wait for the replay of the graph");
   state->owner.check("work");
   return *state;
 }
@@ -58,7 +59,7 @@ std::exception_ptr Work::error() const { return is_done() ? state_->task.error :
 
 std::chrono::nanoseconds Work::duration() const {
   const Task& task = state_of(state_).task;
-  TESSERA_CHECK(is_done(), "the duration of an operation is known when it has ended; wait for it");
+  TESSERA_CHECK(is_done(), "duration: the operation must have finished; wait for it first");
   return std::chrono::nanoseconds(task.ran_ns.load());
 }
 

@@ -192,26 +192,26 @@ TEST(Mismatch, OfGroupsInACircleNamesWhatEachWaitsFor) {
     }
   };
   // Before the groups exist, and after.
-  expect_words(told(4, {.seed = 4}, [&](bool) { circle("x=2,y=2"); }),
-               {"deadlock", "rank 0 waits for the ranks of the new group 0-1",
-                "rank 1 waits for the ranks of the new group 1,3"});
+  expect_words(
+      told(4, {.seed = 4}, [&](bool) { circle("x=2,y=2"); }),
+      {"deadlock", "rank 0 waits for the creation of group 0-1", "rank 1 waits for the creation of group 1,3"});
   expect_words(told(4, {.seed = 4},
                     [&](bool) {
                       gather("x=2,y=2", {8}, "S0,R", "R,R");
                       gather("x=2,y=2", {8}, "R,S0", "R,R");
                       circle("x=2,y=2");
                     }),
-               {"deadlock", "all_gather of group 0-1, rank 1 to come", "all_gather of group 1,3, rank 1 to come"});
+               {"deadlock", "all_gather of group 0-1, rank 1 to arrive", "all_gather of group 1,3, rank 1 to arrive"});
   expect_words(told(4, {}, [&](bool) { circle("x=2,y=2"); }),
-               {"ranks wait for each other in a circle", "rank 0 waits for rank 1 in the ranks of the new group 0-1",
-                "rank 1 waits for rank 3 in the ranks of the new group 1,3"});
+               {"deadlock cycle: ", "rank 0 waits for rank 1 in the creation of group 0-1",
+                "rank 1 waits for rank 3 in the creation of group 1,3"});
   expect_words(told(4, {},
                     [&](bool) {
                       gather("x=2,y=2", {8}, "S0,R", "R,R");
                       gather("x=2,y=2", {8}, "R,S0", "R,R");
                       circle("x=2,y=2");
                     }),
-               {"ranks wait for each other in a circle", "rank 0 waits for rank 1 in all_gather of group",
+               {"deadlock cycle: ", "rank 0 waits for rank 1 in all_gather of group",
                 "rank 1 waits for rank 3 in all_gather of group"});
 }
 

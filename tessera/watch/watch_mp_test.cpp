@@ -292,7 +292,7 @@ TEST_F(Watched, ARankStuckInHostCodeIsNamedByAllEvenByItself) {
 TEST_F(Watched, OfAStoppedRankTheLauncherSpeaks) {
   EXPECT_EQ(run("stopped").exit_code, 1);
   expect_told_by({0, 2}, "rank 1");
-  EXPECT_EQ(count("cannot tell: it was stopped (SIGSTOP)"), 1u) << said;
+  EXPECT_EQ(count("cannot report: stopped (SIGSTOP)"), 1u) << said;
 }
 
 TEST_F(Watched, AHeartbeatThatStandsStillIsTold) {
@@ -301,7 +301,7 @@ TEST_F(Watched, AHeartbeatThatStandsStillIsTold) {
     options.grace = 100ms;
   };
   EXPECT_EQ(run("stopped alone", end).exit_code, 0);
-  EXPECT_EQ(count("does not run: it was stopped (SIGSTOP)"), 1u) << said;
+  EXPECT_EQ(count("does not run: stopped (SIGSTOP)"), 1u) << said;
   EXPECT_EQ(count("rank 1 (process "), 1u) << said;
 }
 

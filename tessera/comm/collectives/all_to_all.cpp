@@ -11,7 +11,7 @@ void check(const Operation& operation, int /*rank*/, int size) {
   detail::check_counts(operation, operation.in_counts, "in_counts", size);
   detail::check_counts(operation, operation.out_counts, "out_counts", size);
   TESSERA_CHECK(operation.in_counts.empty() == operation.out_counts.empty(), text_of(operation),
-                ": give in_counts and out_counts, or neither");
+                ": needs both in_counts and out_counts, or neither");
 }
 Extents extents(const Operation& operation, int /*rank*/, int size) {
   return {detail::whole_of(operation.in_counts, operation.count, size),

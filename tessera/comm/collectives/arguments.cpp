@@ -50,36 +50,36 @@ Accepted accept(const Operation& operation, const Move& move, const Offer& offer
   const bool is_expected = expected == kOffered || expected == offer.count;
   if (is_expected && fits) return accepted;
   accepted.wrong = "rank " + std::to_string(move.from) + " sends " + std::to_string(offer.count) + " elements";
-  accepted.wrong += is_expected ? " to element " + std::to_string(made.to_offset) + " of " + std::to_string(room)
-                                : ", rank " + std::to_string(rank) + " takes " + std::to_string(expected);
+  accepted.wrong += is_expected ? " to offset " + std::to_string(made.to_offset) + " of " + std::to_string(room)
+                                : ", rank " + std::to_string(rank) + " expects " + std::to_string(expected);
   return accepted;
 }
 
 void check_count(const Operation& operation) {
   // Beyond this, the size of all ranks in bytes might overflow.
   constexpr std::int64_t kMost = std::int64_t{1} << 48;
-  TESSERA_CHECK(operation.count >= 0 && operation.count <= kMost, text_of(operation), ": ", operation.count,
-                " elements; give 0 to ", kMost);
+  TESSERA_CHECK(operation.count >= 0 && operation.count <= kMost, text_of(operation), ": count must be in [0, ", kMost,
+                "], got ", operation.count);
 }
 
 void check_counts(const Operation& operation, std::span<const std::int64_t> counts, std::string_view name, int size) {
   if (counts.empty()) return;
-  TESSERA_CHECK(counts.size() == static_cast<std::size_t>(size), text_of(operation), ": ", counts.size(), " ", name,
-                " for ", size, " ranks; give one each");
+  TESSERA_CHECK(counts.size() == static_cast<std::size_t>(size), text_of(operation), ": ", name,
+                " must have one entry per rank (", size, "), got ", counts.size());
   for (const std::int64_t count : counts) {
-    TESSERA_CHECK(count >= 0, text_of(operation), ": one of ", name, " is ", count);
+    TESSERA_CHECK(count >= 0, text_of(operation), ": ", name, " must not be negative, got ", count);
   }
 }
 
 void check_root(const Operation& operation, int size) {
-  TESSERA_CHECK(operation.root >= 0 && operation.root < size, text_of(operation), ": root ", operation.root,
-                " is no rank of 0 to ", size - 1);
+  TESSERA_CHECK(operation.root >= 0 && operation.root < size, text_of(operation), ": root must be in [0, ", size - 1,
+                "], got ", operation.root);
 }
 
 void check_reduction(const Operation& operation) {
-  TESSERA_CHECK(can_reduce(operation.dtype, operation.reduction.kind), text_of(operation), ": values of ",
-                to_string(operation.dtype), " have no ", to_string(operation.reduction.kind),
-                operation.dtype == DType::kBool ? "; min and max are its and and or" : "");
+  TESSERA_CHECK(can_reduce(operation.dtype, operation.reduction.kind), text_of(operation), ": ",
+                to_string(operation.reduction.kind), " is not defined for ", to_string(operation.dtype),
+                operation.dtype == DType::kBool ? "; use min for logical and, max for logical or" : "");
 }
 
 }  // namespace tessera::comm::detail

@@ -22,7 +22,8 @@ const CollectiveDef& definition(OpKind kind) {
       nullptr,        nullptr,        &kPermuteDef,       &kRendezvousDef};
   const auto at = static_cast<std::size_t>(kind);
   const CollectiveDef* const found = at < std::size(kDefinitions) ? kDefinitions[at] : nullptr;
-  if (found == nullptr) TESSERA_THROW(InvalidArgument, to_string(kind), " is between two ranks, no collective");
+  if (found == nullptr)
+    TESSERA_THROW(InvalidArgument, to_string(kind), " is a point-to-point operation, not a collective");
   return *found;
 }
 
@@ -31,16 +32,16 @@ void check_arguments(const Operation& operation, int rank, int size) {
   def.check(operation, rank, size);
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
   const Extents extents = def.extents(operation, rank, size);
-  TESSERA_CHECK(extents.in == 0 || operation.in != nullptr, text_of(operation), ": no input is given");
-  TESSERA_CHECK(extents.out == 0 || operation.out != nullptr, text_of(operation), ": no output is given");
+  TESSERA_CHECK(extents.in == 0 || operation.in != nullptr, text_of(operation), ": input must not be null");
+  TESSERA_CHECK(extents.out == 0 || operation.out != nullptr, text_of(operation), ": output must not be null");
   if (extents.in == 0 || extents.out == 0) return;
   const std::byte* in = operation.in;
   const std::byte* out = operation.out;
   if (out + extents.out * item <= in || in + extents.in * item <= out) return;
   const auto allowed = def.in_place == nullptr ? std::nullopt : def.in_place(operation, rank, size);
-  TESSERA_CHECK(allowed, text_of(operation), ": input and output overlap, which it does not allow");
-  TESSERA_CHECK(out - in == *allowed * item, text_of(operation), ": input and output overlap with the output ",
-                out - in, " bytes from the input; in place it begins ", *allowed * item, " bytes from it");
+  TESSERA_CHECK(allowed, text_of(operation), ": input and output must not overlap");
+  TESSERA_CHECK(out - in == *allowed * item, text_of(operation), ": an output that overlaps the input must start ",
+                *allowed * item, " bytes after it, got ", out - in, " bytes");
 }
 
 }  // namespace tessera::comm

@@ -258,24 +258,24 @@ TEST(Arguments, ThatMakeNoSenseAreNamed) {
   Operation op{.kind = OpKind::kAllReduce, .dtype = DType::kF32, .in = memory, .out = memory, .count = 4};
   check_arguments(op, 0, 2);
   op.out = memory + 4;
-  refuse(op, {"all_reduce(f32[4], sum)", "overlap", "4 bytes from the input"});
+  refuse(op, {"all_reduce(f32[4], sum)", "an output that overlaps the input must start 0 bytes after it, got 4 bytes"});
   op.out = nullptr;
-  refuse(op, {"no output"});
+  refuse(op, {"output must not be null"});
   op.count = -1;
-  refuse(op, {"-1 elements"});
+  refuse(op, {"count must be in [0, ", "got -1"});
   op = {.kind = OpKind::kAllReduce, .dtype = DType::kBool, .in = memory, .out = memory, .count = 4};
-  refuse(op, {"bool", "no sum", "max"});
+  refuse(op, {"sum is not defined for bool", "max"});
   op = {.kind = OpKind::kBroadcast, .dtype = DType::kF32, .root = 2, .in = memory, .out = memory, .count = 4};
-  refuse(op, {"root 2 is no rank of 0 to 1"});
+  refuse(op, {"root must be in [0, 1], got 2"});
   op = {.kind = OpKind::kAllToAll, .dtype = DType::kF32, .in = memory, .out = memory, .count = 4};
-  refuse(op, {"all_to_all", "does not allow"});
+  refuse(op, {"all_to_all", "input and output must not overlap"});
   op.in_counts = {1};
-  refuse(op, {"1 in_counts for 2 ranks"});
+  refuse(op, {"in_counts must have one entry per rank (2), got 1"});
   op.in_counts = {1, -2};
-  refuse(op, {"one of in_counts is -2"});
+  refuse(op, {"in_counts must not be negative, got -2"});
   op = {.kind = OpKind::kPermute, .dtype = DType::kF32, .in = memory, .out = memory + 32, .count = 4};
   op.targets = {1, 1};
-  refuse(op, {"both send to 1"});
+  refuse(op, {"ranks 0 and 1 both send to 1"});
 }
 
 }  // namespace

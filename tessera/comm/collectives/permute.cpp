@@ -15,14 +15,16 @@ int source_of(const Operation& operation, int rank) {
 
 void check(const Operation& operation, int /*rank*/, int size) {
   detail::check_count(operation);
-  TESSERA_CHECK(operation.targets.size() == static_cast<std::size_t>(size), text_of(operation), ": ",
-                operation.targets.size(), " targets for ", size, " ranks; give one each, -1 for none");
+  TESSERA_CHECK(operation.targets.size() == static_cast<std::size_t>(size), text_of(operation),
+                ": targets must have one entry per rank (", size, "), got ", operation.targets.size(),
+                "; use -1 for none");
   for (std::size_t from = 0; from < operation.targets.size(); ++from) {
     const int to = operation.targets[from];
-    TESSERA_CHECK(to >= -1 && to < size, text_of(operation), ": rank ", from, " would send to ", to,
-                  ", which is no rank of 0 to ", size - 1);
-    TESSERA_CHECK(to == -1 || source_of(operation, to) == static_cast<int>(from), text_of(operation), ": ranks ",
-                  source_of(operation, to), " and ", from, " would both send to ", to);
+    TESSERA_CHECK(to >= -1 && to < size, text_of(operation), ": the target of rank ", from, " must be in [-1, ",
+                  size - 1, "], got ", to);
+    TESSERA_CHECK(to == -1 || source_of(operation, to) == static_cast<int>(from), text_of(operation),
+                  ": targets must be distinct, but ranks ", source_of(operation, to), " and ", from, " both send to ",
+                  to);
   }
 }
 Extents extents(const Operation& operation, int rank, int /*size*/) {

@@ -9,11 +9,11 @@ namespace {
 
 void check(const Operation& operation, int /*rank*/, int /*size*/) {
   detail::check_count(operation);
-  TESSERA_CHECK(operation.in_rows >= 0 && operation.out_rows >= 0, text_of(operation), ": ", operation.in_rows,
-                " rows in, ", operation.out_rows, " rows out");
+  TESSERA_CHECK(operation.in_rows >= 0 && operation.out_rows >= 0, text_of(operation),
+                ": in_rows and out_rows must not be negative, got ", operation.in_rows, " and ", operation.out_rows);
   const RaggedRows& rows = operation.rows;
   TESSERA_CHECK(rows.in_offsets != nullptr && rows.in_sizes != nullptr && rows.out_offsets != nullptr,
-                text_of(operation), ": give in_offsets, in_sizes and out_offsets");
+                text_of(operation), ": needs in_offsets, in_sizes and out_offsets");
 }
 Extents extents(const Operation& operation, int /*rank*/, int /*size*/) {
   return {operation.in_rows * operation.count, operation.out_rows * operation.count};
@@ -31,8 +31,8 @@ Offer offer(const Operation& operation, int /*rank*/, int peer) {
   const std::int64_t first = operation.rows.in_offsets[at];
   const std::int64_t size = operation.rows.in_sizes[at];
   TESSERA_CHECK(size >= 0 && first >= 0 && size <= operation.in_rows && first <= operation.in_rows - size,
-                text_of(operation), ": rows ", first, " to ", first, " + ", size, " for rank ", peer,
-                " are not within ", operation.in_rows, " rows");
+                text_of(operation), ": rows for rank ", peer, " must be in [0, ", operation.in_rows, "), got [", first,
+                ", ", first, " + ", size, ")");
   return {.from_offset = first * operation.count,
           .to_offset = operation.rows.out_offsets[at] * operation.count,
           .count = size * operation.count};

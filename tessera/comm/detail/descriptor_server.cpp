@@ -182,7 +182,7 @@ DescriptorServer::DescriptorServer(PeerUser user_of) : state_(std::make_unique<S
   const bool listens = state_->bell && state_->listener &&
                        ::bind(state_->listener.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
                        ::listen(state_->listener.get(), 512) == 0;
-  TESSERA_CHECK_AS(IoError, listens, "no Unix socket to hand out memory: ", reason());
+  TESSERA_CHECK_AS(IoError, listens, "cannot create a Unix socket for shared memory: ", reason());
   // Signals are for the program's own threads.
   sigset_t all;
   sigset_t before;
@@ -204,10 +204,10 @@ DescriptorServer::~DescriptorServer() {
 const std::string& DescriptorServer::address() const { return state_->address; }
 
 void DescriptorServer::offer(const std::string& name, int fd) {
-  TESSERA_CHECK(name.size() <= kMostName, "a descriptor under a name of ", name.size(), " bytes; ", kMostName,
-                " are allowed");
+  TESSERA_CHECK(name.size() <= kMostName, "a descriptor name must have at most ", kMostName, " bytes, got ",
+                name.size());
   Descriptor own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  TESSERA_CHECK_AS(IoError, own, "descriptor ", fd, " could not be duplicated: ", reason());
+  TESSERA_CHECK_AS(IoError, own, "cannot duplicate descriptor ", fd, ": ", reason());
   const std::lock_guard lock(state_->mutex);
   state_->offered.insert_or_assign(name, std::move(own));
 }
@@ -228,7 +228,7 @@ namespace {
 // Returns a socket connected to the server of this name, which must run as our user.
 Descriptor connected_to(std::string_view socket_name, const PeerUser& user_of) {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  TESSERA_CHECK_AS(IoError, socket, "no Unix socket: ", reason());
+  TESSERA_CHECK_AS(IoError, socket, "cannot create a Unix socket: ", reason());
   sockaddr_un to{};
   const socklen_t size = fill(to, socket_name);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), size) != 0) {
@@ -270,7 +270,7 @@ Fetched fetch_descriptor(std::string_view address, std::string_view name, std::c
   const auto deadline = Clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24));
   const auto wait = [&] {
     const bool is_ready = is_readable_by(socket.get(), deadline);
-    TESSERA_CHECK_AS(TimeoutError, is_ready, "process ", who.pid, " did not hand out '", name, "' within ", timeout);
+    TESSERA_CHECK_AS(TimeoutError, is_ready, "process ", who.pid, " did not send '", name, "' within ", timeout);
   };
   wait();
   Nonces nonces{std::string(kNonceBytes, '\0'), random_nonce()};
@@ -284,8 +284,8 @@ Fetched fetch_descriptor(std::string_view address, std::string_view name, std::c
   Packet answer(said.data(), said.size());
   answer.make_room();
   const ssize_t got = ::recvmsg(socket.get(), &answer.header, MSG_CMSG_CLOEXEC);
-  TESSERA_CHECK_AS(AbortedError, got > 0 && fetched.process, "process ", who.pid, " ended, or would not hand out '",
-                   name, "'");
+  TESSERA_CHECK_AS(AbortedError, got > 0 && fetched.process, "process ", who.pid,
+                   " ended, or rejected the request for '", name, "'");
   Descriptor file(answer.attached());
   TESSERA_CHECK_AS(MismatchError,
                    got == static_cast<ssize_t>(said.size()) &&

@@ -95,7 +95,7 @@ TEST(DescriptorServer, PeersWithAnotherKeyGetNothing) {
   server.offer("a", file_with('a').get());
   std::string address = server.address();
   address.back() = address.back() == '0' ? '1' : '0';
-  expect_error<AbortedError>([&] { (void)fetch_descriptor(address, "a", 10s); }, {"would not hand out 'a'"});
+  expect_error<AbortedError>([&] { (void)fetch_descriptor(address, "a", 10s); }, {"rejected the request for 'a'"});
 }
 
 TEST(DescriptorServer, JunkCostsItsOwnConnectionAlone) {
@@ -139,10 +139,12 @@ TEST(DescriptorServer, ARecordedRequestGetsNothing) {
 TEST(DescriptorServer, PeersOfAnotherUserGetNothing) {
   DescriptorServer server([](int) { return std::optional<uid_t>(::geteuid() + 1); });
   server.offer("a", file_with('a').get());
-  expect_error<AbortedError>([&] { (void)fetch_descriptor(server.address(), "a", 10s); }, {"would not hand out 'a'"});
+  expect_error<AbortedError>([&] { (void)fetch_descriptor(server.address(), "a", 10s); },
+                             {"rejected the request for 'a'"});
   DescriptorServer unknown([](int) { return std::optional<uid_t>(); });
   unknown.offer("a", file_with('a').get());
-  expect_error<AbortedError>([&] { (void)fetch_descriptor(unknown.address(), "a", 10s); }, {"would not hand out 'a'"});
+  expect_error<AbortedError>([&] { (void)fetch_descriptor(unknown.address(), "a", 10s); },
+                             {"rejected the request for 'a'"});
 }
 
 TEST(DescriptorServer, ServersOfAnotherUserAreNotAsked) {

@@ -61,7 +61,7 @@ Descriptor PeerProcess::fetch(std::string_view name, std::chrono::nanoseconds ti
       const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
       Descriptor file = fetch_descriptor(address_, name, std::max(left, std::chrono::nanoseconds(0))).file;
       if (file) return file;
-      TESSERA_CHECK_AS(TimeoutError, left.count() > 0, "it does not offer '", name, "' within ", timeout);
+      TESSERA_CHECK_AS(TimeoutError, left.count() > 0, "the process did not offer '", name, "' within ", timeout);
       // Not yet: retries a little later, or immediately when the process ends.
       pollfd polled{process_.get(), POLLIN, 0};
       (void)::poll(&polled, 1, 1);
@@ -80,7 +80,8 @@ void PeerProcess::open_memory(std::chrono::nanoseconds timeout) {
 
 std::byte* PeerProcess::reach(std::uint64_t offset) {
   const std::size_t window = offset / kMostBytes;
-  TESSERA_CHECK(window < kWindows, "rank ", rank_, " has its memory at ", offset, " of its file");
+  TESSERA_CHECK(window < kWindows, "memory offset of rank ", rank_, " must be below ", kWindows * kMostBytes, ", got ",
+                offset);
   std::byte* at = windows_[window].load(std::memory_order_acquire);
   if (at == nullptr) at = map_window(window);
   return at + offset % kMostBytes;
@@ -92,8 +93,7 @@ std::byte* PeerProcess::map_window(std::size_t window) {
   // Longer than the file, which grows: only bytes that the peer has announced are accessed.
   void* got = ::mmap(nullptr, 2 * kMostBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_.get(),
                      static_cast<off_t>(window * kMostBytes));
-  TESSERA_CHECK_AS(IoError, got != MAP_FAILED, "the memory of rank ", rank_,
-                   " could not be mapped: ", std::strerror(errno));
+  TESSERA_CHECK_AS(IoError, got != MAP_FAILED, "cannot map the memory of rank ", rank_, ": ", std::strerror(errno));
   (void)::madvise(got, 2 * kMostBytes, MADV_DONTFORK);  // like in the peer
   windows_[window].store(static_cast<std::byte*>(got), std::memory_order_release);
   return static_cast<std::byte*>(got);
@@ -126,8 +126,8 @@ void ProcessWorld::meet(int world_size, std::chrono::nanoseconds timeout, Notice
       std::string names;
       for (const Rank rank : absent) names += (names.empty() ? "" : ", ") + key_of(rank);
       const auto now = std::chrono::steady_clock::now();
-      TESSERA_CHECK_AS(TimeoutError, now < until, "init: not all of ", world_size, " ranks came within ", timeout, ": ",
-                       names, " did not, to ", store_->text());
+      TESSERA_CHECK_AS(TimeoutError, now < until, "init: all ", world_size, " ranks must join within ", timeout,
+                       ", but ", names, " did not, at ", store_->text());
       Rank first(0);  // of the ranks that have arrived
       while (std::ranges::find(absent, first) != absent.end()) first = Rank(first.value() + 1);
       const auto waited = notice.due(now);
@@ -140,7 +140,7 @@ void ProcessWorld::meet(int world_size, std::chrono::nanoseconds timeout, Notice
 
 std::string ProcessWorld::published(Rank rank) {
   const std::optional<std::string> text = store_->find(key_of(rank));
-  TESSERA_CHECK(text.has_value(), "rank ", rank, " is not in ", store_->text());
+  TESSERA_CHECK(text.has_value(), "rank ", rank, " is not registered in ", store_->text());
   return *text;
 }
 

@@ -57,8 +57,8 @@ void TaskRunner::run(Task& task, const std::function<void()>& steps, const devic
   const bool is_alone = !is_running_.exchange(true, std::memory_order_acquire);
   std::exception_ptr error;
   try {
-    TESSERA_CHECK(is_alone, "group ", *task.group, ": two operations run at once on rank ", rank_,
-                  ", from streams that are not ordered; inside captures, order them by events");
+    TESSERA_CHECK(is_alone, "group ", *task.group, ": operations of rank ", rank_,
+                  " must be ordered, got two at once from unordered streams; in captures, order streams with events");
     // Before its number shows that it runs: a caller that then extends the deadline must not lose the extension.
     const std::int64_t now = extended_ns_.load(std::memory_order_relaxed);
     before_ns_.store(task.extended_ns == Task::kAtEachRun ? now : task.extended_ns, std::memory_order_relaxed);

@@ -56,13 +56,13 @@ void make_secret(const std::string& path) {
   if (is_made) is_made = ::link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST;
   const int error = errno;
   if (file) ::unlink(temporary.c_str());
-  TESSERA_CHECK_AS(IoError, is_made, "init: cannot make ", path, ": ", std::strerror(error), kWayOut);
+  TESSERA_CHECK_AS(IoError, is_made, "init: cannot create ", path, ": ", std::strerror(error), kWayOut);
 }
 
 // Creates a directory that no other user can enter or populate.
 void make_private_directory(const std::string& path) {
   const bool is_made = ::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST;
-  TESSERA_CHECK_AS(IoError, is_made, "init: cannot make ", path, ": ", std::strerror(errno), kWayOut);
+  TESSERA_CHECK_AS(IoError, is_made, "init: cannot create ", path, ": ", std::strerror(errno), kWayOut);
   struct stat info = {};
   const bool is_private = ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
                           (info.st_mode & 077U) == 0;
@@ -101,7 +101,7 @@ std::string shared_secret(const std::string& directory) {
     make_secret(path);
     secret = read_secret(path);
   }
-  TESSERA_CHECK_AS(IoError, !secret.empty(), "init: ", path, " was removed while it was made", kWayOut);
+  TESSERA_CHECK_AS(IoError, !secret.empty(), "init: ", path, " was removed during its creation", kWayOut);
   return secret;
 }
 
@@ -116,8 +116,8 @@ std::string world_secret(const LaunchEnvironment& launched, const std::string& u
     return launched.job.empty() ? secret : prove(secret, "tessera job", {launched.job});
   } catch (const Error& error) {
     if (!launched.is_insecure) throw;
-    log::warn("TESSERA_STORE_INSECURE=1: every process that reaches the store at ", launched.store,
-              " gets in, since it has no secret: ", error.message());
+    log::warn("TESSERA_STORE_INSECURE=1: the store at ", launched.store,
+              " has no secret; every process that reaches its port can connect: ", error.message());
     return {};
   }
 }

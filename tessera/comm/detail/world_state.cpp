@@ -27,7 +27,7 @@ std::vector<BackendInfo>& backends() {
 BackendRegistration::BackendRegistration(const BackendInfo& info) {
   if (std::ranges::find(backends(), info.name, &BackendInfo::name) != backends().end()) {
     // An exception before main cannot be caught.
-    std::fprintf(stderr, "tessera: transport '%s' is registered twice\n", std::string(info.name).c_str());
+    std::fprintf(stderr, "tessera: backend '%s' is registered twice\n", std::string(info.name).c_str());
     std::abort();
   }
   backends().push_back(info);
@@ -56,7 +56,7 @@ BackendInfo choose(std::string_view name, const ConnectRequest& request) {
   }
   if (reasons.empty()) {
     for (const BackendInfo& backend : all_backends()) reasons += " " + std::string(backend.name);
-    TESSERA_THROW(InvalidArgument, "there is no backend '", name, "'; there are:", reasons);
+    TESSERA_THROW(InvalidArgument, "unknown backend '", name, "'; available backends:", reasons);
   }
   TESSERA_THROW(NotSupported, "no backend can connect ranks ", text_of(request.ranks), ": ", reasons);
 }

@@ -170,12 +170,12 @@ LaunchReport Launcher::run() {
         !first_failure_ || stops_asked_ > 0 || is_output_broken_ || report.restarts == options_.restarts;
     if (is_over) break;
     if (const std::string lost = record_.lost_directory(); !lost.empty()) {
-      output_.say(lost + "; not starting again");
+      output_.say(lost + "; no restart");
       break;
     }
     ++report.restarts;
-    output_.say(tessera::detail::concat("starting all ", ranks_text(processes_.size()), " again (restart ",
-                                        report.restarts, " of ", options_.restarts, ")"));
+    output_.say(tessera::detail::concat("restarting all ", ranks_text(processes_.size()), " (restart ", report.restarts,
+                                        " of ", options_.restarts, ")"));
   }
   report.first_failure = first_failure_;
   for (const RankProcess& each : processes_) report.ends.push_back(*each.end);
@@ -217,7 +217,7 @@ void Launcher::keep_records() {
   try {
     for (const std::string& problem : probe::adopt_records(record_.directory()).problems) output_.say(problem);
   } catch (const IoError& error) {  // /dev/shm cannot be listed
-    output_.say("records of ended ranks stay where they are: " + error.message());
+    output_.say("records of ended ranks are not moved to the run directory: " + error.message());
   }
 }
 
@@ -317,10 +317,10 @@ void Launcher::take_signals() {
                     .sender_pid = signal->sender,
                     .sender_uid = signal->uid};
     if (signal->is_stop && ++stops_asked_ > 1) {
-      output_.say("asked to stop again: killing the ranks");
+      output_.say("second request to stop; killing the ranks");
       sent.number = SIGKILL;
       sent.reason = SignalReason::kReceivedAgain;
-      sent.text += "; it had been asked to stop before";
+      sent.text += "; a stop was already requested";
     }
     if (signal->is_stop) {
       is_stopping_ = true;
@@ -347,7 +347,7 @@ void Launcher::reap() {
 
 void Launcher::tell_problem() {
   const std::string problem = record_.take_problem();
-  if (!problem.empty()) output_.say("launch.json is not as the run is: " + problem);
+  if (!problem.empty()) output_.say("launch.json is out of date: " + problem);
 }
 
 void Launcher::note_end(const RankEnd& end) {
@@ -425,12 +425,12 @@ void Launcher::check_time() {
   if (!kill_at_ || Clock::now() < *kill_at_) return;
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
     if (processes_[rank].end) continue;
-    output_.say(tessera::detail::concat("rank ", rank, " did not end within ", grace_, " of SIGTERM: killed"));
+    output_.say(tessera::detail::concat("rank ", rank, " did not exit within ", grace_, " of SIGTERM; killing it"));
   }
   SentSignal kill = stop_;
   kill.number = SIGKILL;
   kill.reason = SignalReason::kGraceExpired;
-  kill.text = tessera::detail::concat("it did not end within ", grace_, " of SIGTERM (", stop_.text, ")");
+  kill.text = tessera::detail::concat("it did not exit within ", grace_, " of SIGTERM (", stop_.text, ")");
   signal_all(kill);
   kill_at_ = Clock::now() + std::chrono::hours(1);  // a killed process ends when the kernel permits it
 }
@@ -467,10 +467,9 @@ std::string to_string(const RankEnd& end) {
 }
 
 LaunchReport launch(const LaunchOptions& options) {
-  TESSERA_CHECK(!options.command.empty() && !options.command.front().empty(), "launch: there is no program to start");
-  TESSERA_CHECK(options.ranks >= 1 && options.ranks <= 4096, "launch: ", options.ranks,
-                " ranks; there must be 1 to 4096");
-  TESSERA_CHECK(options.restarts >= 0, "launch: ", options.restarts, " restarts; there cannot be fewer than none");
+  TESSERA_CHECK(!options.command.empty() && !options.command.front().empty(), "launch: command must name a program");
+  TESSERA_CHECK(options.ranks >= 1 && options.ranks <= 4096, "launch: ranks must be in [1, 4096], got ", options.ranks);
+  TESSERA_CHECK(options.restarts >= 0, "launch: restarts must not be negative, got ", options.restarts);
   Launcher launcher(options);
   return launcher.run();
 }

@@ -184,7 +184,7 @@ TEST_F(Launch, GoesOnWhereItsRecordCannotBeWrittenAndSaysSo) {
              "touch told; }; echo rank $RANK went on"));
   EXPECT_EQ(report.exit_code, 1) << "the record is missing";
   EXPECT_EQ(printed(), (std::vector<std::string>{"[0] rank 0 went on", "[1] rank 1 went on"}));
-  EXPECT_NE(said().find("launch.json is not as the run is: "), std::string::npos) << said();
+  EXPECT_NE(said().find("launch.json is out of date: "), std::string::npos) << said();
 }
 
 TEST_F(Launch, KeepsLinesWholeAndStreamsApart) {
@@ -238,7 +238,7 @@ TEST_F(Launch, KillsWhoDoesNotStop) {
   const LaunchReport report = launch(options);
   EXPECT_EQ(report.exit_code, 4);
   EXPECT_EQ(report.ends.at(1).signal, SIGKILL);
-  EXPECT_NE(said().find("rank 1 did not end within 50 ms of SIGTERM: killed"), std::string::npos) << said();
+  EXPECT_NE(said().find("rank 1 did not exit within 50 ms of SIGTERM; killing it"), std::string::npos) << said();
 }
 
 TEST_F(Launch, StoppedRanksAreStoppedToo) {
@@ -268,7 +268,7 @@ TEST_F(Launch, StartsAgainAsOftenAsTold) {
   const LaunchReport report = launch(options);
   EXPECT_EQ(report.exit_code, 0);
   EXPECT_EQ(report.restarts, 2);
-  EXPECT_NE(said().find("starting all 2 ranks again (restart 2 of 5)"), std::string::npos) << said();
+  EXPECT_NE(said().find("restarting all 2 ranks (restart 2 of 5)"), std::string::npos) << said();
   EXPECT_EQ(record().at("starts").size(), 3u);
   EXPECT_EQ(record().at("exit_code"), 0);
 }
@@ -368,9 +368,9 @@ TEST_F(Launch, NamesWhatCannotBeStarted) {
   options.command = {base};
   expect_error<IoError>([&] { launch(options); }, {base, "Permission denied"});
   options.command = {};
-  expect_error<InvalidArgument>([&] { launch(options); }, {"no program"});
+  expect_error<InvalidArgument>([&] { launch(options); }, {"command must name a program"});
   options = script(0, "true");
-  expect_error<InvalidArgument>([&] { launch(options); }, {"0 ranks"});
+  expect_error<InvalidArgument>([&] { launch(options); }, {"ranks must be in [1, 4096], got 0"});
   options = script(1, "true");
   options.run_dir = "/proc/nothing/here";
   expect_error<IoError>([&] { launch(options); }, {"/proc/nothing/here", "--run-dir"});

@@ -41,7 +41,7 @@ bool try_lock(int fd, short kind) {
     if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) return true;
     if (errno == EINTR) continue;
     TESSERA_CHECK_AS(IoError, errno == EAGAIN || errno == EACCES, "file store: locking failed: ", std::strerror(errno),
-                     "; the file system must have locks");
+                     "; the file system must support locks");
     return false;
   }
 }
@@ -116,7 +116,7 @@ void FileStore::State::open() {
   const auto deadline = Clock::now() + options.lock_timeout;
   while (!join()) {
     TESSERA_CHECK_AS(TimeoutError, Clock::now() < deadline, "file store in ", path, ": ", path,
-                     "/.users stayed locked for ", options.lock_timeout, "; is a process stopped that opens it?");
+                     "/.users stayed locked for ", options.lock_timeout, "; check for a stopped process that opens it");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -136,7 +136,7 @@ void FileStore::State::check_is_store() const {
   const auto has_users = [&] { return ::faccessat(directory.get(), ".users", F_OK, 0) == 0; };
   if (has_users() || names().empty()) return;
   TESSERA_CHECK_AS(IoError, has_users(), "file store: ", path,
-                   " holds other files and was never a store; name a directory that is empty or not there");
+                   " contains other files and is not a store; name an empty or new directory");
 }
 
 bool FileStore::State::join() {
@@ -190,7 +190,7 @@ Descriptor FileStore::State::lock() const {
   TESSERA_CHECK_AS(IoError, file, "file store in ", path, ": ", std::strerror(errno));
   TESSERA_CHECK_AS(TimeoutError, lock_until(file.get(), F_WRLCK, detail::deadline_after(options.lock_timeout)),
                    "file store in ", path, ": ", path, "/.lock stayed locked for ", options.lock_timeout,
-                   "; is a process stopped that has it open?");
+                   "; check for a stopped process that has it open");
   return file;
 }
 
@@ -246,7 +246,7 @@ std::vector<std::string> FileStore::State::missing(std::span<const std::string> 
 
 FileStore::FileStore(const std::string& directory, const FileStoreOptions& options)
     : state_(std::make_unique<State>()) {
-  TESSERA_CHECK(!directory.empty(), "file store: the name of its directory is empty");
+  TESSERA_CHECK(!directory.empty(), "file store: the directory name must not be empty");
   std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "dir/"
   state_->path = path.string();

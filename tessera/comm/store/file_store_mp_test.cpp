@@ -158,7 +158,7 @@ TEST_F(FileStoreProcesses, AStoppedHolderIsAnErrorAtTheDeadline) {
 TEST_F(FileStoreProcesses, SomeonesFilesAreNotTakenForValues) {
   ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
   std::ofstream(path + "/thesis.txt") << "years of work";
-  expect_error<IoError>([&] { FileStore store(path); }, {path, "empty or not there"});
+  expect_error<IoError>([&] { FileStore store(path); }, {path, "name an empty or new directory"});
   EXPECT_TRUE(std::filesystem::exists(path + "/thesis.txt"));
 }
 

@@ -19,7 +19,7 @@ StoreAddress parse_store_address(std::string_view address) {
   };
   if (takes("file://")) {
     TESSERA_CHECK(rest.starts_with('/'), "store address '", address,
-                  "': a file store is file:///directory, from the root");
+                  "' must have an absolute path, as in file:///directory");
     parsed.kind = StoreAddress::Kind::kFile;
     parsed.path = rest;
     return parsed;
@@ -31,7 +31,7 @@ StoreAddress parse_store_address(std::string_view address) {
   const std::string_view digits = rest.substr(colon + 1);
   const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), parsed.port);
   TESSERA_CHECK(problem == std::errc() && end == digits.data() + digits.size() && parsed.port > 0, "store address '",
-                address, "': '", digits, "' is no port; ports are 1 to 65535");
+                address, "' must have a port in [1, 65535], got '", digits, "'");
   std::string_view host = rest.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   TESSERA_CHECK(!host.empty(), "store address '", address, "' has no host; write tcp://host:port");

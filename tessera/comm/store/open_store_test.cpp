@@ -35,10 +35,10 @@ TEST(StoreAddress, RefusalsSayWhatIsWrong) {
                                                         {"tcp://node7", "has no port"},
                                                         {"tcp://:29500", "has no port"},
                                                         {"tcp://[]:29500", "has no host"},
-                                                        {"tcp://node7:", "is no port"},
-                                                        {"tcp://node7:0", "is no port"},
-                                                        {"tcp://node7:65536", "is no port"},
-                                                        {"tcp://node7:80x", "is no port"},
+                                                        {"tcp://node7:", "must have a port in [1, 65535]"},
+                                                        {"tcp://node7:0", "must have a port in [1, 65535]"},
+                                                        {"tcp://node7:65536", "must have a port in [1, 65535]"},
+                                                        {"tcp://node7:80x", "must have a port in [1, 65535]"},
                                                         {"file://relative", "file:///directory"},
                                                         {"file:/x", "must be tcp://"}}) {
     expect_error<InvalidArgument>([&, text = address] { parse_store_address(text); }, {word, "'" + address + "'"});

@@ -6,7 +6,7 @@ namespace tessera::comm {
 
 PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> under)
     : prefix_(std::move(prefix) + "/"), under_(std::move(under)) {
-  TESSERA_CHECK(under_ != nullptr, "prefix store '", prefix_, "': there is no store under it");
+  TESSERA_CHECK(under_ != nullptr, "prefix store '", prefix_, "': the store under it must not be null");
   check_key(prefix_);
 }
 

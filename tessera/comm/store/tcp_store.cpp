@@ -43,7 +43,7 @@ struct TcpStore::State {
     const auto timeout = beyond + options.answer_timeout;
     std::optional<Answer> answer = connection.receive(connection.send(request), detail::deadline_after(timeout));
     TESSERA_CHECK_AS(TimeoutError, answer.has_value(), name_of(options), ": no answer within ", timeout,
-                     "; who hosts it may be stopped or cut off");
+                     "; the process that hosts it may be stopped or unreachable");
     if (answer->status == Status::kInvalid) TESSERA_THROW(InvalidArgument, BodyReader(answer->body).text());
     return *std::move(answer);
   }
@@ -90,8 +90,8 @@ void TcpStore::wait(std::span<const std::string> keys, std::chrono::nanoseconds 
     check_key(key);
     nbytes += key.size() + 4;
   }
-  TESSERA_CHECK(nbytes <= detail::kMostFrameBytes, text(), ": a wait for ", keys.size(), " keys takes ", nbytes,
-                " bytes; at most ", detail::kMostFrameBytes, " go into one: wait for fewer at a time");
+  TESSERA_CHECK(nbytes <= detail::kMostFrameBytes, text(), ": a wait for ", keys.size(), " keys must take at most ",
+                detail::kMostFrameBytes, " bytes, got ", nbytes, "; wait for fewer keys at a time");
   Request request{.verb = Verb::kWait};
   const auto waited = std::max(timeout, std::chrono::nanoseconds(0));
   request.timeout_ns = static_cast<std::uint64_t>(waited.count());

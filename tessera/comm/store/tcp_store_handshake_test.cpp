@@ -176,7 +176,7 @@ TEST(TcpStoreHandshake, ARecordedHandshakeIsRefused) {
   const Descriptor second = stranger(server.port());
   send_all(second, hello());
   EXPECT_EQ(reply_text(second).size(), detail::kNonceBytes);
-  EXPECT_NE(exchange_until_closed(second, recorded).find("not the one of this store"), std::string::npos);
+  EXPECT_NE(exchange_until_closed(second, recorded).find("does not match that of this store"), std::string::npos);
   EXPECT_EQ(server.statistics().refused, 1u);
 }
 
@@ -219,7 +219,7 @@ TEST(TcpStoreHandshake, NothingIsAnsweredBeforeTheSecret) {
   const Descriptor wrong = stranger(server.port());
   send_all(wrong, hello());
   const std::string seen = exchange_until_closed(wrong, proof("wrong", reply_text(wrong)) + request);
-  EXPECT_NE(seen.find("not the one of this store"), std::string::npos);
+  EXPECT_NE(seen.find("does not match that of this store"), std::string::npos);
   EXPECT_EQ(inside.find("a"), "1");
   EXPECT_EQ(server.statistics().bad_frames, 2u);
 }

@@ -85,7 +85,7 @@ void TcpStoreServer::State::listen(const TcpStoreServerOptions& options) {
   const auto found = resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, error);
   TESSERA_CHECK(
       !error && !found.empty(), "tcp store: '", options.host,
-      "' must be an address or a known name of this machine, as 127.0.0.1, 0.0.0.0 or ::1: ", error.message());
+      "' must be an address or a known name of this machine, such as 127.0.0.1, 0.0.0.0 or ::1: ", error.message());
   // A name can have several addresses. Clients try all of them, so one is enough.
   for (const auto& entry : found) {
     error = listen_at(entry.endpoint());

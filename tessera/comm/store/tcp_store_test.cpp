@@ -116,7 +116,7 @@ TEST(TcpStore, WhatIsNoStoreIsSaid) {
     }
   });
   expect_error<IoError>([&] { TcpStore({.port = ntohs(address.sin_port), .secret = "s"}); },
-                        {"may be no store of Tessera"});
+                        {"may not be a store of Tessera"});
   other.join();
 }
 

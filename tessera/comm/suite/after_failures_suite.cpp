@@ -184,7 +184,7 @@ TEST_P(CommSuite, AllGoOnAfterADeadline) {
   on_ranks(2, &Capabilities::has_shrink, [](Member& member) {
     member.group.set_deadline(50ms);
     if (member.rank() == 0) {
-      expect_error<TimeoutError>([&] { barrier(member, member.group); }, {"rank 1 did not come"});
+      expect_error<TimeoutError>([&] { barrier(member, member.group); }, {"rank 1 did not arrive"});
       member.stream.reset_error();
       Member::say("too late");
     }
@@ -266,7 +266,7 @@ TEST_P(CommSuite, ADeadlineEndsAReplay) {
     const device::GraphExec graph = captured_barrier(member, side);
     if (member.rank() == 0) {
       graph.launch(side);
-      expect_error<TimeoutError>([&] { ask(member, side); }, {"barrier", "rank 1 did not come within 0.05 s"});
+      expect_error<TimeoutError>([&] { ask(member, side); }, {"barrier", "rank 1 did not arrive within 0.05 s"});
       side.reset_error();
       member.stream.reset_error();
       Member::say("it is over");
@@ -302,7 +302,7 @@ TEST_P(CommSuite, EagerOperationsAndReplaysOfSeveralGraphsMix) {
 }
 
 TEST_P(CommSuite, MessagesAreCapturedAndReplayed) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(2, &Capabilities::has_capture, [](Member& member) {
     const device::Stream side = member.host.create_stream();
     const Ints x(member, Where::kDevice, 30'000);

@@ -59,7 +59,7 @@ TEST_P(CommSuite, AnOperationOfAnotherGroupIsNamed) {
 }
 
 TEST_P(CommSuite, AMessageOfAnotherGroupIsNamed) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(2, [](Member& member) {
     const int all[] = {0, 1};
     const ProcessGroup first = member.group.subgroup(all, {.name = "first"});
@@ -75,7 +75,7 @@ TEST_P(CommSuite, AMessageOfAnotherGroupIsNamed) {
 
 // A rank that takes no part in a message has run fewer operations, which is not a mismatch.
 TEST_P(CommSuite, MessagesBetweenSomeDoNotSetTheOthersBack) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(3, [](Member& member) {
     Ints room(member, Where::kDevice, 100);
     const Ints sum(member, Where::kDevice, 1);
@@ -116,7 +116,7 @@ TEST_P(CommSuite, CheckedPartsThatDoNotFitMoveNothingAnywhere) {
     op.kind = OpKind::kAllToAll;
     op.in_counts = {2, 2, member.rank() == 0 ? 3 : 2};
     op.out_counts = {2, 2, 2};
-    expect_mismatch(member, std::span(&op, 1), {"all_to_all", "rank 0 sends 3 elements, rank 2 takes 2"});
+    expect_mismatch(member, std::span(&op, 1), {"all_to_all", "rank 0 sends 3 elements, rank 2 expects 2"});
     out.expect_untouched(0, 100);
   });
 }
@@ -134,13 +134,13 @@ TEST_P(CommSuite, CheckedRowsThatDoNotFitMoveNothingAnywhere) {
     op.rows = {.in_offsets = in_offsets.data(), .in_sizes = in_sizes.data(), .out_offsets = out_offsets.data()};
     op.in_rows = 4;
     op.out_rows = 4;
-    expect_mismatch(member, std::span(&op, 1), {"rank 1 sends 2 elements to element 3 of 4"});
+    expect_mismatch(member, std::span(&op, 1), {"rank 1 sends 2 elements to offset 3 of 4"});
     out.expect_untouched(0, 4);
   });
 }
 
 TEST_P(CommSuite, CheckedMessagesAreComparedBeforeAnyMoves) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   const Checked checked;
   on_ranks(2, &Capabilities::has_checked_mode, [](Member& member) {
     Ints first(member, Where::kDevice, 50'000);

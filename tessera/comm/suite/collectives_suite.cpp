@@ -261,7 +261,7 @@ TEST_P(CommSuite, RowsThatDoNotFitAreNamed) {
     op.in_rows = 4;
     op.out_rows = 4;
     expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); },
-                                {"sends 2 elements to element 3 of 4"});
+                                {"sends 2 elements to offset 3 of 4"});
     member.stream.reset_error();
     out.expect_untouched(3, 1);
   });

@@ -14,7 +14,7 @@ Operation receive(const Ints& into, int from) {
 }  // namespace
 
 TEST_P(CommSuite, AMessageGoesFromOneToAnother) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(3, [](Member& member) {
     for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
       for (const std::int64_t count : {0, 1, 16'384, 16'385, 70'001}) {
@@ -29,7 +29,7 @@ TEST_P(CommSuite, AMessageGoesFromOneToAnother) {
 }
 
 TEST_P(CommSuite, AllSendToAllInOneBatchInAnyOrder) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(4, [](Member& member) {
     for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
       for (const std::int64_t count : {1, 40'000}) {
@@ -54,7 +54,7 @@ TEST_P(CommSuite, AllSendToAllInOneBatchInAnyOrder) {
 }
 
 TEST_P(CommSuite, MessagesBetweenTwoKeepTheirOrder) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(2, [](Member& member) {
     constexpr int kMany = 30;
     std::vector<std::unique_ptr<Ints>> rooms;
@@ -71,7 +71,7 @@ TEST_P(CommSuite, MessagesBetweenTwoKeepTheirOrder) {
 }
 
 TEST_P(CommSuite, APingPongOfManyRounds) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(2, [](Member& member) {
     const Ints room(member, Where::kDevice, 1);
     const int peer = 1 - member.rank();
@@ -86,7 +86,7 @@ TEST_P(CommSuite, APingPongOfManyRounds) {
 }
 
 TEST_P(CommSuite, MessagesAndCollectivesMix) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(3, [](Member& member) {
     for (int round = 0; round < 10; ++round) {
       Ints sum(member, Where::kDevice, 5000);
@@ -105,7 +105,7 @@ TEST_P(CommSuite, MessagesAndCollectivesMix) {
 }
 
 TEST_P(CommSuite, AMessageOfAnotherSizeIsNamed) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(2, [](Member& member) {
     const Ints room(member, Where::kDevice, member.rank() == 0 ? 8 : 7);
     const Operation op = member.rank() == 0 ? send(room, 1) : receive(room, 0);
@@ -116,7 +116,7 @@ TEST_P(CommSuite, AMessageOfAnotherSizeIsNamed) {
 }
 
 TEST_P(CommSuite, AMessageOfAnotherDTypeIsNamed) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(2, [](Member& member) {
     const Ints room(member, Where::kDevice, 8);
     Operation op = member.rank() == 0 ? send(room, 1) : receive(room, 0);
@@ -127,28 +127,30 @@ TEST_P(CommSuite, AMessageOfAnotherDTypeIsNamed) {
 }
 
 TEST_P(CommSuite, MessagesToNobodyAreRefusedAndHurtNothing) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(2, [](Member& member) {
     const Ints room(member, Where::kDevice, 8);
     expect_error<InvalidArgument>([&] { (void)member.group.launch(send(room, member.rank()), member.stream); },
-                                  {"no other rank"});
-    expect_error<InvalidArgument>([&] { (void)member.group.launch(send(room, 2), member.stream); }, {"peer 2"});
+                                  {"peer must be another rank in [0, 1]"});
+    expect_error<InvalidArgument>([&] { (void)member.group.launch(send(room, 2), member.stream); },
+                                  {"peer must be another rank in [0, 1], got 2"});
     Operation empty = receive(room, 1 - member.rank());
     empty.out = nullptr;
-    expect_error<InvalidArgument>([&] { (void)member.group.launch(empty, member.stream); }, {"no buffer"});
+    expect_error<InvalidArgument>([&] { (void)member.group.launch(empty, member.stream); },
+                                  {"buffer must not be null"});
     member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
     EXPECT_EQ(member.group.sequence(), 1U);
   });
 }
 
 TEST_P(CommSuite, AMessageThatNobodySendsEndsAtTheDeadline) {
-  if (!has_messages()) GTEST_SKIP() << "it has no messages";
+  if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(2, [](Member& member) {
     member.group.set_deadline(50ms);
     const Ints room(member, Where::kDevice, 8);
     if (member.rank() == 0) {
       expect_error<TimeoutError>([&] { member.group.launch(receive(room, 1), member.stream).wait(); },
-                                 {"recv(i32[8], from 1)", "rank 1 did not come"});
+                                 {"recv(i32[8], from 1)", "rank 1 did not arrive"});
       member.stream.reset_error();
       Member::say("it is over");
     }

@@ -28,8 +28,8 @@ TEST_P(CommSuite, TheRecordTellsOfEveryOperationThatItBeganAndEnded) {
       return std::ranges::any_of(lines, [&](const std::string& line) { return line.rfind(words, 0) == 0; });
     };
     for (const std::string number : {"1", "2", "3"}) {
-      EXPECT_TRUE(has("world: #" + number + " barrier began (launch " + number + ", collective " + number + ")"));
-      EXPECT_TRUE(has("world: #" + number + " ended (launch " + number + ")"));
+      EXPECT_TRUE(has("world: #" + number + " barrier started (launch " + number + ", collective " + number + ")"));
+      EXPECT_TRUE(has("world: #" + number + " finished (launch " + number + ")"));
     }
   });
 }
@@ -41,7 +41,7 @@ TEST_P(CommSuite, TheRecordTellsHowFarAGroupHasCome) {
     const auto lines = text_of_groups(probe::RecordFile::open(probe::recorder().path()));
     const auto line = std::ranges::find_if(lines, [&](const std::string& each) { return each.rfind(who, 0) == 0; });
     ASSERT_NE(line, lines.end());
-    EXPECT_NE(line->find("of 2): 3 asked for, the last barrier; ran #3 barrier"), std::string::npos) << *line;
+    EXPECT_NE(line->find("of 2): 3 enqueued, the last barrier; ran #3 barrier"), std::string::npos) << *line;
   });
 }
 

@@ -137,7 +137,7 @@ TEST_P(CommSuite, ReductionsThatADTypeDoesNotHaveAreRefused) {
           [&] { (void)member.group.all_reduce(x.data(), x.data(), 2, dtype, {kind}, member.stream); }, {words});
     };
     refused(DType::kC64, ReduceKind::kMin, "c64");
-    refused(DType::kBool, ReduceKind::kSum, "min and max are its and and or");
+    refused(DType::kBool, ReduceKind::kSum, "use min for logical and, max for logical or");
     refused(DType::kF32, ReduceKind::kBitXor, "f32");
     member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
   });

@@ -131,7 +131,7 @@ TEST_P(SymmetricSuite, AnotherRegistrationIsNamedOnAllRanks) {
     expect_error<MismatchError>(
         [&] { (void)ask(member.rank() == 0 ? 3000 : 2000); },
         {"registrations: request 2 differs",
-         "ranks 1 and 2 asked for register_memory(2000), anew, rank 0 for register_memory(3000)"});
+         "ranks 1 and 2 requested register_memory(2000), new, rank 0 requested register_memory(3000)"});
     // All ranks got the error at the same point, and start again.
     const std::uint64_t before = member.group.sequence();
     expect_reachable(member, ask(1000), 1);
@@ -154,13 +154,13 @@ TEST_P(SymmetricSuite, ARankThatNeedNotMeetIsNotWaitedFor) {
       other.map();
       expect_error<MismatchError>(
           [&] { (void)register_memory(member.group, other.data(), other.nbytes(), member.stream); },
-          {"registration 2", "rank 0 meets for this registration, rank 1 went past it"});
+          {"registration 2", "rank 0 waits in this registration, rank 1 skipped it"});
       member.stream.reset_error();
       Member::say("told");
     } else {
       (void)ask();
       Member::hear("told");
-      expect_error<MismatchError>([&] { barrier(member); }, {"rank 1 went past it"});
+      expect_error<MismatchError>([&] { barrier(member); }, {"rank 1 skipped it"});
       member.stream.reset_error();
     }
   });
@@ -176,7 +176,7 @@ TEST_P(SymmetricSuite, ALaterOperationFindsRegistrationsThatDiffer) {
     barrier(member);
     if (member.rank() == 1) (void)ask();
     expect_error<MismatchError>([&] { barrier(member); },
-                                {"ranks 0 and 2 run barrier, rank 1 barrier after other calls of register_memory"});
+                                {"ranks 0 and 2 run barrier, rank 1 barrier after different register_memory calls"});
     member.stream.reset_error();
   });
 }
@@ -208,7 +208,7 @@ TEST_P(SymmetricSuite, ARankThatDeregistersAloneIsNamed) {
     (void)register_memory(member.group, memory.data(), memory.nbytes(), member.stream);
     if (member.rank() == 2) deregister_memory(member.group, memory.data(), memory.nbytes());
     expect_error<MismatchError>([&] { barrier(member); },
-                                {"ranks 0 and 1 run barrier, rank 2 barrier after other calls of register_memory"});
+                                {"ranks 0 and 1 run barrier, rank 2 barrier after different register_memory calls"});
     member.stream.reset_error();
   });
 }
@@ -225,7 +225,7 @@ TEST_P(SymmetricSuite, ARankThatDeregistersIsNotWaitedFor) {
       return;
     }
     expect_error<MismatchError>([&] { (void)register_memory(member.group, memory.data(), 100, member.stream); },
-                                {"rank 0 meets for this registration, rank 1 went past it"});
+                                {"rank 0 waits in this registration, rank 1 skipped it"});
     member.stream.reset_error();
     Member::say("told");
   });
@@ -242,7 +242,7 @@ TEST_P(SymmetricSuite, ReplaysDoNotTellOfRegistrations) {
     stream.begin_capture();
     (void)ask();
     expect_error<InvalidArgument>([&] { (void)register_memory(member.group, memory.data(), 100, stream); },
-                                  {"a first register_memory of 100 bytes in a capture"});
+                                  {"the first register_memory of 100 bytes must not run in a capture"});
     member.group.all_reduce(&value, &value, 1, DType::kF32, {}, stream);
     const device::GraphExec graph = stream.end_capture().instantiate();
     (void)ask();
@@ -265,12 +265,13 @@ TEST_P(SymmetricSuite, MemoryThatPeersCannotReachIsNamedOnAllRanks) {
     if (is_heap_reachable) {
       expect_reachable(member, ask(), 3);
     } else {
-      expect_error<InvalidArgument>([&] { (void)ask(); }, {"peers cannot reach those of rank 1"});
+      expect_error<InvalidArgument>([&] { (void)ask(); }, {"peers cannot access the memory of rank 1"});
     }
     barrier(member);
-    expect_error<InvalidArgument>([&] { (void)register_memory(member.group, nullptr, 8, member.stream); }, {"at 0"});
+    expect_error<InvalidArgument>([&] { (void)register_memory(member.group, nullptr, 8, member.stream); },
+                                  {"got 8 bytes at 0"});
     expect_error<InvalidArgument>([&] { (void)register_memory(member.group, room.data(), 0, member.stream); },
-                                  {"0 bytes"});
+                                  {"nbytes > 0, got 0 bytes"});
     barrier(member);
   });
 }

@@ -208,7 +208,7 @@ TEST_P(CommSuite, RowsThatAreNotAsManyAsExpectedAreNamed) {
     Operation op = rows.operation(in, out);
     op.rows.out_sizes = expected.data();
     expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); },
-                                {"ragged_all_to_all", "rank 1 sends 2 elements, rank 1 takes 3"});
+                                {"ragged_all_to_all", "rank 1 sends 2 elements, rank 1 expects 3"});
     member.stream.reset_error();
   });
 }
@@ -221,10 +221,10 @@ TEST_P(CommSuite, RowsOutsideTheInputEndTheGroup) {
     // If a device detects it, no call has thrown before.
     if (member.rank() == 0 && member.host.properties().kind == "host") {
       expect_error<InvalidArgument>([&] { member.group.launch(rows.operation(in, out), member.stream).wait(); },
-                                    {"rows 3 to 3 + 2 for rank 1 are not within 4 rows"});
+                                    {"rows for rank 1 must be in [0, 4), got [3, 3 + 2)"});
     } else {
       expect_error<AbortedError>([&] { member.group.launch(rows.operation(in, out), member.stream).wait(); },
-                                 {"ragged_all_to_all", "rank 0 failed", "rows 3 to 3 + 2"});
+                                 {"ragged_all_to_all", "rank 0 failed", "got [3, 3 + 2)"});
     }
     member.stream.reset_error();
   });

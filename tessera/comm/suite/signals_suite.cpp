@@ -67,7 +67,7 @@ TEST_P(SymmetricSuite, OneWaitMoreThanThereWerePutsEndsByTheDeadline) {
       for (int i = 0; i < 3; ++i) pool.wait_signal(0, 3, member.stream);
       expect_stream_error<TimeoutError>(member.stream,
                                         {"group world", "scratch, wait_signal(rank 0, channel 3) of rank 1",
-                                         "signal 3 of rank 0 did not come within 0.05", "2 came so far"});
+                                         "signal 3 of rank 0 did not arrive within 0.05", "(2 arrived)"});
       Member::say("over");
     }
   });
@@ -137,7 +137,7 @@ TEST_P(SymmetricSuite, ChannelsKnowNothingOfEachOther) {
       Member::hear("put");
       member.group.set_deadline(50ms);
       pool.wait_signal(0, 2, member.stream);
-      expect_stream_error<TimeoutError>(member.stream, {"channel 2", "0 came so far"});
+      expect_stream_error<TimeoutError>(member.stream, {"channel 2", "(0 arrived)"});
       Member::say("over");
     }
   });
@@ -155,7 +155,7 @@ void expect_pools_apart(Member& member, const ProcessGroup& group) {
     Member::hear("put");
     group.set_deadline(50ms);
     second.wait_signal(0, 0, member.stream);
-    expect_stream_error<TimeoutError>(member.stream, {"second, wait_signal", "0 came so far"});
+    expect_stream_error<TimeoutError>(member.stream, {"second, wait_signal", "(0 arrived)"});
     Member::say("over");
   }
 }
@@ -204,14 +204,16 @@ TEST_P(SymmetricSuite, ChannelsAndRanksAreCheckedOnTheHost) {
     const SymmetricPool pool(member.group, member.stream, {.name = "small", .channels = 3});
     const int other = 1 - member.rank();
     for (const int channel : {-1, 3, 1 << 30}) {
-      const std::string words = "small: channel " + std::to_string(channel) + " is none of 0 to 2";
+      const std::string words = "small: channel must be in [0, 2], got " + std::to_string(channel);
       expect_error<InvalidArgument>([&] { pool.put_signal(other, channel, member.stream); }, {words});
       expect_error<InvalidArgument>([&] { pool.wait_signal(other, channel, member.stream); }, {words});
       expect_error<InvalidArgument>([&] { pool.barrier(channel, member.stream); }, {words});
     }
     for (const int rank : {-1, 2}) {
-      expect_error<InvalidArgument>([&] { pool.put_signal(rank, 0, member.stream); }, {"is none of 0 to 1"});
-      expect_error<InvalidArgument>([&] { pool.wait_signal(rank, 0, member.stream); }, {"is none of 0 to 1"});
+      expect_error<InvalidArgument>([&] { pool.put_signal(rank, 0, member.stream); },
+                                    {"rank must be in [0, 1], got " + std::to_string(rank)});
+      expect_error<InvalidArgument>([&] { pool.wait_signal(rank, 0, member.stream); },
+                                    {"rank must be in [0, 1], got " + std::to_string(rank)});
     }
     pool.put_signal(other, 2, member.stream);
     pool.wait_signal(other, 2, member.stream);

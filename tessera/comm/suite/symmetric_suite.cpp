@@ -125,11 +125,11 @@ TEST_P(SymmetricSuite, WhatDoesNotFitIsMappedByTheNextRendezvous) {
     EXPECT_FALSE(x.is_mapped());
     expect_error<InvalidArgument>([&] { (void)x.data(); }, {"grows", "100000 bytes", "call rendezvous() on all ranks"});
     expect_error<InvalidArgument>([&] { (void)x.peer(0); }, {"rendezvous()"});
-    expect_error<InvalidArgument>([&] { (void)x.peer(2); }, {"rank 2 is none of 0 to 1"});
+    expect_error<InvalidArgument>([&] { (void)x.peer(2); }, {"rank must be in [0, 1], got 2"});
     pool.rendezvous();
     EXPECT_TRUE(x.is_mapped());
     expect_reachable(member, pool, x);
-    expect_error<InvalidArgument>([&] { (void)pool.allocate(0); }, {"0 bytes"});
+    expect_error<InvalidArgument>([&] { (void)pool.allocate(0); }, {"nbytes must be in [1, ", "], got 0"});
   });
 }
 
@@ -184,8 +184,9 @@ TEST_P(SymmetricSuite, ACaptureMayAskButNotMeet) {
     const SymmetricBuffer x = pool.allocate(4096);
     EXPECT_TRUE(x.is_mapped());
     const SymmetricBuffer large = pool.allocate(1 << 20);
-    expect_error<InvalidArgument>([&] { pool.rendezvous(); }, {"a rendezvous in a capture"});
-    expect_error<InvalidArgument>([&] { const SymmetricPool other(member.group, stream); }, {"pool in a capture"});
+    expect_error<InvalidArgument>([&] { pool.rendezvous(); }, {"rendezvous must not run in a capture"});
+    expect_error<InvalidArgument>([&] { const SymmetricPool other(member.group, stream); },
+                                  {"a pool must not be created in a capture"});
     pool.barrier(0, stream);
     const device::GraphExec graph = stream.end_capture().instantiate();
     for (int i = 0; i < 3; ++i) graph.launch(stream);
@@ -202,7 +203,7 @@ TEST_P(SymmetricSuite, AnotherRequestIsNamedOnAllRanks) {
     const SymmetricBuffer y = pool.allocate(member.rank() == 1 ? 8192 : 4096);
     const std::initializer_list<std::string_view> words = {
         "group world", "shared",
-        "request 3 differs: ranks 0 and 2 asked for allocate(4096), rank 1 for allocate(8192)"};
+        "request 3 differs: ranks 0 and 2 requested allocate(4096), rank 1 requested allocate(8192)"};
     expect_error<MismatchError>([&] { pool.rendezvous(); }, words);
     // The pool is unusable, the group is not.
     expect_error<MismatchError>([&] { pool.rendezvous(); }, words);
@@ -222,7 +223,7 @@ TEST_P(SymmetricSuite, ARequestTooFewIsNamedOnAllRanks) {
     if (member.rank() != 2) held.pop_back();
     expect_error<MismatchError>(
         [&] { pool.rendezvous(); },
-        {"request 42 differs", "ranks 0 and 1 asked for free(512 at 19968), rank 2 for nothing more"});
+        {"request 42 differs", "ranks 0 and 1 requested free(512 at 19968), rank 2 requested nothing more"});
   });
 }
 
@@ -234,8 +235,8 @@ TEST_P(SymmetricSuite, ABarrierFindsRequestsThatDiffer) {
     const SymmetricBuffer x = pool.allocate(member.rank() == 1 ? 8192 : 4096);
     pool.barrier(0, member.stream);
     expect_stream_error<MismatchError>(
-        member.stream, {"shared, barrier(channel 0)", "rank 1 asked the pool for other things than ranks 0 and 2"});
-    expect_error<MismatchError>([&] { barrier(member); }, {"rank 1 asked the pool for other things"});
+        member.stream, {"shared, barrier(channel 0)", "rank 1 made other pool requests than ranks 0 and 2"});
+    expect_error<MismatchError>([&] { barrier(member); }, {"rank 1 made other pool requests"});
     member.stream.reset_error();
   });
 }
@@ -244,11 +245,11 @@ TEST_P(SymmetricSuite, AnotherPoolIsNamedOnAllRanks) {
   on_ranks(3, [](Member& member) {
     expect_error<MismatchError>(
         [&] { const SymmetricPool pool(member.group, member.stream, {.channels = member.rank() == 0 ? 4 : 8}); },
-        {"ranks 1 and 2 asked for a pool(0 bytes, 8 channels), rank 0 for a pool(0 bytes, 4 channels)"});
+        {"ranks 1 and 2 requested a pool(0 bytes, 8 channels), rank 0 requested a pool(0 bytes, 4 channels)"});
     const SymmetricPool first(member.group, member.stream);
     const SymmetricPool second(member.group, member.stream);
     expect_error<MismatchError>([&] { (member.rank() == 1 ? second : first).rendezvous(); },
-                                {"ranks 0 and 2 at pool 2, rank 1 at pool 3"});
+                                {"ranks 0 and 2 for pool 2, rank 1 for pool 3"});
     barrier(member);
   });
 }

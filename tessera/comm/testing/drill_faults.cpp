@@ -252,13 +252,13 @@ void add_absences(std::vector<Fault>& faults) {
   faults.push_back({"killed_between_messages", 0s, killed_between_messages,
                     others_say({"aborted: group world: operation 2, ", "rank 1 died"}, How::kKilled)});
   const Words missing = {
-      "timeout: group world: operation 2, all_reduce(f32[1000], sum): rank 1 did not come within 1 s",
+      "timeout: group world: operation 2, all_reduce(f32[1000], sum): rank 1 did not arrive within 1 s",
       "rank 1 is at operation 1"};
   faults.push_back({"stopped", kDrillDeadline, stopped, all_say(missing)});
   faults.push_back({"late", kDrillDeadline, late, all_say(missing)});
   faults.push_back(
       {"killed_before_init", kDrillDeadline, killed_before_init,
-       others_say({"timeout: init: not all of 3 ranks came within 1000 ms: rank 1 did not"}, How::kKilled)});
+       others_say({"timeout: init: all 3 ranks must join within 1000 ms, but rank 1 did not"}, How::kKilled)});
   faults.push_back({"killed_in_init", 0s, killed_in_init,
                     others_say({"aborted: group of ranks 0-2: rank 1 ended before it joined"}, How::kKilled)});
   faults.push_back({"killed_before_a_subgroup", 0s, killed_before_a_subgroup,
@@ -358,7 +358,7 @@ const std::vector<Fault>& all_faults() {
                  "ranks 0 and 2 run permute(f32[10], to=[1, 2, 0]), rank 1 permute(f32[10], to=[1, 2, -1])"}));
     faults.push_back(
         differs("splits_that_do_not_fit", uneven_exchange,
-                {"mismatch: group world: operation 2, all_to_all", "rank 1 sends 2 elements, rank 2 takes 1"}));
+                {"mismatch: group world: operation 2, all_to_all", "rank 1 sends 2 elements, rank 2 expects 1"}));
     faults.push_back({"no_space_for_the_record", 0s, [](DrillRank& rank) { no_space_for_the_record(rank, "fail"); },
                       [](int rank) {
                         if (rank == kCulprit) return DrillEnd{.how = How::kWords, .words = {"i/o error", "record"}};

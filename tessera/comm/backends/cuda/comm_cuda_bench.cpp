@@ -60,7 +60,7 @@ class BarrierRounds {
       begin = std::max(begin, times[2 * rank]);
       end = std::max(end, times[2 * rank + 1]);
     }
-    TESSERA_CHECK_AS(DeviceError, end > begin, "the barrier did not come to its end");
+    TESSERA_CHECK_AS(DeviceError, end > begin, "the barrier did not finish");
     return static_cast<double>(end - begin) / 1000 / kRounds;
   }
 

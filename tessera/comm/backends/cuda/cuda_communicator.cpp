@@ -120,8 +120,8 @@ void CudaCommunicator::check_buffers(const Operation& operation, const device::S
   const auto check = [&](const void* address, const char* what) {
     // A kernel that accessed such memory would make the device unusable.
     const bool can_touch = address == nullptr || stream.device().state()->backend->is_capturable(address);
-    TESSERA_CHECK(can_touch, text_of(operation), ": its ", what, " at ", address, " is memory that ",
-                  stream.device().name(), " cannot touch; allocate it there, or pin it");
+    TESSERA_CHECK(can_touch, text_of(operation), ": ", what, " must be memory that ", stream.device().name(),
+                  " can access, got address ", address, "; allocate it there, or pin it");
   };
   if (extents.in > 0) check(operation.in, "input");
   if (extents.out > 0) check(operation.out, "output");
@@ -141,8 +141,8 @@ void CudaCommunicator::order_behind_last(const device::Stream& stream) {
 }
 
 void CudaCommunicator::enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) {
-  TESSERA_CHECK(stream.device() == shared_->device(), "group ", *task->group, ": its memory is on ",
-                shared_->device().name(), " and stream ", stream.name(), " on ", stream.device().name());
+  TESSERA_CHECK(stream.device() == shared_->device(), "group ", *task->group, ": the stream must be on ",
+                shared_->device().name(), ", got stream ", stream.name(), " on ", stream.device().name());
   for (const Operation& operation : task->operations) check_buffers(operation, stream);
   const bool is_captured = stream.is_capturing();
   const std::lock_guard lock(launch_mutex_);
@@ -260,7 +260,7 @@ Cell* CudaCommunicator::take_cell(const std::shared_ptr<Task>& task) {
         std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(task->deadline, std::chrono::hours(24));
     while (load(next.sequence) == 0) {
       TESSERA_CHECK_AS(TimeoutError, std::chrono::steady_clock::now() < until, "group ", *task->group, ": ", kCells,
-                       " operations of rank ", rank_, " are on the way and none has begun within ", task->deadline);
+                       " operations of rank ", rank_, " are enqueued and none started within ", task->deadline);
       std::this_thread::yield();
     }
     if (const std::shared_ptr<Task> before = slot.task.lock()) look(*before, *slot.cell, true);

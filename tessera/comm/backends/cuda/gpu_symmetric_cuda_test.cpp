@@ -135,8 +135,8 @@ TEST_F(GpuSymmetric, ASignalThatDoesNotComeEndsTheGroupByTheDeadline) {
       store()->set("over", "");
     }
     const std::initializer_list<std::string_view> words = {
-        "group gpu", "scratch, wait_signal(rank 0, channel 3) of rank 1", "signal 3 of rank 0 did not come within 0.05",
-        "2 came so far"};
+        "group gpu", "scratch, wait_signal(rank 0, channel 3) of rank 1",
+        "signal 3 of rank 0 did not arrive within 0.05", "(2 arrived)"};
     expect_error<TimeoutError>([&] { pool.put_signal(1 - rank.rank(), 0, rank.stream); }, words);
     expect_error<TimeoutError>([&] { barrier(rank); }, words);
   });
@@ -160,7 +160,7 @@ TEST_F(GpuSymmetric, RanksThatAskedForOtherThingsAreToldByABarrier) {
     pool.barrier(0, rank.stream);
     rank.stream.synchronize(20s);
     expect_error<MismatchError>([&] { barrier(rank); },
-                                {"barrier(channel 0)", "rank 1 asked the pool for other things than ranks 0 and 2"});
+                                {"barrier(channel 0)", "rank 1 made other pool requests than ranks 0 and 2"});
   });
 }
 

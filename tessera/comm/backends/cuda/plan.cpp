@@ -19,7 +19,7 @@ void add_row(Launch& launch, const MoveRow& row) {
       return;
     }
   }
-  TESSERA_CHECK(launch.row_total < kMostRanks, "an operation of more than ", kMostRanks, " moves on one rank");
+  TESSERA_CHECK(launch.row_total < kMostRanks, "an operation must have at most ", kMostRanks, " transfers per rank");
   launch.rows[launch.row_total++] = row;
 }
 

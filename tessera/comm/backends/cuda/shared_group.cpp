@@ -74,8 +74,8 @@ std::string text_of_member(std::span<const Rank> world, int rank) {
 std::string text_of_offer(const Verdict& verdict, std::span<const Rank> world) {
   const auto& [sent, taken, first, room] = verdict.numbers;
   const std::string text = tessera::detail::concat(text_of_member(world, verdict.peer), " sends ", sent, " elements");
-  return taken == -1 ? tessera::detail::concat(text, " to element ", first, " of ", room)
-                     : tessera::detail::concat(text, ", ", text_of_member(world, verdict.by), " takes ", taken);
+  return taken == -1 ? tessera::detail::concat(text, " to offset ", first, " of ", room)
+                     : tessera::detail::concat(text, ", ", text_of_member(world, verdict.by), " expects ", taken);
 }
 
 Failure difference_of_logs(const Verdict& verdict, std::span<const Rank> world) {
@@ -88,8 +88,8 @@ Failure difference_of_logs(const Verdict& verdict, std::span<const Rank> world) 
     if (log != most->first) failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
   }
   failure.text = "ranks differ: " + detail::text_of_members(failure.missing, world) +
-                 " asked the pool for other things than " + detail::text_of_members(most->second, world) +
-                 "; a rendezvous() would say what";
+                 " made other pool requests than " + detail::text_of_members(most->second, world) +
+                 "; call rendezvous() to see the difference";
   return failure;
 }
 
@@ -125,9 +125,9 @@ Failure failure_of(const Verdict& verdict, std::span<const Rank> world,
     case Ending::kRows: {
       const auto& [first, rows, room, unused] = verdict.numbers;
       return {.kind = Failure::Kind::kLost,
-              .text = tessera::detail::concat(text_of_member(world, verdict.by), " failed: rows ", first, " to ", first,
-                                              " + ", rows, " for ", text_of_member(world, verdict.peer),
-                                              " are not within ", room, " rows")};
+              .text = tessera::detail::concat(text_of_member(world, verdict.by), " failed: rows for ",
+                                              text_of_member(world, verdict.peer), " must be in [0, ", room, "), got [",
+                                              first, ", ", first, " + ", rows, ")")};
     }
     case Ending::kPassed:
       return {.kind = Failure::Kind::kMismatch,
@@ -138,16 +138,16 @@ Failure failure_of(const Verdict& verdict, std::span<const Rank> world,
   return {.kind = Failure::Kind::kAborted, .text = "aborted"};
 }
 
-// "pool 1, wait_signal(rank 0, channel 3) of rank 1: signal 3 of rank 0 did not come within 0.05 s (2 came so far)"
+// "pool 1, wait_signal(rank 0, channel 3) of rank 1: signal 3 of rank 0 did not arrive within 0.05 s (2 arrived)"
 Failure failure_of_signal(const Verdict& verdict, const std::string& pool, std::span<const Rank> world) {
   constexpr const char* kNames[] = {"put_signal", "wait_signal", "barrier"};
   Failure failure = failure_of(verdict, world, {});
   if (verdict.ending == Ending::kDeadline) {
     failure.text = tessera::detail::concat("signal ", verdict.numbers[0], " of ", text_of_member(world, verdict.peer),
-                                           " did not come within ",
+                                           " did not arrive within ",
                                            detail::text_of_deadline(std::chrono::nanoseconds(verdict.deadline_ns),
                                                                     std::chrono::nanoseconds(verdict.extended_ns)),
-                                           " (", verdict.numbers[1], " came so far)");
+                                           " (", verdict.numbers[1], " arrived)");
   }
   std::string what = pool + ", " + kNames[verdict.signal] + "(";
   if (verdict.signal == static_cast<std::int32_t>(Signal::Kind::kWait)) {
@@ -223,7 +223,7 @@ void Kernels::warm_up(const device::Device& device) const {
 
 const device::Kernel& Kernels::named(const std::string& name) const {
   const auto found = kernels_.find(name);
-  TESSERA_CHECK_AS(NotSupported, found != kernels_.end(), "there is no kernel ", name);
+  TESSERA_CHECK_AS(NotSupported, found != kernels_.end(), "unknown kernel ", name);
   return found->second;
 }
 
@@ -326,8 +326,8 @@ void SharedGroup::note_stream(int rank, const device::Stream& stream) {
   const std::lock_guard lock(mutex_);
   for (int peer = 0; peer < size_; ++peer) {
     TESSERA_CHECK(peer == rank || streams_[static_cast<std::size_t>(peer)].lock() != stream.state(), "stream ",
-                  stream.name(), " is used by ranks ", peer, " and ", rank,
-                  ", whose operations would wait for each other for ever: give each rank a stream of its own");
+                  stream.name(), " must belong to one rank, got ranks ", peer, " and ", rank,
+                  ", which would deadlock; use a separate stream per rank");
   }
   streams_[static_cast<std::size_t>(rank)] = stream.state();
 }

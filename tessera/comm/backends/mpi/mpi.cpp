@@ -89,7 +89,7 @@ std::string why_not(const ConnectRequest& request) {
   if (std::string reason = Library::why_not(); !reason.empty()) return reason;
   const auto world_size = static_cast<std::size_t>(current_place().world_size);
   if (request.ranks.size() < world_size && !Library::get().is_running()) {
-    return "the first group on mpi must hold all ranks, since MPI_Init waits for all; make one of them first";
+    return "the first group on mpi must contain all ranks, because MPI_Init waits for all; create such a group first";
   }
   return "";
 }
@@ -122,9 +122,9 @@ void check_place(Library& library) {
   library.check(call.comm_rank(library.world(), &rank), "MPI_Comm_rank");
   library.check(call.comm_size(library.world(), &size), "MPI_Comm_size");
   const RankPlace& place = current_place();
-  TESSERA_CHECK_AS(NotSupported, Rank(rank) == place.rank && size == place.world_size, "rank ", place.rank, " of ",
-                   place.world_size, " is rank ", rank, " of ", size,
-                   " for MPI; start the ranks with mpirun or srun and leave RANK and WORLD_SIZE unset");
+  TESSERA_CHECK_AS(NotSupported, Rank(rank) == place.rank && size == place.world_size, "MPI must report rank ",
+                   place.rank, " of ", place.world_size, ", got rank ", rank, " of ", size,
+                   "; start the ranks with mpirun or srun and leave RANK and WORLD_SIZE unset");
 }
 
 MPI_Comm make_communicator(Library& library, const ConnectRequest& request) {

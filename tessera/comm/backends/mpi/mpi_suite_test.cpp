@@ -70,7 +70,7 @@ void be_rank(const std::string& part, const std::function<void()>& body) {
   } catch (const Lacking&) {
     became = "lacks";
   } catch (const Death&) {
-    ADD_FAILURE() << "a death ends the job: cases with one need a transport that can shrink";
+    ADD_FAILURE() << "the death of a rank ends the job: such cases need a backend that can shrink";
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what();
   }
@@ -122,7 +122,7 @@ void run_part(int ranks, const std::function<void()>& body) {
   if (is_new) at->second = run_job(ranks, GTEST_FLAG_GET(filter));
   Job job = at->second;
   const auto is_told = [&] { return job.became[part]["failed"] > 0 || job.became[part]["well"] == ranks; };
-  if (job.became[part]["lacks"] > 0) GTEST_SKIP() << "the transport declares that it cannot";
+  if (job.became[part]["lacks"] > 0) GTEST_SKIP() << "the backend declares that it cannot";
   if (!is_told()) job = run_job(ranks, part.substr(0, part.rfind(' ')));
   EXPECT_EQ(job.became[part]["well"], ranks) << job.output;
 }

@@ -113,7 +113,7 @@ TEST(Mpirun, TheFirstGroupOnMpiHoldsAllRanks) {
     const int some[] = {0, 1};
     if (world().rank() < 2) {
       expect_error<NotSupported>([&] { (void)world().subgroup(some, {.backend = "mpi"}); },
-                                 {"mpi: the first group on mpi must hold all ranks"});
+                                 {"mpi: the first group on mpi must contain all ranks"});
     }
     part();
   });
@@ -130,7 +130,7 @@ TEST(Mpirun, MpiThatTheProgramInitialisedIsUsedAndLeftToIt) {
     library.functions().finalize();
     EXPECT_FALSE(library.is_running());
     world().abort("asked for when it is too late");
-    expect_error<AbortedError>([] { part(); }, {"MPI is finalised"});
+    expect_error<AbortedError>([] { part(); }, {"MPI is finalized"});
     stream().reset_error();
   });
 }

@@ -22,8 +22,8 @@ std::string why_not(const ConnectRequest& /*request*/) {
   if (!library().why_none.empty()) return library().why_none;
   const std::size_t found = gpus().size();
   if (static_cast<std::size_t>(current_place().local_world_size) > found) {
-    return tessera::detail::concat("it wants a GPU for each rank: here are ", current_place().local_world_size,
-                                   " ranks and ", found, " GPUs");
+    return tessera::detail::concat("it needs one GPU per rank, got ", current_place().local_world_size, " ranks and ",
+                                   found, " GPUs");
   }
   return "";
 }

@@ -118,7 +118,7 @@ TEST_F(NcclWorldOfOne, WhatItCannotIsRefused) {
                                {"NCCL does not reduce i16"});
     const int self[] = {0};
     expect_error<NotSupported>([&] { (void)world().subgroup(self, {.backend = "nccl", .fixed_order = true}); },
-                               {"fixed order"});
+                               {"deterministic reductions"});
     group_.launch({.kind = OpKind::kBarrier}, stream_).wait(20s);
   });
 }
@@ -146,9 +146,9 @@ TEST_F(NcclWorldOfOne, TheRecordTellsWhatBeganAndEnded) {
     }
     for (const std::string number : {"1", "2"}) {
       EXPECT_NE(std::ranges::find(
-                    lines, "one: #" + number + " barrier began (launch " + number + ", collective " + number + ")"),
+                    lines, "one: #" + number + " barrier started (launch " + number + ", collective " + number + ")"),
                 lines.end());
-      EXPECT_NE(std::ranges::find(lines, "one: #" + number + " ended (launch " + number + ")"), lines.end());
+      EXPECT_NE(std::ranges::find(lines, "one: #" + number + " finished (launch " + number + ")"), lines.end());
     }
   });
 }

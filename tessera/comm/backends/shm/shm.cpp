@@ -33,7 +33,7 @@ class SharedBytes {
   SharedBytes(int fd, std::size_t nbytes)
       : nbytes_(nbytes), at_(::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {
     TESSERA_CHECK_AS(IoError, at_ != MAP_FAILED, nbytes,
-                     " bytes of group memory could not be mapped: ", std::strerror(errno));
+                     " bytes of group memory cannot be mapped: ", std::strerror(errno));
     (void)::madvise(at_, nbytes, MADV_DONTFORK);  // a forked child is not a rank of the group
   }
   ~SharedBytes() {
@@ -148,7 +148,7 @@ Descriptor make_group_memory(int size) {
   Descriptor file(::memfd_create("tessera-group", MFD_CLOEXEC));
   const std::size_t nbytes = detail::GroupMemory::nbytes(size);
   TESSERA_CHECK_AS(IoError, file && ::ftruncate(file.get(), static_cast<off_t>(nbytes)) == 0,
-                   "no memory for a group of ", size, " ranks: ", std::strerror(errno));
+                   "cannot create memory for a group of ", size, " ranks: ", std::strerror(errno));
   const SharedBytes bytes(file.get(), nbytes);
   detail::GroupMemory(bytes.data(), size).initialise({.is_checked = env::comm_check() ? 1U : 0U});
   return file;

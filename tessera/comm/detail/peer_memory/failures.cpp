@@ -221,9 +221,9 @@ Failure difference_of(std::span<const Notice> notices, std::span<const Rank> wor
     failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
     failure.text += ", " + text_of_members(ranks, world) + " " + seen.text;
     if (seen.text != most->first.text) continue;
-    failure.text += seen.parts != most->first.parts       ? " with other parts"
-                    : seen.layouts != most->first.layouts ? " between other layouts"
-                                                          : " after other calls of register_memory";
+    failure.text += seen.parts != most->first.parts       ? " with different counts"
+                    : seen.layouts != most->first.layouts ? " between different layouts"
+                                                          : " after different register_memory calls";
   }
   return failure;
 }
@@ -237,18 +237,18 @@ std::string text_of_deadline(std::chrono::nanoseconds deadline, std::chrono::nan
 
 std::string text_of_late(const Late& late) {
   std::string text =
-      text_of_members(late.ranks, late.world) + " did not come within " + text_of_deadline(late.deadline, late.extra);
+      text_of_members(late.ranks, late.world) + " did not arrive within " + text_of_deadline(late.deadline, late.extra);
   std::string behind;
   for (std::size_t i = 0; i < late.tasks.size(); ++i) {
     behind += (behind.empty() ? "" : ", ") + text_of_members(late.ranks.subspan(i, 1), late.world);
-    behind += late.tasks[i] == 0 ? " has begun none" : late.is_at + std::to_string(late.tasks[i]);
+    behind += late.tasks[i] == 0 ? " has started no operation" : late.is_at + std::to_string(late.tasks[i]);
   }
   return behind.empty() ? text : text + " (" + behind + ")";
 }
 
 std::string text_of_passed(std::string_view rank, std::string_view peer) {
-  return tessera::detail::concat("ranks differ: ", rank, " meets for this registration, ", peer,
-                                 " went past it: it knew its memory, or deregistered some");
+  return tessera::detail::concat("ranks differ: ", rank, " waits in this registration, ", peer,
+                                 " skipped it; its memory was already registered, or it deregistered some");
 }
 
 Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Failure failure) {
@@ -296,7 +296,7 @@ void wait_until_none_reaches(const PeerMemory& memory) {
                                  .sleepers = board.sleepers,
                                  .is_over = is_over,
                                  .timeout = std::max(until - memory.waiting().now(), std::chrono::nanoseconds(0)),
-                                 .what = "a peer to let go of buffers"});
+                                 .what = "a peer to release buffers"});
   }
 }
 

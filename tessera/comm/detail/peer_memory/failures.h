@@ -48,7 +48,7 @@ struct Late {
   std::vector<std::uint64_t> tasks = {};    ///< number of each rank's current operation, 0 for none; empty if unknown
   const char* is_at = " is at operation ";  ///< verb before that number
 };
-/// Formats late ranks: "rank 1 did not come within 5 s (rank 1 is at operation 3)".
+/// Formats late ranks: "rank 1 did not arrive within 5 s (rank 1 is at operation 3)".
 std::string text_of_late(const Late& late);
 /// Formats a deadline: "5 s", "7 s (a deadline of 5 s, extended by 2 s)".
 std::string text_of_deadline(std::chrono::nanoseconds deadline, std::chrono::nanoseconds extra);

@@ -18,7 +18,7 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   const GroupMemory& group = memory_->group();
   Board& own = group.board(rank_);
   memory_->waiting().raise(own.joined, 1, own.sleepers);
-  const std::string what = "the ranks of the new group " + request.name;
+  const std::string what = "the creation of group " + request.name;
   WaitNotice notice(WaitNotice::Clock::now(), delays);
   // No rank continues before all have joined, so that no rank can leave before another has found its memory.
   for (int peer = 0; peer < group.size(); ++peer) {

@@ -62,9 +62,7 @@ class CircleLook {
     return !circle_.empty();
   }
   /// Describes the cycle; empty if none was found.
-  [[nodiscard]] std::string text() const {
-    return circle_.empty() ? "" : "ranks wait for each other in a circle: " + circle_;
-  }
+  [[nodiscard]] std::string text() const { return circle_.empty() ? "" : "deadlock cycle: " + circle_; }
 
  private:
   PeerMemory& memory_;

@@ -127,8 +127,8 @@ void PeerSignals::barrier(const Run& run) const {
     if (log != most->first) failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
   }
   failure.text = "ranks differ: " + text_of_members(failure.missing, world_of(memory_)) +
-                 " asked the pool for other things than " + text_of_members(most->second, world_of(memory_)) +
-                 "; a rendezvous() would say what";
+                 " made other pool requests than " + text_of_members(most->second, world_of(memory_)) +
+                 "; call rendezvous() to see the difference";
   fail(run, std::move(failure), rank_);
 }
 
@@ -150,8 +150,9 @@ void PeerSignals::fail_waiting(const Run& run, int peer, std::uint64_t number) c
   fail(run,
        {.kind = Failure::Kind::kDeadline,
         .missing = {peer},
-        .text = "signal " + std::to_string(number) + " of " + text_of_members(memory_, peer) + " did not come within " +
-                text_of_deadline(run.signal.deadline, extra(run)) + " (" + std::to_string(arrived) + " came so far)"},
+        .text = "signal " + std::to_string(number) + " of " + text_of_members(memory_, peer) +
+                " did not arrive within " + text_of_deadline(run.signal.deadline, extra(run)) + " (" +
+                std::to_string(arrived) + " arrived)"},
        peer);
 }
 

@@ -335,7 +335,7 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
   };
   std::string what;
   if (memory_.waiting().is_virtual()) {
-    what = tessera::detail::concat(to_string(operation.kind), " of group ", name_, ", rank ", peer, " to come");
+    what = tessera::detail::concat(to_string(operation.kind), " of group ", name_, ", rank ", peer, " to arrive");
   }
   while (true) {
     const bool came = memory_.waiting().wait({.is_there = is_there,

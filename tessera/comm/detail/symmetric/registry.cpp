@@ -72,13 +72,13 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
                                 const device::Stream& stream) {
   using detail::Record;
   using detail::SymmetricRequest;
-  TESSERA_CHECK(group, "register_memory: no group: this rank is not in it");
+  TESSERA_CHECK(group, "register_memory: the group handle is empty; this rank is not a member");
   group.state()->owner.check("process group");
   SymmetricBackend* backend = group.state()->communicator->symmetric();
   TESSERA_CHECK_AS(NotSupported, backend != nullptr, "group ", group.name(), ": backend ", group.backend(),
-                   " has no symmetric memory; thread, shm and cuda have");
-  TESSERA_CHECK(data != nullptr && nbytes > 0, "group ", group.name(), ": register_memory of ", nbytes, " bytes at ",
-                data);
+                   " does not support symmetric memory; use thread, shm or cuda");
+  TESSERA_CHECK(data != nullptr && nbytes > 0, "group ", group.name(),
+                ": register_memory needs data and nbytes > 0, got ", nbytes, " bytes at ", data);
   detail::SymmetricRegistry& registry = *group.state()->symmetric;
   const std::lock_guard lock(registry.mutex);
   const std::optional<PeerPlace> place = backend->place_of(data, nbytes);
@@ -90,8 +90,8 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
     backend->note_passed(registry.log.count);
     return SymmetricBuffer(found->second.range);
   }
-  TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(), ": a first register_memory of ", nbytes,
-                " bytes in a capture: ranks must meet for it; register before");
+  TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(), ": the first register_memory of ", nbytes,
+                " bytes must not run in a capture, because all ranks take part; call it before the capture");
   registry.note({.kind = SymmetricRequest::Kind::kRegister, .nbytes = nbytes});
   const Record mine{.problem = place ? Record::Problem::kNone : Record::Problem::kUnreachable,
                     .memory = place.value_or(PeerPlace{}),
@@ -104,21 +104,21 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
   }
   const std::vector<int> unreachable = detail::ranks_with(records, Record::Problem::kUnreachable);
   TESSERA_CHECK(unreachable.empty(), "group ", group.name(), ": register_memory of ", nbytes,
-                " bytes: peers cannot reach those of ", detail::text_of_ranks(unreachable),
-                "; they must be one piece of the device's own memory: allocate them from a SymmetricPool");
+                " bytes: peers cannot access the memory of ", detail::text_of_ranks(unreachable),
+                "; it must be one allocation of the device; allocate it from a SymmetricPool");
   const auto range = detail::reach_all(group, static_cast<std::byte*>(data), nbytes, records);
   registry.entries[key] = {.number = registry.log.count, .place = *place, .range = range};
   return SymmetricBuffer(range);
 }
 
 void deregister_memory(const ProcessGroup& group, const void* data, std::size_t nbytes) {
-  TESSERA_CHECK(group, "deregister_memory: no group: this rank is not in it");
+  TESSERA_CHECK(group, "deregister_memory: the group handle is empty; this rank is not a member");
   group.state()->owner.check("process group");
   detail::SymmetricRegistry& registry = *group.state()->symmetric;
   const std::lock_guard lock(registry.mutex);
   const auto found = registry.entries.find({data, nbytes});
-  TESSERA_CHECK(found != registry.entries.end(), "group ", group.name(), ": deregister_memory of ", nbytes,
-                " bytes at ", data, ", which are not registered; give a range as it was registered");
+  TESSERA_CHECK(found != registry.entries.end(), "group ", group.name(), ": deregister_memory: ", nbytes, " bytes at ",
+                data, " are not registered; pass a registered range");
   registry.note({.kind = detail::SymmetricRequest::Kind::kForget, .nbytes = nbytes, .number = found->second.number});
   group.state()->communicator->symmetric()->note_passed(registry.log.count);
   registry.entries.erase(found);

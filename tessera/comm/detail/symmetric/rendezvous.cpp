@@ -39,10 +39,10 @@ std::string difference(std::span<const Record> records) {
   if (at.size() > 1) {
     std::string text;
     for (const auto& [pool, ranks] : at) {
-      text += (text.empty() ? "" : ", ") + text_of_ranks(ranks) + " at " +
+      text += (text.empty() ? "" : ", ") + text_of_ranks(ranks) + " for " +
               (pool == 0 ? "a registration" : "pool " + std::to_string(pool));
     }
-    return "ranks meet over different things: " + text;
+    return "ranks call rendezvous for different objects: " + text;
   }
   std::vector<RequestLog> logs;
   for (const Record& record : records) logs.push_back(record.log);

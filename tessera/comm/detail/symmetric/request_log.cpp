@@ -29,11 +29,11 @@ std::string text_of(const SymmetricRequest& request) {
     case SymmetricRequest::Kind::kPool: return "a pool(" + nbytes + " bytes, " + number + " channels)";
     case SymmetricRequest::Kind::kAllocate: return "allocate(" + nbytes + ")";
     case SymmetricRequest::Kind::kFree: return "free(" + nbytes + " at " + number + ")";
-    case SymmetricRequest::Kind::kRegister: return "register_memory(" + nbytes + "), anew";
+    case SymmetricRequest::Kind::kRegister: return "register_memory(" + nbytes + "), new";
     case SymmetricRequest::Kind::kFind: return "register_memory(" + nbytes + "), known since registration " + number;
     case SymmetricRequest::Kind::kForget: return "deregister_memory(" + nbytes + "), of registration " + number;
   }
-  return "nothing known";
+  return "unknown request";
 }
 
 void RequestLog::add(const SymmetricRequest& request) {
@@ -62,9 +62,9 @@ std::string difference(std::span<const RequestLog> logs) {
     const auto most = std::ranges::max_element(by_text, {}, [](const auto& entry) { return entry.second.size(); });
     const auto shown = [](const std::string& text) { return text.empty() ? "nothing more" : text; };
     std::string text = "request " + std::to_string(number + 1) + " differs: " + text_of_ranks(most->second) +
-                       " asked for " + shown(most->first);
+                       " requested " + shown(most->first);
     for (const auto& [what, ranks] : by_text) {
-      if (what != most->first) text += ", " + text_of_ranks(ranks) + " for " + shown(what);
+      if (what != most->first) text += ", " + text_of_ranks(ranks) + " requested " + shown(what);
     }
     return text;
   }

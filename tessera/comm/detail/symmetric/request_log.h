@@ -38,8 +38,8 @@ struct RequestLog {
   void add(const SymmetricRequest& request);
 };
 
-/// Describes the first request that is known to differ: "request 3 differs: ranks 0 and 2 asked for allocate(4096),
-/// rank 1 for allocate(8192)"; empty if all requests are equal. The text depends only on the logs.
+/// Describes the first request that is known to differ: "request 3 differs: ranks 0 and 2 requested allocate(4096),
+/// rank 1 requested allocate(8192)"; empty if all requests are equal. The text depends only on the logs.
 std::string difference(std::span<const RequestLog> logs);
 
 }  // namespace tessera::comm::detail

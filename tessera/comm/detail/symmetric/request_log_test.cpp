@@ -48,12 +48,12 @@ TEST(RequestLog, EveryPartAndTheOrderOfRequestsChangeTheDigest) {
 TEST(RequestLog, NamesTheFirstThatDiffersByMajority) {
   const RequestLog logs[] = {log_of({allocate(1), allocate(7), allocate(9)}), log_of({allocate(1), allocate(5)}),
                              log_of({allocate(1), allocate(5)})};
-  EXPECT_EQ(difference(logs), "request 2 differs: ranks 1 and 2 asked for allocate(5), rank 0 for allocate(7)");
+  EXPECT_EQ(difference(logs), "request 2 differs: ranks 1 and 2 requested allocate(5), rank 0 requested allocate(7)");
 }
 
 TEST(RequestLog, NamesWhoAskedForNothingMore) {
   const RequestLog logs[] = {log_of({allocate(1)}), log_of({allocate(1), allocate(5)}), log_of({allocate(1)})};
-  EXPECT_EQ(difference(logs), "request 2 differs: ranks 0 and 2 asked for nothing more, rank 1 for allocate(5)");
+  EXPECT_EQ(difference(logs), "request 2 differs: ranks 0 and 2 requested nothing more, rank 1 requested allocate(5)");
 }
 
 TEST(RequestLog, SaysSoWhereTheWordsAreGone) {
@@ -64,7 +64,7 @@ TEST(RequestLog, SaysSoWhereTheWordsAreGone) {
   EXPECT_EQ(difference(logs), "requests before the last 16 differ");
   requests[99].nbytes = 10;
   logs[1] = log_of(requests);
-  EXPECT_EQ(difference(logs), "request 100 differs: rank 1 asked for allocate(10), rank 0 for allocate(8)");
+  EXPECT_EQ(difference(logs), "request 100 differs: rank 1 requested allocate(10), rank 0 requested allocate(8)");
 }
 
 }  // namespace

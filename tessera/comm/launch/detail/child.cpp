@@ -21,7 +21,7 @@ struct Pipe {
 
 Pipe make_pipe() {
   int ends[2];
-  TESSERA_CHECK_AS(IoError, ::pipe2(ends, O_CLOEXEC) == 0, "starting a rank: no pipe: ", std::strerror(errno));
+  TESSERA_CHECK_AS(IoError, ::pipe2(ends, O_CLOEXEC) == 0, "cannot start a rank: pipe: ", std::strerror(errno));
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -82,7 +82,7 @@ Child::Child(const ChildRequest& request) {
   Pipe errors = make_pipe();
   Pipe problem = make_pipe();
   const Descriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  TESSERA_CHECK_AS(IoError, input, "starting a rank: /dev/null: ", std::strerror(errno));
+  TESSERA_CHECK_AS(IoError, input, "cannot start a rank: /dev/null: ", std::strerror(errno));
   const std::vector<std::string> environment = merged_environment(request.environment);
   const std::vector<char*> argument_pointers = pointers(request.command);
   const std::vector<char*> environment_pointers = pointers(environment);
@@ -97,7 +97,7 @@ Child::Child(const ChildRequest& request) {
                        problem.to.get()};
   const pid_t pid = ::fork();
   if (pid == 0) become(side);
-  TESSERA_CHECK_AS(IoError, pid > 0, "starting a rank: fork: ", std::strerror(errno));
+  TESSERA_CHECK_AS(IoError, pid > 0, "cannot start a rank: fork: ", std::strerror(errno));
   pid_ = pid;
   ::setpgid(pid, pid);  // both sides do this, so that a signal to the group always finds it
   problem.to.reset();
@@ -110,7 +110,7 @@ Child::Child(const ChildRequest& request) {
     ::waitpid(pid, nullptr, 0);
     pid_ = 0;
     TESSERA_THROW(IoError, "cannot start '", request.command.front(), "': ", std::strerror(error),
-                  error == ENOENT ? "; give its path, as in ./program, or one that PATH has" : "");
+                  error == ENOENT ? "; use a path such as ./program, or a program on PATH" : "");
   }
   out = std::move(output.from);
   err = std::move(errors.from);

@@ -35,7 +35,7 @@ int node_of(const std::string& directory) {
 std::vector<CorePlace> usable_cores() {
   cpu_set_t usable;
   TESSERA_CHECK_AS(NotSupported, ::sched_getaffinity(0, sizeof usable, &usable) == 0,
-                   "pinning ranks: the cores of this process are unknown: ", std::strerror(errno));
+                   "cannot pin ranks: the cores of this process are unknown: ", std::strerror(errno));
   std::vector<CorePlace> cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(static_cast<std::size_t>(cpu), &usable)) continue;

@@ -49,7 +49,7 @@ std::unique_ptr<RunDirectoryLock> take_directory(const std::filesystem::path& pa
   try {
     make_run_directory(path, options.shared ? RunAccess::kGroup : RunAccess::kPrivate);
   } catch (const IoError& error) {
-    TESSERA_THROW(IoError, error.message(), "; give another with ", options.run_dir_option);
+    TESSERA_THROW(IoError, error.message(), "; choose another directory with ", options.run_dir_option);
   }
   return std::make_unique<RunDirectoryLock>(path, RunDirectoryLockOptions{.option = options.run_dir_option});
 }

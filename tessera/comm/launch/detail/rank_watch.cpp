@@ -115,12 +115,12 @@ void RankWatch::read_heartbeat(Watched& rank) {
 std::string RankWatch::standing_of(const Watched& rank, Clock::time_point now) {
   const double seconds = std::chrono::duration<double>(now - rank.beaten).count();
   switch (state_of(rank.pid)) {
-    case 'T': return "it was stopped (SIGSTOP); `kill -CONT " + std::to_string(rank.pid) + "` lets it go on";
-    case 't': return "a debugger holds it";
-    case 'D': return "it waits in the kernel, for a disk or a device, and cannot be interrupted";
+    case 'T': return "stopped (SIGSTOP); resume it with `kill -CONT " + std::to_string(rank.pid) + "`";
+    case 't': return "stopped by a debugger";
+    case 'D': return "blocked in the kernel, on a disk or a device";
     default: break;
   }
-  return tessera::detail::concat("its watchdog has not moved for ", static_cast<int>(seconds), " s");
+  return tessera::detail::concat("no heartbeat for ", static_cast<int>(seconds), " s");
 }
 
 std::vector<std::string> RankWatch::look() {
@@ -154,7 +154,7 @@ std::vector<std::string> RankWatch::silent() {
     if (state != 'T' && state != 't') continue;
     rank.was_told = true;
     lines.push_back(
-        tessera::detail::concat("rank ", i, " (process ", rank.pid, ") cannot tell: ", standing_of(rank, now)));
+        tessera::detail::concat("rank ", i, " (process ", rank.pid, ") cannot report: ", standing_of(rank, now)));
   }
   return lines;
 }

@@ -71,8 +71,8 @@ Descriptor connect_until(const std::string& name, const std::string& host, std::
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(problem == 0 ? found : nullptr, [](addrinfo* all) {
       if (all != nullptr) ::freeaddrinfo(all);
     });
-    TESSERA_CHECK_AS(IoError, problem == 0 || problem == EAI_AGAIN, name, ": the host '", host,
-                     "' is not known: ", ::gai_strerror(problem));
+    TESSERA_CHECK_AS(IoError, problem == 0 || problem == EAI_AGAIN, name, ": unknown host '", host,
+                     "': ", ::gai_strerror(problem));
     if (problem != 0) last = ::gai_strerror(problem);
     for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
       Descriptor socket;
@@ -81,10 +81,9 @@ Descriptor connect_until(const std::string& name, const std::string& host, std::
       last = std::strerror(error);
     }
     TESSERA_CHECK_AS(TimeoutError, Clock::now() + pause < deadline, name, ": no connection within ", timeout, ": ",
-                     last, "; is who hosts it (tessera run, else rank 0) up, and is the address right?");
+                     last, "; check the address, and that its host (tessera run, or rank 0) is running");
     if (const auto waited = notice.due(Clock::now())) {
-      log::info("waiting ", waited->count(), " s for the host of the ", name,
-                " (tessera run, otherwise rank 0): ", last);
+      log::info("waiting ", waited->count(), " s for the host of the ", name, " (tessera run, or rank 0): ", last);
     }
     std::this_thread::sleep_for(pause);
   }
@@ -148,14 +147,16 @@ Answer StoreConnection::ask_greeting(const Request& request, Clock::time_point d
   try {
     answer = receive(send(request), deadline);
   } catch (const IoError& error) {
-    TESSERA_THROW(IoError, error.message(), "; what listens there may be no store of Tessera");
+    TESSERA_THROW(IoError, error.message(), "; the program that listens there may not be a store of Tessera");
   }
-  TESSERA_CHECK_AS(TimeoutError, answer.has_value(), name_,
-                   ": what listens there took the connection and did not answer; it may be no store of Tessera");
+  TESSERA_CHECK_AS(
+      TimeoutError, answer.has_value(), name_,
+      ": the program that listens there accepted the connection but did not answer; it may not be a store of Tessera");
   TESSERA_CHECK_AS(MismatchError, answer->status != Status::kRefused, name_,
-                   " refused this process: ", BodyReader(answer->body).text(),
+                   " rejected this process: ", BodyReader(answer->body).text(),
                    "; set the same TESSERA_STORE_SECRET on all ranks of the run; the port may be that of another run");
-  TESSERA_CHECK_AS(IoError, answer->status == Status::kOk, name_, ": what listens there is no store of Tessera");
+  TESSERA_CHECK_AS(IoError, answer->status == Status::kOk, name_,
+                   ": the program that listens there is not a store of Tessera");
   return *std::move(answer);
 }
 
@@ -200,7 +201,7 @@ void StoreConnection::flush(Lock& lock, Clock::time_point deadline) {
     while (!rest.empty() && lost_.empty()) {
       if (write_some(lock, rest, deadline)) continue;
       // Part of a frame is sent; the connection cannot continue.
-      lose("it took no bytes until the deadline");
+      lose("the server accepted no bytes before the deadline");
     }
   }
   is_writing_ = false;
@@ -257,7 +258,7 @@ void StoreConnection::read_once(Lock& lock, short events, Clock::time_point dead
     dispatch();
   } else if (got == 0) {
     is_hung_up_ = true;
-    lose("it closed the connection");
+    lose("the server closed the connection");
   } else if (error != EAGAIN && error != EINTR) {
     is_hung_up_ = error == ECONNRESET;
     lose(std::strerror(error));
@@ -267,7 +268,7 @@ void StoreConnection::read_once(Lock& lock, short events, Clock::time_point dead
 void StoreConnection::dispatch() {
   while (const std::optional<std::string_view> frame = reader_.next()) {
     const std::optional<Reply> reply = parse_reply(*frame);
-    if (!reply) return lose("it sent what is no reply");
+    if (!reply) return lose("the server sent an invalid reply");
     const auto found = pending_.find(reply->number);
     if (found == pending_.end()) continue;  // its wait ended at the deadline
     Pending& pending = *found->second;
@@ -275,7 +276,7 @@ void StoreConnection::dispatch() {
     pending.is_done = true;
     if (pending.is_waited) pending.changed.notify_one();
   }
-  if (reader_.is_bad()) lose("it sent what is no reply");
+  if (reader_.is_bad()) lose("the server sent an invalid reply");
 }
 
 // Makes one of the sleeping threads the reader.
@@ -294,7 +295,8 @@ void StoreConnection::lose(std::string why) {
 }
 
 void StoreConnection::throw_lost() const {
-  TESSERA_THROW(IoError, name_, ": the connection is lost: ", lost_, "; who hosts the store may have ended");
+  TESSERA_THROW(IoError, name_, ": the connection is lost: ", lost_,
+                "; the process that hosts the store may have ended");
 }
 
 }  // namespace tessera::comm::detail

@@ -79,9 +79,9 @@ void StoreCore::greet(StoreSession& session, const Request& request) {
 
 void StoreCore::challenge(StoreSession& session, const Request& request) {
   if (request.version != kProtocolVersion) {
-    return refuse(session, request,
-                  tessera::detail::concat("it speaks version ", kProtocolVersion,
-                                          " of the protocol, and was spoken to in version ", request.version));
+    return refuse(
+        session, request,
+        tessera::detail::concat("the protocol version must be ", kProtocolVersion, ", got version ", request.version));
   }
   if (request.key.size() != kNonceBytes) {
     session.is_bad = true;
@@ -95,7 +95,7 @@ void StoreCore::challenge(StoreSession& session, const Request& request) {
 void StoreCore::check_proof(StoreSession& session, const Request& request) {
   const std::string expected = client_proof(secret_, session.client_nonce, session.server_nonce, request.value);
   if (request.value.size() > kMostLabelBytes || !is_same_proof(request.key, expected))
-    return refuse(session, request, "the secret is not the one of this store");
+    return refuse(session, request, "the secret does not match that of this store");
   session.is_in = true;
   const std::string label = printable(request.value);
   session.client = label + (session.client.empty() ? "" : " at ") + session.client;
@@ -173,8 +173,8 @@ void StoreCore::answer_keys(StoreSession& session, const Request& request) {
     nbytes += 4 + key.size();
     return nbytes <= kMostFrameBytes;
   });
-  TESSERA_CHECK(nbytes <= kMostFrameBytes, "store: the keys that begin with '", request.key,
-                "' are too many for one answer; ask for a longer beginning");
+  TESSERA_CHECK(nbytes <= kMostFrameBytes, "store: too many keys start with '", request.key,
+                "' for one reply; use a longer prefix");
   reply_list(session, request.number, Status::kOk, found);
 }
 
@@ -186,7 +186,7 @@ std::size_t StoreCore::first_missing(const Wait& wait) const {
 
 void StoreCore::begin_wait(StoreSession& session, const Request& request, Clock::time_point now) {
   for (const std::string_view key : request.keys) check_key(key);
-  TESSERA_CHECK(session.waits.size() < kMostWaits, "store: one connection has ", kMostWaits, " waits already");
+  TESSERA_CHECK(session.waits.size() < kMostWaits, "store: a connection must have at most ", kMostWaits, " waits");
   constexpr std::uint64_t kLongest = std::uint64_t{365} * 24 * 3600 * 1'000'000'000;
   Wait wait;
   wait.session = &session;

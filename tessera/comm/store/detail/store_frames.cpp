@@ -6,7 +6,7 @@
 
 namespace tessera::comm::detail {
 
-static_assert(std::endian::native == std::endian::little, "numbers go over the socket as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "integers are sent in the byte order of the host");
 
 namespace {
 

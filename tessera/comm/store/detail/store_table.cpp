@@ -11,11 +11,11 @@ std::int64_t added(std::string_view key, std::optional<std::string_view> text, s
   if (text) {
     const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), number);
     TESSERA_CHECK(problem == std::errc() && end == text->data() + text->size(), "store: add to key '", key,
-                  "': its value '", text->substr(0, 40), "' is no whole number of 64 bits");
+                  "': the value must be a 64-bit integer, got '", text->substr(0, 40), "'");
   }
   std::int64_t sum = 0;
-  TESSERA_CHECK(!__builtin_add_overflow(number, by, &sum), "store: add to key '", key, "': ", number, " and ", by,
-                " make more than 64 bits hold");
+  TESSERA_CHECK(!__builtin_add_overflow(number, by, &sum), "store: add to key '", key, "': the sum of ", number,
+                " and ", by, " exceeds 64 bits");
   return sum;
 }
 

@@ -119,7 +119,7 @@ void add_refuses_what_is_no_number(const StoreKit& kit) {
   const auto store = kit.open();
   for (const char* bad : {"", "x", "1x", " 1", "1.5", "99999999999999999999"}) {
     store->set("n", bad);
-    expect_error<InvalidArgument>([&] { store->add("n", 1); }, {"n'", "no whole number"});
+    expect_error<InvalidArgument>([&] { store->add("n", 1); }, {"n'", "must be a 64-bit integer"});
     EXPECT_EQ(store->find("n"), bad);
   }
   const auto most = std::numeric_limits<std::int64_t>::max();

@@ -57,7 +57,7 @@ void Endpoint::open_news() { receiving_ = receive(MPI_ANY_SOURCE, tag::kNews, &i
 
 void Endpoint::look() {
   const std::lock_guard lock(mutex_);
-  TESSERA_CHECK_AS(AbortedError, library_.is_running(), "MPI is finalised: groups on it have ended");
+  TESSERA_CHECK_AS(AbortedError, library_.is_running(), "MPI is finalized; its groups have ended");
   if (is_left_) return;
   while (true) {
     int flag = 0;

@@ -21,7 +21,7 @@ void* handle_of(bool is_loaded_already) {
 template <class T>
 void find(void* library, const char* name, T& into) {
   void* found = ::dlsym(library, name);
-  TESSERA_CHECK_AS(NotSupported, found != nullptr, kName, " has no ", name, "; it must be Open MPI 4.1's");
+  TESSERA_CHECK_AS(NotSupported, found != nullptr, kName, " must be of Open MPI 4.1, got a library without ", name);
   into = reinterpret_cast<T>(found);
 }
 
@@ -46,7 +46,7 @@ bool is_initialized_by(void* library) {
 std::string Library::why_not() {
   void* present = handle_of(/*is_loaded_already=*/true);
   if (!is_launched() && (present == nullptr || !is_initialized_by(present))) {
-    return "this process was not started by mpirun or srun, and has not initialised MPI";
+    return "this process was not started by mpirun or srun, and has not initialized MPI";
   }
   if (present == nullptr && handle_of(false) == nullptr) {
     const char* words = ::dlerror();
@@ -54,7 +54,7 @@ std::string Library::why_not() {
   }
   int flag = 0;
   get().functions().finalized(&flag);
-  return flag != 0 ? "MPI is finalised already" : "";
+  return flag != 0 ? "MPI is already finalized" : "";
 }
 
 Library& Library::get() {
@@ -113,10 +113,10 @@ void Library::start() {
     check(functions_.query_thread(&level), "MPI_Query_thread");
   }
   TESSERA_CHECK_AS(NotSupported, level >= MPI_THREAD_SERIALIZED,
-                   "MPI was initialised for calls from one thread alone; operations run on the threads of streams: ",
-                   "initialise it with MPI_THREAD_MULTIPLE, or let Tessera do it");
+                   "MPI must allow calls from the threads of streams, got a thread level below MPI_THREAD_SERIALIZED; ",
+                   "initialize it with MPI_THREAD_MULTIPLE, or let Tessera initialize it");
   takes_turns_ = level < MPI_THREAD_MULTIPLE;
-  if (takes_turns_) log::warn("MPI allows one thread at a time (MPI_THREAD_SERIALIZED): groups take turns");
+  if (takes_turns_) log::warn("mpi: MPI_THREAD_SERIALIZED allows one thread at a time; groups run in turn");
   is_started_ = true;
 }
 

@@ -102,7 +102,7 @@ void Steps::fail_if_over(const Operation& operation) {
                                            .deadline = deadline_,
                                            .extra = tasks_.extra(),
                                            .tasks = std::move(tasks),
-                                           .is_at = " was seen last at operation "});
+                                           .is_at = " was last seen at operation "});
   fail({.kind = Failure::Kind::kDeadline, .missing = std::move(missing), .text = std::move(text)}, operation);
 }
 

@@ -27,7 +27,7 @@ Library load_library(const char* name) {
   if (!library.why_none.empty()) {
     library.why_none = tessera::detail::concat(name, " lacks ", library.why_none);
   } else if (library.ncclGetVersion(&library.version) != ncclSuccess || library.version < kOldest) {
-    library.why_none = tessera::detail::concat(name, " is version ", library.version, "; 2.14 or newer is needed");
+    library.why_none = tessera::detail::concat(name, " must be version 2.14 or newer, got ", library.version);
   }
   return library;
 }

@@ -52,7 +52,7 @@ NcclCommunicator::~NcclCommunicator() {
   if (comm_ == nullptr) return;
   look_at_pending();
   if (!pending_.empty()) {
-    end(Failure::Kind::kAborted, "rank " + std::to_string(rank_) + " let go of its groups");
+    end(Failure::Kind::kAborted, "rank " + std::to_string(rank_) + " released its groups");
     abort_comm();
     return;
   }
@@ -61,7 +61,7 @@ NcclCommunicator::~NcclCommunicator() {
     wait_until_ready("the end of the communicator", kFarewell);
     library().ncclCommDestroy(comm_);
   } catch (const std::exception& error) {
-    log::warn("nccl: not ended in order: ", error.what());
+    log::warn("nccl: the communicator was not finalized: ", error.what());
     library().ncclCommAbort(comm_);
   }
 }
@@ -81,7 +81,8 @@ void NcclCommunicator::connect(const ConnectRequest& request) {
                                                 .whom = "rank " + to_string(request.ranks[0]) + " to join"});
     TESSERA_CHECK_AS(TimeoutError, text.has_value(), subject, ": rank ", request.ranks[0], " did not join within ",
                      request.timeout);
-    TESSERA_CHECK(text->size() == sizeof id.internal, "ranks ", request.name, ": an id of ", text->size(), " bytes");
+    TESSERA_CHECK(text->size() == sizeof id.internal, subject, ": the NCCL id must have ", sizeof id.internal,
+                  " bytes, got ", text->size());
     std::memcpy(id.internal, text->data(), sizeof id.internal);
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -134,8 +135,8 @@ std::exception_ptr NcclCommunicator::error(std::string_view group) {
 }
 
 void NcclCommunicator::enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) {
-  TESSERA_CHECK(stream.device() == device_, "group ", *task->group, ": it works on ", device_.name(), " and stream ",
-                stream.name(), " is on ", stream.device().name());
+  TESSERA_CHECK(stream.device() == device_, "group ", *task->group, ": the stream must be on ", device_.name(),
+                ", got stream ", stream.name(), " on ", stream.device().name());
   for (const Operation& operation : task->operations) check_supported(operation);
   const bool is_captured = stream.is_capturing();
   const std::lock_guard lock(launch_mutex_);
@@ -336,9 +337,9 @@ void NcclCommunicator::take_in_ended() {
       const auto passed = Clock::now() - *front.since;
       if (front.deadline == device::kForever || passed <= front.deadline + front.extra) return;
       end(Failure::Kind::kDeadline,
-          tessera::detail::concat("operation ", front.sequence, ", ", front.text, ": did not end within ",
+          tessera::detail::concat("operation ", front.sequence, ", ", front.text, ": did not finish within ",
                                   detail::text_of_deadline(front.deadline, front.extra),
-                                  "; NCCL does not say who is missing"));
+                                  "; NCCL does not report the missing ranks"));
       return;
     }
     {
