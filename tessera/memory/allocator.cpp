@@ -81,17 +81,18 @@ std::size_t AllocatorState::round(std::size_t nbytes) const {
 
 Request AllocatorState::request_for(std::size_t nbytes, const device::Stream& stream) {
   const device::StreamSlot& slot = stream.slot();
-  TESSERA_CHECK(slot.device() == device_key, "allocate: ", stream.name(), " is of device ", stream.device().name(),
-                ", the allocator is of ", device.name(), "; allocate from Allocator::of(stream.device())");
-  TESSERA_CHECK_AS(OutOfMemory, nbytes <= kMostNbytes, "allocate: ", nbytes, " bytes is more than any device has (",
-                   format_bytes(kMostNbytes), " is the most that can be asked for); is the size negative?");
+  TESSERA_CHECK(slot.device() == device_key, "allocate: the stream must be on ", device.name(), ", got ", stream.name(),
+                " on ", stream.device().name(), "; use Allocator::of(stream.device())");
+  TESSERA_CHECK_AS(OutOfMemory, nbytes <= kMostNbytes, "allocate: nbytes must be at most ", format_bytes(kMostNbytes),
+                   ", got ", nbytes, "; check for a negative size");
   Request request{.nbytes = nbytes, .size = round(nbytes), .stream = stream, .slot = slot, .moment = history.now()};
   if (!host_writes) {
     if (const CaptureId id = detail::capture_of(stream); id != CaptureId{}) {
       request.capture = detail::find_scope(device_key, id);
-      TESSERA_CHECK(request.capture != nullptr && request.capture->allocator == this, "allocate on ", stream.name(),
-                    ", which is in a capture that was not begun through memory::GraphCapture with this allocator: "
-                    "nobody would keep the memory for the graph; begin the capture with GraphCapture");
+      TESSERA_CHECK(request.capture != nullptr && request.capture->allocator == this, "allocate: the capture of ",
+                    stream.name(),
+                    " must be started by a memory::GraphCapture of this allocator, "
+                    "which keeps the memory for the graph");
     }
   }
   for (detail::ThreadScope* scope = detail::innermost_scope; scope != nullptr; scope = scope->outer) {
@@ -142,9 +143,9 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
 
 Heap& AllocatorState::heap_for(PoolState& pool, const device::StreamSlot& slot) {
   if (Heap* known = pool.by_stream.find(slot.id())) return *known;
-  TESSERA_CHECK(slot.id().value() < detail::HeapDirectory::kMostStreams, "allocator of ", name, ": stream slot ",
-                slot.id(), " is beyond the ", detail::HeapDirectory::kMostStreams,
-                " streams that can have memory of their own; reuse streams");
+  TESSERA_CHECK(slot.id().value() < detail::HeapDirectory::kMostStreams, "allocator of ", name,
+                ": the stream slot must be below ", detail::HeapDirectory::kMostStreams, ", got ", slot.id(),
+                "; reuse streams");
   const std::lock_guard lock(slow_mutex);
   if (Heap* known = pool.by_stream.find(slot.id())) return *known;
   Heap& heap = add_heap(pool, &slot);
@@ -302,8 +303,7 @@ Policy Allocator::policy() const {
 void Allocator::set_limit(std::size_t nbytes) const { state_of(*this).limit = nbytes; }
 
 void Allocator::set_limit_fraction(double fraction) const {
-  TESSERA_CHECK(fraction > 0 && fraction <= 1, "set_limit_fraction: ", fraction,
-                " is not a share of the device's memory; give a number above 0 and at most 1");
+  TESSERA_CHECK(fraction > 0 && fraction <= 1, "set_limit_fraction: fraction must be in (0, 1], got ", fraction);
   AllocatorState& state = state_of(*this);
   state.limit = fraction == 1 ? 0 : static_cast<std::size_t>(fraction * static_cast<double>(state.capacity));
 }

@@ -112,7 +112,7 @@ Block* AllocatorState::take_captured(const Request& request, Heap& heap) {
   const std::lock_guard scope_lock(scope.mutex);
   StreamInCapture* const stream = find_stream(*this, scope, request.slot);
   TESSERA_CHECK(stream != nullptr && follow(scope, *stream), "allocate on ", request.stream.name(), ": capture '",
-                scope.name, "', in which it takes part, was ended by other means than its GraphCapture");
+                scope.name, "' was not ended by its GraphCapture");
   Block* block = nullptr;
   {
     const std::lock_guard lock(heap.lock);
@@ -347,10 +347,8 @@ bool note_captured_use(AllocatorState& state, Block& block, const device::Stream
   const CaptureId id = capture_of(stream);
   if (id == CaptureId{}) return false;
   CaptureScope* scope = find_scope(state.device_key, id);
-  TESSERA_CHECK(
-      scope != nullptr, "use_on: ", stream.name(),
-      " is in a capture that was not begun through memory::GraphCapture: nobody would keep the memory for the "
-      "graph; begin the capture with GraphCapture");
+  TESSERA_CHECK(scope != nullptr, "use_on: the capture of ", stream.name(),
+                " must be started by a memory::GraphCapture, which keeps the memory for the graph");
   Heap& heap = *block.heap;
   if (heap.slot == nullptr && has_part(*scope, heap.pool)) {
     if (block.graph != scope->graph) {

@@ -77,7 +77,7 @@ void UpstreamDecorator::pass(UpstreamEvent& event, Body&& body) {
 
 ExpandableUpstream& UpstreamDecorator::expandable(UpstreamCall call) const {
   TESSERA_CHECK_AS(NotSupported, expandable_ != nullptr, call, ": upstream ", inner_->name(),
-                   " gives whole segments only; use allocate and free");
+                   " supports only complete segments; use allocate and free");
   return *expandable_;
 }
 
@@ -133,8 +133,7 @@ void LimitUpstream::before(const UpstreamEvent& event) {
   std::size_t held = held_.load(std::memory_order_relaxed);
   do {
     TESSERA_CHECK_AS(OutOfMemory, event.nbytes <= limit_ - held, event.call, ": ", format_bytes(event.nbytes),
-                     " wanted of ", name(), ", which is limited to ", format_bytes(limit_), " and holds ",
-                     format_bytes(held));
+                     " exceed the limit of ", name(), ": ", format_bytes(limit_), ", ", format_bytes(held), " in use");
   } while (!held_.compare_exchange_weak(held, held + event.nbytes, std::memory_order_relaxed));
 }
 

@@ -92,7 +92,7 @@ TEST(UpstreamDecorator, HasTheFormOfWhatItWraps) {
   DelayUpstream twice(fixed, std::chrono::nanoseconds(0));
   EXPECT_EQ(twice.as_expandable(), nullptr);
   EXPECT_EQ(message_of([&] { twice.map(nullptr, 512); }),
-            "map: upstream loose gives whole segments only; use allocate and free");
+            "map: upstream loose supports only complete segments; use allocate and free");
   EXPECT_THROW(twice.reserve(512), NotSupported);
   EXPECT_NE(twice.allocate(512), nullptr);
   EXPECT_THROW(DelayUpstream(nullptr, std::chrono::nanoseconds(0)), InvalidArgument);
@@ -118,7 +118,7 @@ TEST(LimitUpstream, RefusesWhatIsTooBigAndNamesAllNumbers) {
   EXPECT_EQ(limit.capacity_nbytes(), 10 * kUnit);
   std::byte* const held = limit.allocate(4 * kUnit);
   EXPECT_EQ(message_of([&] { limit.allocate(7 * kUnit); }),
-            "allocate: 7 KiB wanted of nothing, which is limited to 10 KiB and holds 4 KiB");
+            "allocate: 7 KiB exceed the limit of nothing: 10 KiB, 4 KiB in use");
   EXPECT_THROW(limit.allocate(std::size_t{0} - kUnit), OutOfMemory);
   EXPECT_EQ(limit.held_nbytes(), 4 * kUnit);
   limit.allocate(6 * kUnit);

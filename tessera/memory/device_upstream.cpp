@@ -55,7 +55,7 @@ class DeviceUpstream final : public ExpandableUpstream {
     TESSERA_CHECK(reservation.range.nbytes() == nbytes, "release: the reservation at ", static_cast<void*>(address),
                   " has ", reservation.range.nbytes(), " bytes, not ", nbytes);
     TESSERA_CHECK(reservation.pieces.empty(), "release: the reservation at ", static_cast<void*>(address), " has ",
-                  reservation.pieces.size(), " mapped pieces; unmap them first");
+                  reservation.pieces.size(), " mapped chunks; unmap them first");
     reservations_.erase(at);
   }
 
@@ -112,17 +112,17 @@ class DeviceUpstream final : public ExpandableUpstream {
     auto at = reservations_.upper_bound(address);
     const bool is_known =
         at != reservations_.begin() && static_cast<std::size_t>(address - (--at)->first) < at->second.range.nbytes();
-    TESSERA_CHECK(is_known, what, ": ", static_cast<void*>(address), " lies in no reservation of ", name());
+    TESSERA_CHECK(is_known, what, ": ", static_cast<void*>(address), " is not in a reservation of ", name());
     const auto offset = static_cast<std::size_t>(address - at->first);
     TESSERA_CHECK(nbytes > 0 && nbytes <= at->second.range.nbytes() - offset, what, ": [", static_cast<void*>(address),
-                  ", +", nbytes, ") passes the end of its reservation of ", at->second.range.nbytes(), " bytes");
+                  ", +", nbytes, ") exceeds its reservation of ", at->second.range.nbytes(), " bytes");
     return {&at->second, offset};
   }
 
   Place free_place(std::byte* address, std::size_t nbytes) {
     const Place place = place_of("map", address, nbytes);
     TESSERA_CHECK(!place.reservation->overlaps_piece(place.offset, nbytes), "map: [", static_cast<void*>(address),
-                  ", +", nbytes, ") is mapped already; unmap it first");
+                  ", +", nbytes, ") is already mapped; unmap it first");
     auto& leftovers = place.reservation->leftovers;
     for (auto it = leftovers.begin(); it != leftovers.end();) {
       const bool is_here = it->first < place.offset + nbytes && it->first + it->second > place.offset;
@@ -135,9 +135,10 @@ class DeviceUpstream final : public ExpandableUpstream {
   Place piece_place(const char* what, std::byte* address, std::size_t nbytes) {
     const Place place = place_of(what, address, nbytes);
     const auto piece = place.reservation->pieces.find(place.offset);
-    TESSERA_CHECK(piece != place.reservation->pieces.end(), what, ": no piece begins at ", static_cast<void*>(address));
-    TESSERA_CHECK(piece->second.nbytes() == nbytes, what, ": the piece at ", static_cast<void*>(address), " has ",
-                  piece->second.nbytes(), " bytes, not ", nbytes, "; a piece goes whole");
+    TESSERA_CHECK(piece != place.reservation->pieces.end(), what, ": no mapped chunk starts at ",
+                  static_cast<void*>(address));
+    TESSERA_CHECK(piece->second.nbytes() == nbytes, what, ": the mapped chunk at ", static_cast<void*>(address),
+                  " has ", piece->second.nbytes(), " bytes, not ", nbytes, "; pass a complete chunk");
     return place;
   }
 

@@ -44,8 +44,8 @@ void Buffer::use_on(const device::Stream& stream) const {
   AllocatorState& state = heap.pool.allocator;
   state.owner.check("buffer");
   const device::StreamSlot& slot = stream.slot();
-  TESSERA_CHECK(slot.device() == state.device_key, "use_on: ", stream.name(), " is of device ", stream.device().name(),
-                ", the buffer of ", state.device.name());
+  TESSERA_CHECK(slot.device() == state.device_key, "use_on: the stream must be on ", state.device.name(), ", got ",
+                stream.name(), " on ", stream.device().name());
   if ((slot.hazards() & (device::StreamSlot::kCapturing | device::StreamSlot::kForeign)) != 0) {
     if (detail::note_captured_use(state, *block_, stream)) return;
   }

@@ -237,9 +237,9 @@ void add_to_replays(detail::CapturedState& graph, const detail::GraphPart& part,
 GraphCapture::GraphCapture(Pool pool, const device::Stream& stream, std::string name)
     : scope_(std::make_unique<CaptureScope>()) {
   TESSERA_CHECK(static_cast<bool>(pool), "GraphCapture: the Pool is empty");
-  TESSERA_CHECK(stream.slot().device() == pool.state()->allocator.device_key, "GraphCapture: ", stream.name(),
-                " is of device ", stream.device().name(), ", pool '", pool.name(), "' of ",
-                pool.state()->allocator.device.name());
+  TESSERA_CHECK(stream.slot().device() == pool.state()->allocator.device_key, "GraphCapture: the stream must be on ",
+                pool.state()->allocator.device.name(), ", the device of pool '", pool.name(), "', got ", stream.name(),
+                " on ", stream.device().name());
   scope_->pool = std::move(pool);
   begin(*scope_, stream, std::move(name));
 }
@@ -277,7 +277,7 @@ void GraphCapture::abandon() noexcept {
 }
 
 CapturedGraph GraphCapture::end() {
-  TESSERA_CHECK(scope_ != nullptr, "GraphCapture::end: the capture was ended before");
+  TESSERA_CHECK(scope_ != nullptr, "GraphCapture::end: the capture has already ended");
   CaptureScope& scope = *scope_;
   device::Graph graph = scope.origin.end_capture();  // if this throws, the capture continues
   auto captured = std::make_shared<detail::CapturedState>();
@@ -332,9 +332,8 @@ void CapturedGraph::replay(const device::Stream& stream) const {
   TESSERA_CHECK(state_ != nullptr, "replay: the CapturedGraph is empty");
   const device::StreamSlot& slot = stream.slot();
   if (slot.hazards() != 0 && stream.is_capturing())
-    TESSERA_THROW(
-        NotSupported, "replay of '", state_->name, "' on ", stream.name(),
-        ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
+    TESSERA_THROW(NotSupported, "replay of '", state_->name, "' on ", stream.name(),
+                  ", which is capturing: its reads and writes cannot be checked when the other graph is replayed");
   const ReplayLocks locks(state_->parts);
   const auto ordered = [&](StreamId id, Tick tick) {
     if (id == slot.id() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;

@@ -62,7 +62,7 @@ void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes
   if (pool.is_imaginary) return;
   const std::size_t limit = state.limit.load();
   TESSERA_CHECK_AS(OutOfMemory, limit == 0 || state.reserved + nbytes <= limit, "allocator of ", state.name, ": ",
-                   format_bytes(nbytes), " more would pass the limit of ", format_bytes(limit));
+                   format_bytes(nbytes), " more exceed the limit of ", format_bytes(limit));
   std::size_t held = 0;
   for (const auto& one : state.pools) {
     if (one->upstream != pool.upstream) continue;
@@ -72,7 +72,7 @@ void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes
     }
   }
   TESSERA_CHECK_AS(OutOfMemory, held + nbytes <= pool.capacity, "allocator of ", state.name, ": ", format_bytes(nbytes),
-                   " more would pass the ", format_bytes(pool.capacity), " of ", pool.upstream->name());
+                   " more exceed the capacity of ", pool.upstream->name(), ", ", format_bytes(pool.capacity));
 }
 
 // Records under the heap lock that [address, nbytes) is mapped as one chunk.
@@ -448,9 +448,9 @@ void AllocatorState::free_segments(Heap& heap) noexcept {
           pool.expandable->release(segment->base, segment->nbytes);
         }
       } catch (const std::exception& error) {
-        log::warn("allocator of ", name, ": a segment could not be given back: ", error.what());
+        log::warn("allocator of ", name, ": a segment could not be released: ", error.what());
       } catch (...) {
-        log::warn("allocator of ", name, ": a segment could not be given back: its upstream threw no std::exception");
+        log::warn("allocator of ", name, ": a segment could not be released: its upstream threw an unknown exception");
       }
     }
   }

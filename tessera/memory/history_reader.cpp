@@ -100,17 +100,16 @@ class Rebuilder {
       // Events of removed pools stay without a device only if nothing else is known.
       const bool is_leftover = allocator == kUnknownAllocator && each.snapshot.segments.empty() && !result.empty();
       if (is_leftover || is_gone(allocator)) {
-        notes_.push_back(fmt::format("{} events belong to {} that {} gone; left out", each.snapshot.trace.size(),
-                                     allocator == kUnknownAllocator ? "pools" : "an allocator",
-                                     allocator == kUnknownAllocator ? "are" : "is"));
+        notes_.push_back(fmt::format("{} events belong to {}; skipped", each.snapshot.trace.size(),
+                                     allocator == kUnknownAllocator ? "removed pools" : "a removed allocator"));
       } else {
         each.snapshot.modules = records_.modules;
         result.push_back(std::move(each.snapshot));
       }
     }
-    if (senseless_ > 0) notes_.push_back(fmt::format("{} memory records make no sense; left out", senseless_));
+    if (senseless_ > 0) notes_.push_back(fmt::format("{} memory records are invalid; skipped", senseless_));
     if (texts_.left_out() > 0)
-      notes_.push_back(fmt::format("{} labels and stacks were left out to save memory", texts_.left_out()));
+      notes_.push_back(fmt::format("{} labels and stacks were skipped to save memory", texts_.left_out()));
     if (notes != nullptr) notes->insert(notes->end(), notes_.begin(), notes_.end());
     return result;
   }
@@ -309,11 +308,11 @@ class Rebuilder {
     std::sort(snapshot.pools.begin(), snapshot.pools.end(),
               [](const PoolView& a, const PoolView& b) { return a.id < b.id; });
     if (unmapped > 0)
-      notes_.push_back(fmt::format("{}: {} blocks lie in memory that no record maps", snapshot.device, unmapped));
+      notes_.push_back(fmt::format("{}: {} blocks are in memory that no record maps", snapshot.device, unmapped));
     if (records_.is_cut && !records_.keyframes.contains(static_cast<std::uint32_t>(allocator)))
       notes_.push_back(
-          fmt::format("{}: older records were overwritten and there is no whole keyframe: what is live is "
-                      "shown as far as the remaining records tell",
+          fmt::format("{}: older records were overwritten and no complete keyframe exists; live blocks are "
+                      "shown as far as the remaining records allow",
                       snapshot.device));
   }
 

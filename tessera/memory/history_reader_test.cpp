@@ -212,7 +212,7 @@ TEST_F(HistoryReader, AnAllocatorThatIsGoneIsNotShownAsAnother) {
   EXPECT_EQ(snapshot.totals().reserved_nbytes, 2 * kMiB);
   EXPECT_EQ(snapshot.totals().live_nbytes, 512u);
   EXPECT_EQ(snapshot.trace.size(), 2u);
-  EXPECT_THAT(notes, Contains("2 events belong to an allocator that is gone; left out"));
+  EXPECT_THAT(notes, Contains("2 events belong to a removed allocator; skipped"));
   write(MapRecord{0x20000000, 2 * kMiB, 0, 3, true, false});  // of a pool whose creation record was overwritten
   snapshot = read_one();
   EXPECT_EQ(snapshot.totals().reserved_nbytes, 2 * kMiB);
@@ -239,7 +239,7 @@ TEST_F(HistoryReader, SaysWhatAWrappedRingWithoutKeyframesCannotTell) {
   const Snapshot snapshot = read_one();
   EXPECT_TRUE(snapshot.trace_is_cut);
   EXPECT_EQ(snapshot.totals().live_blocks, 1u);
-  EXPECT_THAT(notes, Contains(HasSubstr("no whole keyframe")));
+  EXPECT_THAT(notes, Contains(HasSubstr("no complete keyframe")));
   EXPECT_THAT(notes, Contains(HasSubstr("no record maps")));
 }
 
@@ -253,7 +253,7 @@ TEST_F(HistoryReader, LeavesOutRecordsThatCannotBe) {
   write(AllocRecord{kBase + 512, ~std::uint64_t{0}, 512, 2, 1, {}, {}});  // requests more than it got
   const Snapshot snapshot = read_one();
   EXPECT_EQ(snapshot.totals().live_nbytes, 512u);
-  EXPECT_THAT(notes, Contains("4 memory records make no sense; left out"));
+  EXPECT_THAT(notes, Contains("4 memory records are invalid; skipped"));
 }
 
 TEST_F(HistoryReader, MemoryThatIsTakenAwayTakesItsBlocksAlong) {

@@ -77,8 +77,7 @@ class Ladder {
     if (request_.capture == nullptr) {
       if (Block* block = state_.take_by_wait(request_, heap_, true)) return block;
       if (Block* block = after("pending blocks", counters.retries_pending, [&] { return promote(); })) return block;
-      if (Block* block = after("giving back cached memory", counters.retries_trim, [&] { return trim(); }))
-        return block;
+      if (Block* block = after("releasing cached memory", counters.retries_trim, [&] { return trim(); })) return block;
       if (state_.policy.may_synchronize && state_.device.captures() == 0) {
         if (Block* block = after_waiting()) return block;
       }

@@ -136,8 +136,8 @@ NullCounts NullUpstream::counts() const {
 std::byte* NullUpstream::take_addresses(std::size_t nbytes) {
   const std::size_t room = kEndAddress - next_;
   const bool fits = nbytes <= room && options_.granularity <= room - nbytes;
-  TESSERA_CHECK_AS(OutOfMemory, fits, "reserve: ", options_.name, " has no ", format_bytes(nbytes),
-                   " of addresses left");
+  TESSERA_CHECK_AS(OutOfMemory, fits, "reserve: ", options_.name, " has less than ", format_bytes(nbytes),
+                   " of free addresses");
   auto* const address = reinterpret_cast<std::byte*>(next_);  // NOLINT(performance-no-int-to-ptr): made up
   next_ += nbytes + options_.granularity;
   return address;
@@ -156,24 +156,24 @@ void NullUpstream::check_size(const char* what, std::size_t nbytes) const {
 void NullUpstream::check_free(const char* what, std::byte* address, std::size_t nbytes) const {
   auto at = reservations_.upper_bound(address);
   const bool is_inside = at != reservations_.begin() && static_cast<std::size_t>(address - (--at)->first) < at->second;
-  TESSERA_CHECK(is_inside, what, ": ", static_cast<void*>(address), " lies in no reservation of ", options_.name);
+  TESSERA_CHECK(is_inside, what, ": ", static_cast<void*>(address), " is not in a reservation of ", options_.name);
   const auto offset = static_cast<std::size_t>(address - at->first);
   TESSERA_CHECK(nbytes <= at->second - offset, what, ": [", static_cast<void*>(address), ", +", nbytes,
-                ") passes the end of its reservation of ", at->second, " bytes");
+                ") exceeds its reservation of ", at->second, " bytes");
   TESSERA_CHECK(offset % options_.granularity == 0, what, ": offset ", offset,
                 " in the reservation must be a multiple of ", options_.granularity);
   const auto next = pieces_.lower_bound(address);
   const bool hits_next = next != pieces_.end() && next->first < address + nbytes;
   const bool hits_previous = next != pieces_.begin() && std::prev(next)->first + std::prev(next)->second > address;
   TESSERA_CHECK(!hits_next && !hits_previous, what, ": [", static_cast<void*>(address), ", +", nbytes,
-                ") is mapped already; unmap it first");
+                ") is already mapped; unmap it first");
 }
 
 NullUpstream::Sizes::iterator NullUpstream::piece_at(const char* what, std::byte* address, std::size_t nbytes) {
   const auto piece = pieces_.find(address);
-  TESSERA_CHECK(piece != pieces_.end(), what, ": no piece begins at ", static_cast<void*>(address));
-  TESSERA_CHECK(piece->second == nbytes, what, ": the piece at ", static_cast<void*>(address), " has ", piece->second,
-                " bytes, not ", nbytes, "; a piece goes whole");
+  TESSERA_CHECK(piece != pieces_.end(), what, ": no mapped chunk starts at ", static_cast<void*>(address));
+  TESSERA_CHECK(piece->second == nbytes, what, ": the mapped chunk at ", static_cast<void*>(address), " has ",
+                piece->second, " bytes, not ", nbytes, "; pass a complete chunk");
   return piece;
 }
 

@@ -88,7 +88,7 @@ Answer private_pool(const Case& c) {
   }
   if (most == nullptr || !c.fits_with(cached)) return std::nullopt;
   return OomDiagnosis{OomCause::kPrivatePool,
-                      fmt::format("private {} caches {}: give it borrow_on_oom or trim it",
+                      fmt::format("private {} caches {}; set borrow_on_oom or trim it",
                                   detail::pool_name(c.facts.snapshot, most->id), format_bytes(cached))};
 }
 
@@ -110,7 +110,7 @@ Answer address_limit(const Case& c) {
   if (facts.address_limit_nbytes == 0) return std::nullopt;
   if (facts.device_total_nbytes != 0 && facts.device_free_nbytes < c.growth) return std::nullopt;
   return OomDiagnosis{OomCause::kLimit,
-                      fmt::format("the address space of the process is limited to {} (ulimit -v), of which {} are in "
+                      fmt::format("the address space of the process is limited to {} (ulimit -v), and {} are in "
                                   "use; the device has {} free; raise the limit",
                                   format_bytes(facts.address_limit_nbytes), format_bytes(facts.address_nbytes),
                                   format_bytes(facts.device_free_nbytes))};
@@ -129,7 +129,7 @@ Answer others(const Case& c) {
   if (account.unattributed_nbytes > account.own_outside_nbytes) {
     return OomDiagnosis{OomCause::kOutsideAllocator,
                         fmt::format("{} are held outside the allocator, by this process or by others (the driver does "
-                                    "not tell which)",
+                                    "not report which)",
                                     format_bytes(outside))};
   }
   return OomDiagnosis{
@@ -142,14 +142,14 @@ Answer others(const Case& c) {
 
 OomDiagnosis label_grew(const Case& c) {
   const auto labels = detail::live_by_label(c.facts.snapshot);
-  if (labels.empty()) return {OomCause::kLabelGrew, "the device is full, and nothing of it is live in this allocator"};
+  if (labels.empty()) return {OomCause::kLabelGrew, "the device is full, but this allocator holds no live memory"};
   const detail::NamedSum& most = labels.front();
   const std::uint64_t live = std::max<std::uint64_t>(c.account.reserved.live_nbytes, 1);
   const double percent = 100.0 * static_cast<double>(most.nbytes) / static_cast<double>(live);
   const std::string who =
       most.name.empty() ? std::string("allocations without a label hold") : fmt::format("label '{}' holds", most.name);
-  return {OomCause::kLabelGrew, fmt::format("{} {:.0f} % of what is live, {}, and only {} more can be had", who,
-                                            percent, format_bytes(most.nbytes), format_bytes(c.headroom))};
+  return {OomCause::kLabelGrew, fmt::format("{} {:.0f} % of live memory, {}; only {} more is available", who, percent,
+                                            format_bytes(most.nbytes), format_bytes(c.headroom))};
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ std::string blocks(std::uint64_t count) { return fmt::format("{} block{}", count
 std::string first_line(const OomFacts& facts, const OomDiagnosis& diagnosis) {
   const std::string whose = facts.label.empty() ? "" : fmt::format("label '{}', ", facts.label);
   std::string line =
-      fmt::format("{}: no room for {} ({}stream {}, {}): {}.", facts.device, format_bytes(facts.requested_nbytes),
+      fmt::format("{}: cannot allocate {} ({}stream {}, {}): {}", facts.device, format_bytes(facts.requested_nbytes),
                   whose, facts.stream.value(), detail::pool_name(facts.snapshot, facts.pool), diagnosis.sentence);
   std::replace(line.begin(), line.end(), '\n', ' ');  // from a label
   return line;
@@ -56,7 +56,7 @@ std::string first_line(const OomFacts& facts, const OomDiagnosis& diagnosis) {
 
 void add_device(Lines& lines, const OomFacts& facts, const OomAccount& account) {
   if (account.total_nbytes == 0) {
-    lines.add("the device's memory is not known");
+    lines.add("the memory of the device is unknown");
     return;
   }
   lines.add(0, account.total_nbytes, "device");
@@ -67,7 +67,7 @@ void add_device(Lines& lines, const OomFacts& facts, const OomAccount& account) 
   if (!facts.process_nbytes)
     lines.add(1, account.unattributed_nbytes, "other processes, or this one outside this allocator");
   if (account.excess_nbytes > 0)
-    lines.add(1, account.excess_nbytes, "too much: the driver's numbers do not agree with the allocator's");
+    lines.add(1, account.excess_nbytes, "excess: the values of the driver and of the allocator disagree");
 }
 
 void add_reserved(Lines& lines, const Snapshot& snapshot, const Totals& totals) {
@@ -90,7 +90,7 @@ void add_pools(Lines& lines, const Snapshot& snapshot) {
   for (const PoolView& pool : snapshot.pools) {
     const Totals totals = snapshot.totals(pool.id);
     if (pool.id == PoolId{} || totals.reserved_nbytes == 0) continue;
-    if (is_first) lines.add("private pools (part of the above):");
+    if (is_first) lines.add("private pools (included above):");
     is_first = false;
     lines.add(0, totals.reserved_nbytes,
               fmt::format("{}{}: live {}, rounding {}, pending {}, cached {}", detail::pool_name(snapshot, pool.id),
@@ -102,8 +102,8 @@ void add_pools(Lines& lines, const Snapshot& snapshot) {
 
 void add_call_sites(Lines& lines, const Snapshot& snapshot) {
   const auto sites = detail::live_by_call_site(snapshot);
-  if (sites.empty()) return lines.add("call sites: not recorded; Allocator::record_stacks(true) turns them on");
-  lines.add("call sites that hold most:");
+  if (sites.empty()) return lines.add("call sites: not recorded; enable them with Allocator::record_stacks(true)");
+  lines.add("call sites with the most live memory:");
   for (std::size_t i = 0; i < std::min(kTop, sites.size()); ++i)
     lines.add(0, sites[i].nbytes, fmt::format("in {}: {}", blocks(sites[i].blocks), sites[i].name));
 }
@@ -177,9 +177,9 @@ std::string to_text(const OomFacts& facts) {
   const OomAccount account = account_of(facts);
   Lines lines;
   lines.add(first_line(facts, diagnose(facts)));
-  lines.add(0, facts.requested_nbytes, fmt::format("asked for ({} bytes)", facts.requested_nbytes));
-  lines.add(0, facts.rounded_nbytes, "size of its block");
-  lines.add(0, facts.growth_nbytes, "asked of the upstream");
+  lines.add(0, facts.requested_nbytes, fmt::format("requested ({} bytes)", facts.requested_nbytes));
+  lines.add(0, facts.rounded_nbytes, "size of the block");
+  lines.add(0, facts.growth_nbytes, "requested from the upstream");
   add_device(lines, facts, account);
   add_reserved(lines, facts.snapshot, account.reserved);
   add_pools(lines, facts.snapshot);

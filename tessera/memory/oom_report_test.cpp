@@ -113,7 +113,7 @@ TEST(OomCause, APrivatePoolKeepsItToItself) {
   Facts facts;
   facts.segment().live(76 * kGiB, "weights").segment(kDecode).cached(2 * kGiB).live(512);
   expect_cause(facts.want(kGiB, 100 * kMiB), OomCause::kPrivatePool,
-               "private pool 'decode' caches 2 GiB: give it borrow_on_oom or trim it");
+               "private pool 'decode' caches 2 GiB; set borrow_on_oom or trim it");
   facts.facts.borrowable_pools = {kDecode};
   EXPECT_EQ(diagnose(facts.facts).cause, OomCause::kLabelGrew) << "it would have been borrowed";
 }
@@ -129,7 +129,7 @@ TEST(OomCause, TheLimitIsReached) {
   facts.facts.address_limit_nbytes = 5 * kGiB;
   facts.facts.address_nbytes = 4 * kGiB;
   expect_cause(facts.want(200 * kMiB, 70 * kGiB), OomCause::kLimit,
-               "the address space of the process is limited to 5 GiB (ulimit -v), of which 4 GiB are in use");
+               "the address space of the process is limited to 5 GiB (ulimit -v), and 4 GiB are in use");
   EXPECT_NE(diagnose(facts.want(200 * kMiB, 0)).cause, OomCause::kLimit) << "the device is full as well";
 }
 
@@ -155,7 +155,7 @@ TEST(OomCause, ThisProcessHoldsItOutsideTheAllocator) {
 TEST(OomCause, OneLabelGrew) {
   Facts facts;
   facts.segment().live(64 * kGiB, "optimizer").live(16 * kGiB - kMiB, "weights");
-  expect_cause(facts.want(2 * kGiB, kMiB), OomCause::kLabelGrew, "label 'optimizer' holds 80 % of what is live");
+  expect_cause(facts.want(2 * kGiB, kMiB), OomCause::kLabelGrew, "label 'optimizer' holds 80 % of live memory");
   Facts nameless;
   nameless.segment().live(80 * kGiB);
   expect_cause(nameless.want(kMiB, 0), OomCause::kLabelGrew, "allocations without a label hold 100 %");
@@ -178,15 +178,16 @@ Facts busy() {
 
 TEST(OomReport, TheFirstLineIsOneSentence) {
   const std::string text = to_text(busy().facts);
-  EXPECT_EQ(text.substr(0, text.find('\n')),
-            "cuda:0: no room for 60 GiB (label 'activations', stream 2, pool 'default'): label 'weights' holds 93 % of "
-            "what is live, 12.99 GiB, and only 50 GiB more can be had.");
+  EXPECT_EQ(
+      text.substr(0, text.find('\n')),
+      "cuda:0: cannot allocate 60 GiB (label 'activations', stream 2, pool 'default'): label 'weights' holds 93 % of "
+      "live memory, 12.99 GiB; only 50 GiB more is available");
 }
 
 TEST(OomReport, TextShowsEveryPart) {
   const std::string text = to_text(busy().facts);
-  for (const char* part : {"60 GiB  asked for (64424509440 bytes)",
-                           "60 GiB  asked of the upstream",
+  for (const char* part : {"60 GiB  requested (64424509440 bytes)",
+                           "60 GiB  requested from the upstream",
                            "80 GiB  device\n",
                            "50 GiB  free\n",
                            "  other processes\n",
@@ -270,7 +271,7 @@ TEST(OomReport, NumbersThatDisagreeAreSaidToDo) {
   const OomAccount account = account_of(facts.want(kGiB, 20 * kGiB));
   EXPECT_EQ(account.excess_nbytes, 10 * kGiB);
   EXPECT_TRUE(account.closes());
-  EXPECT_THAT(to_text(facts.facts), HasSubstr("10 GiB  too much"));
+  EXPECT_THAT(to_text(facts.facts), HasSubstr("10 GiB  excess"));
 }
 
 TEST(OomReport, ADeviceOfUnknownSizeStillHasAReport) {
@@ -279,7 +280,7 @@ TEST(OomReport, ADeviceOfUnknownSizeStillHasAReport) {
   facts.facts.device_total_nbytes = 0;
   const OomFacts what = facts.want(kGiB, 0);
   EXPECT_EQ(diagnose(what).cause, OomCause::kLabelGrew);
-  EXPECT_THAT(to_text(what), HasSubstr("the device's memory is not known"));
+  EXPECT_THAT(to_text(what), HasSubstr("the memory of the device is unknown"));
   EXPECT_TRUE(account_of(what).closes());
 }
 

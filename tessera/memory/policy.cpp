@@ -33,7 +33,7 @@ template <class Number>
 Number read_number(const std::string& text, const char* what) {
   Number number{};
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  TESSERA_CHECK(problem == std::errc() && end == text.data() + text.size(), "'", text, "' is no ", what);
+  TESSERA_CHECK(problem == std::errc() && end == text.data() + text.size(), "'", text, "' is not ", what);
   return number;
 }
 
@@ -82,7 +82,7 @@ constexpr FieldRule share_rule(const char* name) {
   return {name, "at least 0 and below 1",
           [](const Policy& policy) { return policy.*Member >= 0 && policy.*Member < 1; },
           [](const Policy& policy) { return number_text(policy.*Member); },
-          [](Policy& policy, const std::string& value) { policy.*Member = read_number<double>(value, "number"); }};
+          [](Policy& policy, const std::string& value) { policy.*Member = read_number<double>(value, "a number"); }};
 }
 
 const std::array<FieldRule, 12>& rules() {
@@ -111,7 +111,7 @@ const std::array<FieldRule, 12>& rules() {
        },
        [](const Policy& policy) { return std::to_string(policy.roundup_divisions); },
        [](Policy& policy, const std::string& value) {
-         policy.roundup_divisions = read_number<std::uint32_t>(value, "whole number");
+         policy.roundup_divisions = read_number<std::uint32_t>(value, "an integer");
        }},
       {"cross_stream", "wait or grow", [](const Policy& policy) { return policy.cross_stream <= CrossStream::kGrow; },
        [](const Policy& policy) { return std::string(kCrossStream[static_cast<std::size_t>(policy.cross_stream)]); },
@@ -135,8 +135,8 @@ const FieldRule& rule_of(const std::string& field) {
     if (field == rule.name) return rule;
     names.emplace_back(rule.name);
   }
-  TESSERA_THROW(InvalidArgument, "memory policy: there is no field '", field, "'", did_you_mean(field, names),
-                "; there are ", names);
+  TESSERA_THROW(InvalidArgument, "memory policy: unknown field '", field, "'", did_you_mean(field, names),
+                "; fields: ", names);
 }
 
 void check_rule(const FieldRule& rule, const Policy& policy) {
@@ -180,7 +180,7 @@ Policy Policy::parse(const std::string& text) {
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     const std::size_t equals = setting.find('=');
     TESSERA_CHECK(equals != std::string_view::npos, "memory policy: '", trimmed(setting), "' in '", text,
-                  "' is no setting; write field=value, separated by commas");
+                  "' is not a setting; write field=value, separated by commas");
     const std::string field = trimmed(setting.substr(0, equals));
     for (const std::string& other : seen)
       TESSERA_CHECK(other != field, "memory policy: ", field, " is set twice in '", text, "'");

@@ -80,7 +80,7 @@ TEST(Policy, EmptyTextIsTheDefault) {
 
 TEST(Policy, UnknownFieldsAreNamedWithTheNearest) {
   EXPECT_EQ(message_of([] { Policy::parse("granul_nbytes=4MiB"); }),
-            "memory policy: there is no field 'granul_nbytes' (did you mean 'granule_nbytes'?); there are [expandable, "
+            "memory policy: unknown field 'granul_nbytes' (did you mean 'granule_nbytes'?); fields: [expandable, "
             "granule_nbytes, most_piece_nbytes, move_above, shared_segment_nbytes, least_remainder_nbytes, "
             "roundup_divisions, "
             "cross_stream, pending_slack, limit_nbytes, collect_above, may_synchronize]");
@@ -102,7 +102,7 @@ TEST(Policy, BadValuesAreNamedWithWhatIsAllowed) {
       {"least_remainder_nbytes=100", "memory policy: least_remainder_nbytes=100B must be at least 512 B"},
       {"roundup_divisions=3", "memory policy: roundup_divisions=3 must be 0 or a power of two up to 1024"},
       {"roundup_divisions=-1",
-       "memory policy: roundup_divisions: '-1' is no whole number; must be 0 or a power of two up to 1024"},
+       "memory policy: roundup_divisions: '-1' is not an integer; must be 0 or a power of two up to 1024"},
       {"cross_stream=wiat",
        "memory policy: cross_stream: 'wiat' (did you mean 'wait'?) is not one of [wait, grow]; must be wait or grow"},
       {"expandable=yes", "memory policy: expandable: 'yes' is not one of [true, false]; must be true or false"},
@@ -110,11 +110,11 @@ TEST(Policy, BadValuesAreNamedWithWhatIsAllowed) {
       {"collect_above=-0.1", "memory policy: collect_above=-0.1 must be at least 0 and below 1"},
       {"collect_above=1.1", "memory policy: collect_above=1.1 must be at least 0 and below 1"},
       {"collect_above=nan", "memory policy: collect_above=nan must be at least 0 and below 1"},
-      {"collect_above=0.5x", "memory policy: collect_above: '0.5x' is no number; must be at least 0 and below 1"},
+      {"collect_above=0.5x", "memory policy: collect_above: '0.5x' is not a number; must be at least 0 and below 1"},
       {"expandable",
-       "memory policy: 'expandable' in 'expandable' is no setting; write field=value, separated by commas"},
+       "memory policy: 'expandable' in 'expandable' is not a setting; write field=value, separated by commas"},
       {"expandable=true,,",
-       "memory policy: '' in 'expandable=true,,' is no setting; write field=value, separated by commas"},
+       "memory policy: '' in 'expandable=true,,' is not a setting; write field=value, separated by commas"},
       {"roundup_divisions=2,roundup_divisions=4",
        "memory policy: roundup_divisions is set twice in 'roundup_divisions=2,roundup_divisions=4'"},
   };

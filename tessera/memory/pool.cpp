@@ -11,7 +11,7 @@ namespace tessera::memory {
 namespace {
 
 PoolState& state_of(const Pool& pool) {
-  TESSERA_CHECK(pool.state() != nullptr, "this Pool is empty; make one with Allocator::create_pool");
+  TESSERA_CHECK(pool.state() != nullptr, "this Pool is empty; create one with Allocator::create_pool");
   pool.state()->allocator.owner.check("pool");
   return *pool.state();
 }

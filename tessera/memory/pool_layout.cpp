@@ -73,7 +73,7 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane&
                     " is still in use by stream ", heap.slot->id(), "; wait for it first");
     });
     TESSERA_CHECK(is_there, "restore of pool '", pool.name, "': ", format_bytes(piece.nbytes), " at ",
-                  static_cast<void*>(piece.address), " were given back since the checkpoint; do not trim in between");
+                  static_cast<void*>(piece.address), " were released since the checkpoint; do not trim in between");
   }
 }
 

@@ -31,7 +31,7 @@ bool passes_the_end(std::uint64_t address, std::uint64_t nbytes) { return addres
 std::string problem_of(const SegmentView& segment) {
   const auto in_segment = [&] { return fmt::format("segment {:#x} of {} bytes", segment.address, segment.nbytes); };
   if (segment.nbytes == 0) return in_segment() + " is empty";
-  if (passes_the_end(segment.address, segment.nbytes)) return in_segment() + " passes the end of all addresses";
+  if (passes_the_end(segment.address, segment.nbytes)) return in_segment() + " exceeds the address space";
   std::uint64_t next = segment.address;
   for (const BlockView& block : segment.blocks) {
     const auto in_block = [&] {
@@ -39,11 +39,11 @@ std::string problem_of(const SegmentView& segment) {
     };
     if (block.address != next) return fmt::format("{} should start at {:#x}", in_block(), next);
     if (block.nbytes == 0) return in_block() + " is empty";
-    if (block.nbytes > segment.address + segment.nbytes - next) return in_block() + " passes the end of its segment";
+    if (block.nbytes > segment.address + segment.nbytes - next) return in_block() + " exceeds its segment";
     if (block.requested_nbytes > block.nbytes)
-      return fmt::format("{} is smaller than the {} asked for", in_block(), block.requested_nbytes);
+      return fmt::format("{} is smaller than the requested {}", in_block(), block.requested_nbytes);
     if (block.state == BlockState::kCached && block.requested_nbytes != 0)
-      return fmt::format("{} is cached, yet {} were asked for", in_block(), block.requested_nbytes);
+      return fmt::format("{} is cached, but {} are requested", in_block(), block.requested_nbytes);
     next += block.nbytes;
   }
   if (next != segment.address + segment.nbytes) return fmt::format("{}: its blocks end at {:#x}", in_segment(), next);

@@ -86,10 +86,11 @@ TEST(Snapshot, NamesWhatIsWrong) {
               HasSubstr("segment 0x1c00 overlaps the 4096 bytes at 0x1000"));
   EXPECT_THAT(broken([](Snapshot& s) { s.segments[0].blocks[1].address += 512; }), HasSubstr("should start at 0x1400"));
   EXPECT_THAT(broken([](Snapshot& s) { s.segments[0].blocks.pop_back(); }), HasSubstr("its blocks end at 0x1800"));
-  EXPECT_THAT(broken([](Snapshot& s) { s.segments[0].blocks[2].nbytes += 512; }), HasSubstr("passes the end of its"));
+  EXPECT_THAT(broken([](Snapshot& s) { s.segments[0].blocks[2].nbytes += 512; }), HasSubstr("exceeds its segment"));
   EXPECT_THAT(broken([](Snapshot& s) { s.segments[0].blocks[0].requested_nbytes = 2000; }), HasSubstr("smaller than"));
-  EXPECT_THAT(broken([](Snapshot& s) { s.segments[0].blocks[2].requested_nbytes = 1; }), HasSubstr("is cached, yet"));
-  EXPECT_THAT(broken([](Snapshot& s) { s.segments[1].nbytes = ~std::uint64_t{0}; }), HasSubstr("end of all addresses"));
+  EXPECT_THAT(broken([](Snapshot& s) { s.segments[0].blocks[2].requested_nbytes = 1; }), HasSubstr("is cached, but"));
+  EXPECT_THAT(broken([](Snapshot& s) { s.segments[1].nbytes = ~std::uint64_t{0}; }),
+              HasSubstr("exceeds the address space"));
   EXPECT_THAT(broken([](Snapshot& s) { s.segments[1].nbytes = 0; }), HasSubstr("is empty"));
 }
 

@@ -42,13 +42,13 @@ class Lines {
     unquoted_.clear();
     for (std::size_t column = 0; column < kColumns; ++column) {
       if (column > 0) {
-        if (at >= line_.size()) fail(line_.size(), "there are ", column, " fields, not ", kColumns);
+        if (at >= line_.size()) fail(line_.size(), "must have ", kColumns, " fields, got ", column);
         ++at;  // the comma
       }
       starts_[column] = at;
       fields_[column] = at < line_.size() && line_[at] == '"' ? quoted(at) : plain(at);
     }
-    if (at != line_.size()) fail(at, "more than ", kColumns, " fields");
+    if (at != line_.size()) fail(at, "must have ", kColumns, " fields, got more");
   }
 
   [[nodiscard]] std::string_view field(Column column) const { return fields_[column]; }
@@ -81,7 +81,7 @@ class Lines {
     const std::size_t open = at;
     std::string& text = unquoted_.emplace_back();
     for (++at;; ++at) {
-      if (at >= line_.size()) fail(open, "a quote is opened here and not closed on the line");
+      if (at >= line_.size()) fail(open, "this quote is not closed on the line");
       if (line_[at] != '"') {
         text += line_[at];
       } else if (at + 1 < line_.size() && line_[at + 1] == '"') {
@@ -91,7 +91,7 @@ class Lines {
       }
     }
     ++at;
-    if (at < line_.size() && line_[at] != ',') fail(at, "a field goes on after its closing quote");
+    if (at < line_.size() && line_[at] != ',') fail(at, "unexpected text after the closing quote");
     return text;
   }
 
@@ -110,7 +110,8 @@ std::uint64_t read_pointer(const Lines& lines) {
   if (text.starts_with("0x") || text.starts_with("0X")) text.remove_prefix(2);
   std::uint64_t pointer = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), pointer, 16);
-  if (problem != std::errc() || end != text.data() + text.size()) lines.fail_in(kPointer, "is no hexadecimal pointer");
+  if (problem != std::errc() || end != text.data() + text.size())
+    lines.fail_in(kPointer, "is not a hexadecimal pointer");
   return pointer;
 }
 
@@ -118,7 +119,7 @@ std::uint64_t read_size(const Lines& lines) {
   const std::string_view text = lines.field(kSize);
   std::uint64_t nbytes = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), nbytes);
-  if (problem != std::errc() || end != text.data() + text.size()) lines.fail_in(kSize, "is no size in bytes");
+  if (problem != std::errc() || end != text.data() + text.size()) lines.fail_in(kSize, "is not a size in bytes");
   return nbytes;
 }
 
@@ -178,7 +179,7 @@ class CsvTrace {
 Trace parse_rmm_csv(std::string_view text, const std::string& name) {
   Lines lines(text, name);
   if (!lines.next() || lines.line() != kHeader) {
-    lines.fail(0, "the first line must be '", kHeader, "', as in RMM's logs");
+    lines.fail(0, "the first line must be '", kHeader, "', as in RMM logs");
   }
   CsvTrace trace;
   trace.expect(text.size() / 40);
@@ -190,7 +191,7 @@ Trace parse_rmm_csv(std::string_view text, const std::string& name) {
     const std::uint64_t nbytes = read_size(lines);
     if (lines.field(kStream).empty()) lines.fail_in(kStream, "is empty");
     if (action == "allocate") {
-      if (nbytes > kMostNbytes) lines.fail_in(kSize, "is more than any device has");
+      if (nbytes > kMostNbytes) lines.fail_in(kSize, "is larger than any device");
       trace.allocate(pointer, nbytes, lines.field(kStream));
     } else if (action == "free") {
       trace.free(pointer);

@@ -52,7 +52,7 @@ struct Allocators {
       if (device.empty() || name == device) fits.insert(number);
     }
     TESSERA_CHECK(device.empty() || !fits.empty(), "record file ", path, " has no allocator of '", device,
-                  "'; it has those of ", names);
+                  "'; choose one of ", names);
     TESSERA_CHECK(!device.empty() || names.size() <= 1, "record file ", path, " has the allocators of ", names,
                   "; name one of these");
     return fits;

@@ -29,8 +29,8 @@ std::size_t find_peak(const Trace& trace) {
   std::size_t peak = kNoOp;
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     const TraceOp& op = trace.ops[i];
-    TESSERA_CHECK(op.key < trace.keys && op.stream < trace.streams, "replay: op ", i, " names key ", op.key,
-                  " and stream ", op.stream, "; the trace has ", trace.keys, " keys and ", trace.streams, " streams");
+    TESSERA_CHECK(op.key < trace.keys && op.stream < trace.streams, "replay: op ", i, " must use a key below ",
+                  trace.keys, " and a stream below ", trace.streams, ", got key ", op.key, " and stream ", op.stream);
     TESSERA_CHECK(states[op.key] == (op.is_alloc ? kNever : kLive), "replay: op ", i,
                   op.is_alloc ? " allocates key " : " frees key ", op.key, " at the wrong time");
     states[op.key] = op.is_alloc ? kLive : kFreed;
@@ -154,8 +154,8 @@ std::string ReplayResult::to_json() const {
 
 ReplayResult replay(const Trace& trace, const Policy& policy, std::size_t capacity_nbytes) {
   policy.check();
-  TESSERA_CHECK(trace.streams <= kMostStreams, "replay: the log names ", trace.streams, " streams; at most ",
-                kMostStreams, " can be replayed");
+  TESSERA_CHECK(trace.streams <= kMostStreams, "replay: a log must have at most ", kMostStreams, " streams, got ",
+                trace.streams);
   return Replay(trace, policy, capacity_nbytes).run();
 }
 

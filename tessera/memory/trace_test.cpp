@@ -107,26 +107,27 @@ TEST(RmmCsv, TheLastLineNeedsNoEnd) {
 TEST(RmmCsv, BadLinesAreNamedByLineAndColumn) {
   const std::string good = "1,t,allocate,0x10,8,0\n";
   const std::map<std::string, std::string> refused = {
-      {"1,t,allocate,0x10,8\n", "line 3, column 20: there are 5 fields, not 6"},
-      {"1,t,allocate,0x10,8,0,9\n", "line 3, column 22: more than 6 fields"},
+      {"1,t,allocate,0x10,8\n", "line 3, column 20: must have 6 fields, got 5"},
+      {"1,t,allocate,0x10,8,0,9\n", "line 3, column 22: must have 6 fields, got more"},
       {"1,t,alocate,0x10,8,0\n", "line 3, column 5: Action 'alocate' is not one of allocate, allocate failure, free"},
-      {"1,t,allocate,0xZZ,8,0\n", "line 3, column 14: Pointer '0xZZ' is no hexadecimal pointer"},
-      {"1,t,allocate,,8,0\n", "line 3, column 14: Pointer '' is no hexadecimal pointer"},
-      {"1,t,allocate,0x,8,0\n", "line 3, column 14: Pointer '0x' is no hexadecimal pointer"},
-      {"1,t,allocate,-10,8,0\n", "line 3, column 14: Pointer '-10' is no hexadecimal pointer"},
+      {"1,t,allocate,0xZZ,8,0\n", "line 3, column 14: Pointer '0xZZ' is not a hexadecimal pointer"},
+      {"1,t,allocate,,8,0\n", "line 3, column 14: Pointer '' is not a hexadecimal pointer"},
+      {"1,t,allocate,0x,8,0\n", "line 3, column 14: Pointer '0x' is not a hexadecimal pointer"},
+      {"1,t,allocate,-10,8,0\n", "line 3, column 14: Pointer '-10' is not a hexadecimal pointer"},
       {"1,t,allocate,0x10000000000000000,8,0\n",
-       "line 3, column 14: Pointer '0x10000000000000000' is no hexadecimal pointer"},
-      {"1,t,allocate,0x10,eight,0\n", "line 3, column 19: Size 'eight' is no size in bytes"},
-      {"1,t,allocate,0x10,-8,0\n", "line 3, column 19: Size '-8' is no size in bytes"},
-      {"1,t,allocate,0x10,8 ,0\n", "line 3, column 19: Size '8 ' is no size in bytes"},
-      {"1,t,allocate,0x10,8.5,0\n", "line 3, column 19: Size '8.5' is no size in bytes"},
-      {"1,t,free,0x10,18446744073709551616,0\n", "line 3, column 15: Size '18446744073709551616' is no size in bytes"},
+       "line 3, column 14: Pointer '0x10000000000000000' is not a hexadecimal pointer"},
+      {"1,t,allocate,0x10,eight,0\n", "line 3, column 19: Size 'eight' is not a size in bytes"},
+      {"1,t,allocate,0x10,-8,0\n", "line 3, column 19: Size '-8' is not a size in bytes"},
+      {"1,t,allocate,0x10,8 ,0\n", "line 3, column 19: Size '8 ' is not a size in bytes"},
+      {"1,t,allocate,0x10,8.5,0\n", "line 3, column 19: Size '8.5' is not a size in bytes"},
+      {"1,t,free,0x10,18446744073709551616,0\n",
+       "line 3, column 15: Size '18446744073709551616' is not a size in bytes"},
       {"1,t,allocate,0x10,1152921504606846977,0\n",
-       "line 3, column 19: Size '1152921504606846977' is more than any device has"},
+       "line 3, column 19: Size '1152921504606846977' is larger than any device"},
       {"1,t,allocate,0x10,8,\n", "line 3, column 21: Stream '' is empty"},
-      {"1,t,allocate,\"0x10,8,0\n", "line 3, column 14: a quote is opened here and not closed on the line"},
-      {"1,t,\"allocate\"x,0x10,8,0\n", "line 3, column 15: a field goes on after its closing quote"},
-      {"\n" + good, "line 3, column 1: there are 1 fields, not 6"},
+      {"1,t,allocate,\"0x10,8,0\n", "line 3, column 14: this quote is not closed on the line"},
+      {"1,t,\"allocate\"x,0x10,8,0\n", "line 3, column 15: unexpected text after the closing quote"},
+      {"\n" + good, "line 3, column 1: must have 6 fields, got 1"},
   };
   for (const auto& [line, message] : refused) {
     EXPECT_EQ(message_of([&line = line, &good] { parse_rmm_csv(kHeader + good + line, "run.csv"); }),
@@ -134,7 +135,7 @@ TEST(RmmCsv, BadLinesAreNamedByLineAndColumn) {
   }
   for (const std::string header : {"", "\n", "Thread,Time,Action,Pointer,Size\n", "1,t,allocate,0x10,8,0\n"}) {
     EXPECT_EQ(message_of([&] { parse_rmm_csv(header, "run.csv"); }),
-              "run.csv: line 1, column 1: the first line must be 'Thread,Time,Action,Pointer,Size,Stream', as in RMM's "
+              "run.csv: line 1, column 1: the first line must be 'Thread,Time,Action,Pointer,Size,Stream', as in RMM "
               "logs");
   }
 }

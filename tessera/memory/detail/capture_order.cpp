@@ -325,9 +325,8 @@ void CaptureOrder::replaced(StreamId stream, std::span<const Dependency> before)
 
 void CaptureOrder::mark(StreamId stream, Marks& marks, CaptureMoment since) const {
   const Lane* const at = find(stream);
-  TESSERA_CHECK(
-      at != nullptr && !at->is_lost, "capture: what stream ", stream,
-      " captured is not known; advance() must have succeeded for it, else keep the block until the capture ends");
+  TESSERA_CHECK(at != nullptr && !at->is_lost, "capture: the captured work of stream ", stream,
+                " is unknown; call advance() successfully first, or keep the block until the capture ends");
   for (const Dependency& dependency : at->dependencies) marks.add(dependency.node);
   if (at->uncovered.empty()) return;
   const auto first =

@@ -40,7 +40,7 @@ class Decoder {
     if (found == nullptr) {
       const std::string kind = file_.read(ref).kind;
       if (kind.starts_with("memory_"))
-        notes_.push_back(fmt::format("records {} have other fields than this version knows; left out", kind));
+        notes_.push_back(fmt::format("records {} have fields that this version does not know; skipped", kind));
     }
     return record;
   }
@@ -81,7 +81,7 @@ void read_pools(const probe::RecordFile& file, HistoryRecords& records) {
   const probe::TableInfo* table = file.find_table(MemoryPoolRow::kRecordName);
   if (table == nullptr) return;
   if (table->refused > 0)
-    records.notes.push_back(fmt::format("{} pools found no row in the table of pools", table->refused));
+    records.notes.push_back(fmt::format("{} pools did not fit into the table of pools", table->refused));
   std::uint64_t torn = 0;
   for (const probe::RowInfo& row : table->claimed) {
     const auto number = field<std::uint64_t>(row, "number");
@@ -99,7 +99,7 @@ void read_pools(const probe::RecordFile& file, HistoryRecords& records) {
     records.pools.emplace(static_cast<std::uint32_t>(*number), std::move(pool));
   }
   records.has_all_pools = torn == 0 && table->refused == 0;
-  if (torn > 0) records.notes.push_back(fmt::format("{} rows of the table of pools are torn; left out", torn));
+  if (torn > 0) records.notes.push_back(fmt::format("{} rows of the table of pools are torn; skipped", torn));
   for (const auto& [number, pool] : records.pools) records.allocator_of_pool[number] = pool.allocator;
 }
 

@@ -201,8 +201,8 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
   if (rows >= most) {
     if (!std::exchange(shared.has_warned, true))
       log::warn("memory history: ", rows,
-                " blocks do not fit into the record of this rank, which keeps only recent events; ",
-                "raise TESSERA_RECORD_BYTES to have all live blocks in it");
+                " blocks do not fit into the record of this rank; it keeps only recent events; ",
+                "raise TESSERA_RECORD_BYTES to record all live blocks");
     return;  // no end: the reader does not take it for whole
   }
   recorder.write(kRing, KeyframeRecord{keyframes_, number_, rows, true});

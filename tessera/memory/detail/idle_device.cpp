@@ -10,7 +10,9 @@ namespace {
 
 using namespace tessera::device;  // NOLINT(google-build-using-namespace): every name below is one of its interfaces
 
-[[noreturn]] void cannot(const char* what) { TESSERA_THROW(NotSupported, "the device of a replay has no ", what); }
+[[noreturn]] void cannot(const char* what) {
+  TESSERA_THROW(NotSupported, "the device of a replay does not support ", what);
+}
 
 class IdleEvent final : public EventBackend {
  public:

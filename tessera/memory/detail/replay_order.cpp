@@ -73,7 +73,8 @@ ReplayOrder::Slot ReplayOrder::vacant_slot() {
 }
 
 ReplayOrder::Input ReplayOrder::make_input(const GraphInput& input) const {
-  TESSERA_CHECK(input.range.begin < input.range.end, "replay order: an input of no bytes at ", input.range.begin);
+  TESSERA_CHECK(input.range.begin < input.range.end, "replay order: an input must not be empty, got 0 bytes at ",
+                input.range.begin);
   Input made;
   made.range = input.range;
   made.writer = input.writer;
@@ -85,8 +86,8 @@ ReplayOrder::Input ReplayOrder::make_input(const GraphInput& input) const {
   if (writer.is_announced) return made;
   const auto written = shared_bytes(writer.writes, input.range);
   TESSERA_CHECK(written.has_value() && written->begin == input.range.begin && written->end == input.range.end,
-                "replay order: an input of ", show(input.range), " is not within what its writer '", *writer.name,
-                "' writes");
+                "replay order: an input must be within the writes of its writer '", *writer.name, "', got ",
+                show(input.range));
   return made;
 }
 
@@ -104,9 +105,10 @@ GraphKey ReplayOrder::announce(std::string name) {
 void ReplayOrder::add(GraphKey key, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs) {
   const Slot mine = slot(key);
   Graph& graph = graphs_[mine];
-  TESSERA_CHECK(graph.is_announced, "replay order: graph '", *graph.name, "' was added before");
+  TESSERA_CHECK(graph.is_announced, "replay order: graph '", *graph.name, "' is already added");
   for (const ByteRange& range : writes) {
-    TESSERA_CHECK(range.begin < range.end, "replay order: graph '", *graph.name, "' writes no bytes at ", range.begin);
+    TESSERA_CHECK(range.begin < range.end, "replay order: a write of graph '", *graph.name,
+                  "' must not be empty, got 0 bytes at ", range.begin);
   }
   std::vector<Input> made;
   for (const GraphInput& input : inputs) made.push_back(make_input(input));
@@ -309,26 +311,26 @@ std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const
 std::string ReplayOrder::lost_input(const Graph& graph, const Input& input, const std::string* by) {
   if (input.writer == GraphKey()) {
     return fmt::format(
-        "graph '{}' reads {} that no graph wrote, which graph '{}' has overwritten since the capture: capture '{}' "
-        "again, or give graph '{}' a pool of its own",
+        "graph '{}' reads {} that no graph wrote, which graph '{}' has overwritten since the capture; capture '{}' "
+        "again, or give graph '{}' a separate pool",
         *graph.name, show(input.range), *by, *graph.name, *by);
   }
   const std::string writer =
-      input.writer_name != nullptr ? "graph '" + *input.writer_name + "'" : std::string("a graph that is gone");
+      input.writer_name != nullptr ? "graph '" + *input.writer_name + "'" : std::string("a removed graph");
   const std::string reads = fmt::format("graph '{}' reads {} written by {}, ", *graph.name, show(input.range), writer);
   const bool is_gone = input.writer_slot == kRemoved;
-  if (by == nullptr && is_gone) return reads + "which was removed before it wrote them: capture both again";
-  if (by == nullptr) return fmt::format("{}which was never replayed: replay {} first", reads, writer);
+  if (by == nullptr && is_gone) return reads + "which was removed before it wrote them; capture both again";
+  if (by == nullptr) return fmt::format("{}which was never replayed; replay {} first", reads, writer);
   const std::string out = is_gone ? "capture both again" : fmt::format("replay {} again first", writer);
-  return fmt::format("{}which graph '{}' has overwritten since: {}, or give graph '{}' a pool of its own", reads, *by,
+  return fmt::format("{}which graph '{}' has overwritten since; {}, or give graph '{}' a separate pool", reads, *by,
                      out, *by);
 }
 
 std::string ReplayOrder::concurrent(const Graph& graph, StreamId on, const std::string& other, const Replay& replay,
                                     std::optional<ByteRange> bytes) {
   return fmt::format(
-      "graph '{}' shares {} with graph '{}', whose replay on stream {} may still run: let stream {} wait for an event "
-      "recorded after that replay, or give the graphs pools of their own",
+      "graph '{}' shares {} with graph '{}', whose replay on stream {} may still run; let stream {} wait for an event "
+      "recorded after that replay, or give the graphs separate pools",
       *graph.name, bytes.has_value() ? show(*bytes) : "memory", other, replay.stream.value(), on.value());
 }
 

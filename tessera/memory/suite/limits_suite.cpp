@@ -64,7 +64,7 @@ TEST_P(MemorySuite, ASegmentToShareThatDoesNotFitIsNoReasonToRefuse) {
   const Buffer second = allocator.allocate(8 * kMiB, stream);
   EXPECT_EQ(reserved(), 12 * kMiB);
   expect_error<OutOfMemoryError>([&] { static_cast<void>(allocator.allocate(2 * kMiB, stream)); },
-                                 {"no room for 2 MiB", "limit"});
+                                 {"cannot allocate 2 MiB", "limit"});
 }
 
 TEST_P(MemorySuite, LimitsToAShareOfTheCapacity) {
