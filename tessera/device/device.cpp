@@ -57,13 +57,14 @@ class Endings {
 }  // namespace
 
 void StreamBackend::launch_native(const std::function<void(void* native)>&, const LaunchInfo& info, bool) {
-  TESSERA_THROW(NotSupported, "launch_native of '", info.label, "': no library launches on streams of this device");
+  TESSERA_THROW(NotSupported, "launch_native of '", info.label,
+                "': this device does not support launches by libraries");
 }
 void StreamBackend::set_delay(std::chrono::nanoseconds) {
-  TESSERA_THROW(NotSupported, "delaying a stream: only streams of the host device can be delayed");
+  TESSERA_THROW(NotSupported, "delay_stream: only streams of the host device can be delayed");
 }
 void StreamBackend::set_stalled(bool) {
-  TESSERA_THROW(NotSupported, "stalling a stream: only streams of the host device can be stalled");
+  TESSERA_THROW(NotSupported, "stall_stream: only streams of the host device can be stalled");
 }
 std::shared_ptr<KernelBackend> DeviceBackend::host_kernel(HostKernelFn) {
   TESSERA_THROW(NotSupported, "host_kernel: only the host device launches functions; load an image with load_module");
@@ -286,7 +287,7 @@ void Device::synchronize(std::chrono::nanoseconds timeout) const {
   for (const auto& stream : live) Stream(stream).synchronize(timeout);
   for (const auto& stream : retiring) {
     TESSERA_CHECK_AS(TimeoutError, stream->synchronize(timeout), "device ", state.name,
-                     ": a stream whose handle is gone still has work after ", timeout, "; the work goes on");
+                     ": a stream without a handle still has work after ", timeout, "; the work continues");
   }
   retiring.clear();
   state.reap();
@@ -314,7 +315,7 @@ Kernel Module::kernel(const std::string& name) const {
   TESSERA_CHECK(backend_ != nullptr, "kernel '", name, "': this Module is empty; load one with Device::load_module");
   device_->owner.check("module");
   auto kernel = backend_->kernel(name);
-  TESSERA_CHECK(kernel != nullptr, "the module has no kernel '", name, "'; is it declared extern \"C\"?");
+  TESSERA_CHECK(kernel != nullptr, "the module has no kernel '", name, "'; declare it extern \"C\"");
   return {device_, std::move(kernel), name};
 }
 
@@ -324,12 +325,12 @@ Kernel::Kernel(std::shared_ptr<DeviceState> device, std::shared_ptr<KernelBacken
 FaultInjector& Device::faults() const { return state_of(*this).faults; }
 
 void Device::delay_stream(const Stream& stream, std::chrono::nanoseconds delay) const {
-  TESSERA_CHECK(stream && stream.device() == *this, "delay_stream: the stream is empty or of another device");
+  TESSERA_CHECK(stream && stream.device() == *this, "delay_stream: the stream must be of this device");
   stream.state()->backend->set_delay(delay);
 }
 
 void Device::stall_stream(const Stream& stream, bool stalled) const {
-  TESSERA_CHECK(stream && stream.device() == *this, "stall_stream: the stream is empty or of another device");
+  TESSERA_CHECK(stream && stream.device() == *this, "stall_stream: the stream must be of this device");
   stream.state()->backend->set_stalled(stalled);
 }
 

@@ -7,7 +7,7 @@ namespace tessera::device {
 namespace {
 
 EventState& state_of(const Event& event) {
-  TESSERA_CHECK(event.state() != nullptr, "this Event is empty; make one with Device::create_event");
+  TESSERA_CHECK(event.state() != nullptr, "this Event is empty; create one with Device::create_event");
   event.state()->device->owner.check("event");
   return *event.state();
 }
@@ -73,9 +73,9 @@ void Event::synchronize(std::chrono::nanoseconds timeout) const {
 std::chrono::nanoseconds Event::elapsed(const Event& start, const Event& end) {
   EventState& from = state_of(start);
   EventState& to = state_of(end);
-  TESSERA_CHECK(from.device == to.device, "Event::elapsed: the events are of devices ", from.device->name, " and ",
-                to.device->name);
-  TESSERA_CHECK(from.timing && to.timing, "Event::elapsed: make both events with EventOptions{.timing = true}");
+  TESSERA_CHECK(from.device == to.device, "Event::elapsed: the events must be of one device, got ", from.device->name,
+                " and ", to.device->name);
+  TESSERA_CHECK(from.timing && to.timing, "Event::elapsed: create both events with EventOptions{.timing = true}");
   TESSERA_CHECK(asked_point(from, "Event::elapsed").is_recorded && asked_point(to, "Event::elapsed").is_recorded,
                 "Event::elapsed: both events must have been recorded");
   TESSERA_CHECK(start.query() && end.query(), "Event::elapsed: an event has not been reached yet; synchronize first");

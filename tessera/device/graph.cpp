@@ -21,7 +21,8 @@ GraphState& state_of(const Graph& graph) {
 }
 
 GraphExecState& state_of(const GraphExec& exec) {
-  TESSERA_CHECK(exec.state() != nullptr, "this GraphExec is empty or was destroyed; make one with Graph::instantiate");
+  TESSERA_CHECK(exec.state() != nullptr,
+                "this GraphExec is empty or was destroyed; create one with Graph::instantiate");
   exec.state()->device->owner.check("graph");
   return *exec.state();
 }
@@ -119,8 +120,8 @@ GraphExec Graph::instantiate(InstantiateOptions options) const {
 UpdateResult GraphExec::update(const Graph& graph) const {
   GraphExecState& exec = state_of(*this);
   GraphState& source = state_of(graph);
-  TESSERA_CHECK(source.device == exec.device, "update: the graph is of device ", source.device->name,
-                ", the executable of device ", exec.device->name);
+  TESSERA_CHECK(source.device == exec.device, "update: the graph must be of device ", exec.device->name, ", got ",
+                source.device->name);
   std::vector<Access> accesses;
   if (exec.device->checker != nullptr) accesses = accesses_of(source);
   const std::scoped_lock lock(exec.mutex, source.mutex);
@@ -137,8 +138,8 @@ void GraphExec::launch(const Stream& stream) const {
   GraphExecState& exec = state_of(*this);
   TESSERA_CHECK(static_cast<bool>(stream), "launch: the Stream is empty");
   StreamState& on = *stream.state();
-  TESSERA_CHECK(on.device == exec.device.get(), "launch: the graph is of device ", exec.device->name, ", ", on.name,
-                " of device ", on.device->name);
+  TESSERA_CHECK(on.device == exec.device.get(), "launch: the stream must be on ", exec.device->name, ", got ", on.name,
+                " on ", on.device->name);
   if (detail::is_launch_noted()) (void)probe::recorder();  // created here if necessary, not under the lock
   {
     const std::scoped_lock lock(on.mutex, exec.mutex);

@@ -19,7 +19,7 @@ void check_granular(const DeviceState& device, const char* what, std::size_t val
 }
 
 RangeState& state_of(const std::unique_ptr<RangeState>& state) {
-  TESSERA_CHECK(state != nullptr, "this AddressRange is empty; make one with Device::reserve");
+  TESSERA_CHECK(state != nullptr, "this AddressRange is empty; create one with Device::reserve");
   state->device->owner.check("address range");
   return *state;
 }
@@ -27,9 +27,9 @@ RangeState& state_of(const std::unique_ptr<RangeState>& state) {
 void check_inside(const RangeState& range, std::size_t offset, std::size_t nbytes) {
   check_granular(*range.device, "offset", offset);
   check_granular(*range.device, "size", nbytes);
-  TESSERA_CHECK(nbytes > 0, "the part of the range is empty");
-  TESSERA_CHECK(nbytes <= range.nbytes && offset <= range.nbytes - nbytes, "part [", offset, ", +", nbytes,
-                ") lies outside the range of ", range.nbytes, " bytes");
+  TESSERA_CHECK(nbytes > 0, "size must be positive, got 0");
+  TESSERA_CHECK(nbytes <= range.nbytes && offset <= range.nbytes - nbytes, "[", offset, ", +", nbytes,
+                ") is outside the range of ", range.nbytes, " bytes");
 }
 
 using Mappings = std::map<std::size_t, std::shared_ptr<MemoryState>>;
@@ -45,8 +45,8 @@ std::pair<Mappings::iterator, Mappings::iterator> whole_mappings(RangeState& ran
     at += it->second->nbytes;
     ++it;
   }
-  TESSERA_CHECK(at == offset + nbytes, "part [", offset, ", +", nbytes,
-                ") is not made of whole mappings: it is mapped whole only up to ", at);
+  TESSERA_CHECK(at == offset + nbytes, "[", offset, ", +", nbytes,
+                ") must consist of complete mappings, but is mapped only up to ", at);
   return {first, it};
 }
 
@@ -75,7 +75,7 @@ MemoryState::~MemoryState() {
 std::size_t Memory::nbytes() const { return state_ == nullptr ? 0 : state_->nbytes; }
 
 ExportedMemory Memory::export_handle() const {
-  TESSERA_CHECK(state_ != nullptr, "export: this Memory is empty; make one with Device::create_memory");
+  TESSERA_CHECK(state_ != nullptr, "export: this Memory is empty; create one with Device::create_memory");
   state_->device->owner.check("memory");
   TESSERA_CHECK_AS(NotSupported, state_->device->properties.has_export, "device ", state_->device->name,
                    " cannot export memory");
@@ -86,7 +86,7 @@ ExportedMemory Memory::export_handle() const {
 Memory Device::create_memory(std::size_t nbytes) const {
   TESSERA_CHECK(state_ != nullptr, "create_memory: this Device is empty");
   state_->owner.check("device");
-  TESSERA_CHECK(nbytes > 0, "create_memory: 0 bytes were asked for");
+  TESSERA_CHECK(nbytes > 0, "create_memory: nbytes must be positive, got 0");
   check_granular(*state_, "create_memory: size", nbytes);
   state_->faults.pass(DriverCall::kCreateMemory);
   auto memory = std::make_shared<MemoryState>();
@@ -103,7 +103,7 @@ Memory Device::import_memory(const ExportedMemory& exported) const {
   TESSERA_CHECK(state_ != nullptr, "import_memory: this Device is empty");
   state_->owner.check("device");
   TESSERA_CHECK(exported.fd() >= 0, "import_memory: the descriptor is closed");
-  TESSERA_CHECK(exported.nbytes() > 0, "import_memory: 0 bytes were exported");
+  TESSERA_CHECK(exported.nbytes() > 0, "import_memory: nbytes must be positive, got 0");
   check_granular(*state_, "import_memory: size", exported.nbytes());
   state_->faults.pass(DriverCall::kImport);
   auto memory = std::make_shared<MemoryState>();
@@ -117,7 +117,7 @@ Memory Device::import_memory(const ExportedMemory& exported) const {
 AddressRange Device::reserve(std::size_t nbytes, std::size_t alignment) const {
   TESSERA_CHECK(state_ != nullptr, "reserve: this Device is empty");
   state_->owner.check("device");
-  TESSERA_CHECK(nbytes > 0, "reserve: 0 bytes were asked for");
+  TESSERA_CHECK(nbytes > 0, "reserve: nbytes must be positive, got 0");
   check_granular(*state_, "reserve: size", nbytes);
   const std::size_t granularity = state_->properties.granularity;
   if (alignment == 0) alignment = granularity;
@@ -135,7 +135,7 @@ AddressRange Device::reserve(std::size_t nbytes, std::size_t alignment) const {
 PinnedMemory Device::allocate_pinned(std::size_t nbytes) const {
   TESSERA_CHECK(state_ != nullptr, "allocate_pinned: this Device is empty");
   state_->owner.check("device");
-  TESSERA_CHECK(nbytes > 0, "allocate_pinned: 0 bytes were asked for");
+  TESSERA_CHECK(nbytes > 0, "allocate_pinned: nbytes must be positive, got 0");
   state_->faults.pass(DriverCall::kAllocatePinned);
   auto pinned = std::make_unique<PinnedState>();
   pinned->device = state_;
@@ -150,7 +150,7 @@ RangeState::~RangeState() {
     for (const auto& [offset, memory] : mappings) device->backend->unmap(address + offset, memory->nbytes);
     device->backend->release(address, nbytes);
   } catch (const std::exception& error) {  // a destructor cannot report it
-    std::fprintf(stderr, "tessera: giving back an address range of device %s: %s\n", device->name.c_str(),
+    std::fprintf(stderr, "tessera: cannot release an address range of device %s: %s\n", device->name.c_str(),
                  error.what());
   }
   if (device->checker != nullptr) {
@@ -176,16 +176,16 @@ std::size_t AddressRange::mapped_nbytes() const {
 void AddressRange::map(std::size_t offset, const Memory& memory) {
   RangeState& range = state_of(state_);
   TESSERA_CHECK(memory.state() != nullptr, "map: the Memory is empty");
-  TESSERA_CHECK(memory.state()->device == range.device, "map: the memory is of device ", memory.state()->device->name,
-                ", the range of device ", range.device->name);
+  TESSERA_CHECK(memory.state()->device == range.device, "map: the memory must be of device ", range.device->name,
+                ", got ", memory.state()->device->name);
   const std::lock_guard lock(range.mutex);
   check_inside(range, offset, memory.nbytes());
   const auto next = range.mappings.lower_bound(offset);
   const bool hits_next = next != range.mappings.end() && next->first < offset + memory.nbytes();
   const bool hits_previous =
       next != range.mappings.begin() && std::prev(next)->first + std::prev(next)->second->nbytes > offset;
-  TESSERA_CHECK(!hits_next && !hits_previous, "map: part [", offset, ", +", memory.nbytes(),
-                ") is mapped already; unmap it first");
+  TESSERA_CHECK(!hits_next && !hits_previous, "map: [", offset, ", +", memory.nbytes(),
+                ") is already mapped; unmap it first");
   range.device->faults.pass(DriverCall::kMap);
   range.device->backend->map(range.address + offset, *memory.state()->backend, memory.nbytes());
   range.mappings.emplace(offset, memory.state());
@@ -232,7 +232,8 @@ PinnedState::~PinnedState() {
   try {
     if (address != nullptr) device->backend->free_pinned(address, nbytes);
   } catch (const std::exception& error) {  // a destructor cannot report it
-    std::fprintf(stderr, "tessera: giving back pinned memory of device %s: %s\n", device->name.c_str(), error.what());
+    std::fprintf(stderr, "tessera: cannot release pinned memory of device %s: %s\n", device->name.c_str(),
+                 error.what());
   }
 }
 

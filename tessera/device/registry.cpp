@@ -69,7 +69,7 @@ Device Device::get(std::string_view name) {
     if (kind.kind != wanted_kind) continue;
     std::string why;
     const std::vector<Device> devices = kind.devices(why);
-    TESSERA_CHECK_AS(NotSupported, !devices.empty(), "device '", name, "' is not there: ", why,
+    TESSERA_CHECK_AS(NotSupported, !devices.empty(), "device '", name, "' is not available: ", why,
                      "; devices: ", names_of(all()));
     if (name == wanted_kind) return devices.front();
     for (const Device& device : devices) {

@@ -35,7 +35,7 @@ void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) 
   const bool is_eager = !stream.is_capturing();
   if (checker != nullptr) [[unlikely]] {
     TESSERA_CHECK(info.accesses.has_value(), "launch '", info.label, "' on ", stream.name,
-                  " does not declare what it touches; pass LaunchInfo::accesses, an empty list if it touches nothing");
+                  " must declare its accesses; pass LaunchInfo::accesses, or an empty list if it accesses no memory");
     if (is_eager) {
       checker->launch(stream, info.label, *info.accesses);
     } else {
@@ -113,11 +113,11 @@ void Stream::launch(const Kernel& kernel, const LaunchConfig& config, const Kern
                     const LaunchInfo& info) const {
   StreamState& stream = stream_state(*this);
   TESSERA_CHECK(static_cast<bool>(kernel), "launch on ", stream.name, ": the Kernel is empty");
-  TESSERA_CHECK(kernel.device().get() == stream.device, "launch: kernel '", kernel.name(), "' is of device ",
-                detail::device_name(kernel), ", ", stream.name, " of device ", stream.device->name);
+  TESSERA_CHECK(kernel.device().get() == stream.device, "launch on ", stream.name, ": kernel '", kernel.name(),
+                "' must be of device ", stream.device->name, ", got ", detail::device_name(kernel));
   for (int i = 0; i < 3; ++i) {
     TESSERA_CHECK(config.grid[i] > 0 && config.block[i] > 0, "launch of '", kernel.name(), "': grid ", config.grid,
-                  " and block ", config.block, " must be at least 1 in every direction");
+                  " and block ", config.block, " must be at least 1 in every dimension");
   }
   LaunchInfo named = info;
   if (named.label.empty()) named.label = kernel.name();
@@ -188,8 +188,8 @@ void Stream::copy_2d(void* to, std::size_t to_pitch, const void* from, std::size
   check_range("copy_2d: target", to, width * height);
   check_range("copy_2d: source", from, width * height);
   if (width == 0 || height == 0) return;
-  TESSERA_CHECK(to_pitch >= width && from_pitch >= width, "copy_2d: rows of ", width, " bytes overlap with pitches ",
-                to_pitch, " and ", from_pitch);
+  TESSERA_CHECK(to_pitch >= width && from_pitch >= width, "copy_2d: pitches must be at least the width, ", width,
+                ", got ", to_pitch, " and ", from_pitch);
   const std::array accesses{reads(from, from_pitch * (height - 1) + width),
                             writes(to, to_pitch * (height - 1) + width)};
   const LaunchInfo info{.label = label, .accesses = accesses};
@@ -204,8 +204,8 @@ void Stream::copy_2d(void* to, std::size_t to_pitch, const void* from, std::size
 void Stream::fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count,
                   std::string_view label) const {
   StreamState& stream = stream_state(*this);
-  TESSERA_CHECK(item_nbytes == 1 || item_nbytes == 2 || item_nbytes == 4, "fill: items of ", item_nbytes,
-                " bytes; 1, 2 and 4 can be filled");
+  TESSERA_CHECK(item_nbytes == 1 || item_nbytes == 2 || item_nbytes == 4, "fill: item_nbytes must be 1, 2 or 4, got ",
+                item_nbytes);
   check_range("fill: target", to, count * item_nbytes);
   TESSERA_CHECK(reinterpret_cast<std::uintptr_t>(to) % item_nbytes == 0, "fill: address ", to,
                 " must be a multiple of ", item_nbytes);
@@ -239,7 +239,7 @@ void Stream::wait_value(const std::uint64_t* from, std::uint64_t value, Compare 
 
 Hold Stream::hold(std::chrono::nanoseconds timeout) const {
   StreamState& stream = stream_state(*this);
-  TESSERA_CHECK(timeout > std::chrono::nanoseconds::zero(), "hold on ", stream.name, ": the timeout must be above 0");
+  TESSERA_CHECK(timeout > std::chrono::nanoseconds::zero(), "hold on ", stream.name, ": the timeout must be positive");
   std::shared_ptr<HoldBackend> hold;
   enqueue(stream, DriverCall::kHold, [&] {
     TESSERA_CHECK(!stream.is_capturing(), "hold on ", stream.name,
@@ -258,7 +258,7 @@ bool Hold::timed_out() const { return backend_ != nullptr && backend_->timed_out
 Tick Stream::stamp() const {
   StreamState& stream = stream_state(*this);
   const std::lock_guard lock(stream.mutex);
-  detail::check_not_capturing(stream, "stamp", "ask capture_info for the nodes it depends on");
+  detail::check_not_capturing(stream, "stamp", "call capture_info for its dependencies");
   return stream.take_tick();
 }
 
@@ -342,7 +342,7 @@ void Stream::synchronize(std::chrono::nanoseconds timeout) const {
   }
   stream.device->faults.pass(DriverCall::kSynchronize);
   TESSERA_CHECK_AS(TimeoutError, stream.backend->synchronize(timeout), stream.name, " of device ", stream.device->name,
-                   " still has work after ", timeout, "; the work goes on");
+                   " still has work after ", timeout, "; the work continues");
   stream.slot->raise_completed(latest);
   {
     const std::lock_guard lock(stream.mutex);

@@ -16,9 +16,9 @@ namespace {
 
 EventState& event_of(const Event& event, const StreamState& stream, const char* call) {
   TESSERA_CHECK(event.state() != nullptr, call, " on ", stream.name, ": the Event is empty");
-  TESSERA_CHECK(event.state()->device.get() == stream.device, call, ": the event is of device ",
-                event.state()->device->name, ", ", stream.name, " of device ", stream.device->name,
-                "; events order streams of one device: synchronize the event on the host instead");
+  TESSERA_CHECK(event.state()->device.get() == stream.device, call, " on ", stream.name,
+                ": the event must be of device ", stream.device->name, ", got ", event.state()->device->name,
+                "; synchronize the event on the host instead");
   return *event.state();
 }
 
@@ -126,7 +126,7 @@ void Stream::begin_capture() const {
   StreamState& stream = stream_state(*this);
   const std::lock_guard lock(stream.mutex);
   TESSERA_CHECK(!stream.is_capturing(), "begin_capture: ", stream.name,
-                " is capturing already; end that capture first");
+                " is already capturing; end that capture first");
   stream.device->faults.pass(DriverCall::kBeginCapture);
   stream.backend->begin_capture();
   auto capture = std::make_shared<CaptureState>();
@@ -173,7 +173,7 @@ std::shared_ptr<StreamState> find_unjoined(const std::vector<std::shared_ptr<Str
 
 std::shared_ptr<CaptureState> capture_to_end(StreamState& stream, const char* call) {
   TESSERA_CHECK(stream.capture != nullptr, call, ": ", stream.name, " is not capturing; call begin_capture first");
-  TESSERA_CHECK(stream.capture->origin == &stream, call, ": the capture of ", stream.name, " was begun on ",
+  TESSERA_CHECK(stream.capture->origin == &stream, call, ": the capture of ", stream.name, " was started on ",
                 stream.capture->origin->name, "; ", call, " must be called there");
   return stream.capture;
 }

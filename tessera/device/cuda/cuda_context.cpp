@@ -125,8 +125,8 @@ void CudaContext::warn_of_shared_queues() {
   const int streams = streams_.load();
   const int queues = driver_state().connections;
   if (streams <= queues || has_warned_of_queues_.exchange(true)) return;
-  log::warn("cuda:", index_, " has ", streams, " streams and ", queues,
-            " hardware queues: a launch that waits for another stream may never start where the two share one. Keep "
+  log::warn("cuda:", index_, ": ", streams, " streams share ", queues,
+            " hardware queues; a launch that waits for another stream may never start if both share a queue; use "
             "fewer streams",
             queues < kMostConnections ? ", or raise TESSERA_CUDA_CONNECTIONS" : "");
 }

@@ -50,12 +50,12 @@ CUDA_MEMCPY2D unified_2d(const Copy2d& rows) {
 bool CudaStream::is_pageable(const void* address, const char* what) {
   if (context_.is_known(address)) return false;
   TESSERA_CHECK(!context_.is_reserved(address), what, ": nothing is mapped at ", address,
-                ", which lies in a reserved range: map memory there first");
+                ", which is in a reserved range; map memory there first");
   if (context_.captures().any()) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     TESSERA_CUDA(context_, cuStreamIsCapturing, stream_, &status);
     TESSERA_CHECK(status == CU_STREAM_CAPTURE_STATUS_NONE, what, ": the memory at ", address,
-                  " is pageable and cannot take part in a capture: use Device::allocate_pinned");
+                  " is pageable and cannot be used in a capture; use Device::allocate_pinned");
   }
   return true;
 }

@@ -7,21 +7,20 @@ namespace {
 const char* advice(CUresult result) {
   switch (result) {
     case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
-      return "; this cannot be done while a capture is under way: do it before begin_capture or after end_capture";
+      return "; not allowed during a capture; call it before begin_capture or after end_capture";
     case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
-      return "; an earlier call broke the capture: abort_capture and begin again";
-    case CUDA_ERROR_STREAM_CAPTURE_MERGE: return "; two captures cannot be joined: end one first";
+      return "; an earlier call invalidated the capture; call abort_capture and start again";
+    case CUDA_ERROR_STREAM_CAPTURE_MERGE: return "; two captures cannot be joined; end one first";
     case CUDA_ERROR_STREAM_CAPTURE_UNJOINED:
-      return "; a stream that joined the capture was not joined back: record an event on it and wait for it here";
+      return "; a stream that joined the capture was not joined back; record an event on it and wait for it here";
     case CUDA_ERROR_STREAM_CAPTURE_ISOLATION:
-      return "; a captured operation cannot depend on work outside the capture: use EventUse::kExternal";
+      return "; a captured operation cannot depend on work outside the capture; use EventUse::kExternal";
     case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
       return "; the legacy default stream cannot be used while a stream that waits for it captures";
-    case CUDA_ERROR_CAPTURED_EVENT:
-      return "; the event was last recorded in a capture and has no point in time: record it outside";
-    case CUDA_ERROR_NO_BINARY_FOR_GPU: return "; the image has no code for this GPU: add PTX or compile for it";
+    case CUDA_ERROR_CAPTURED_EVENT: return "; the event was last recorded in a capture; record it outside";
+    case CUDA_ERROR_NO_BINARY_FOR_GPU: return "; the image has no code for this GPU; add PTX or compile for it";
     case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
-      return "; the block is too large for this kernel: use fewer threads or less shared memory";
+      return "; the block is too large for this kernel; use fewer threads or less shared memory";
     default: return "";
   }
 }

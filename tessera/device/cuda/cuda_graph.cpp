@@ -61,17 +61,17 @@ std::vector<NodeInfo> sorted(std::vector<NodeInfo> nodes) {
 
 const char* update_reason(CUgraphExecUpdateResult result) {
   switch (result) {
-    case CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED: return "the graph has another shape";
-    case CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED: return "a node is of another kind";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED: return "the topology of the graph changed";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED: return "the kind of a node changed";
     case CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:
     case CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE:
-      return "a node's kernel cannot be exchanged for that one";
+      return "the kernel of a node cannot be replaced by the new one";
     case CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:
-      return "a node's parameters changed in a way that cannot be updated";
+      return "the parameters of a node changed in a way that cannot be updated";
     case CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED: return "a node cannot be updated";
     case CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:
-      return "a node's attributes changed in a way that cannot be updated";
-    default: return "the driver refused the update";
+      return "the attributes of a node changed in a way that cannot be updated";
+    default: return "the driver rejected the update";
   }
 }
 
@@ -103,7 +103,7 @@ NodeInfo CudaGraph::info_of(CUgraphNode node) {
   CUgraphNodeType type{};
   TESSERA_CUDA(context_, cuGraphNodeGetType, node, &type);
   TESSERA_CHECK_AS(NotSupported, type != CU_GRAPH_NODE_TYPE_CONDITIONAL,
-                   "the graph has a conditional node, whose body cannot be checked: capture both branches, or choose "
+                   "the graph has a conditional node, whose body cannot be checked; capture both branches, or choose "
                    "between two graphs on the host");
   NodeInfo info;
   info.id = node_id(node);
@@ -159,7 +159,7 @@ CudaGraphExec::CudaGraphExec(CudaContext& context, CudaGraph& graph) : context_(
     CUgraphNodeType type{};
     TESSERA_CUDA(context_, cuGraphNodeGetType, node, &type);
     TESSERA_CHECK_AS(NotSupported, type != CU_GRAPH_NODE_TYPE_CONDITIONAL,
-                     "instantiate: the graph has a conditional node, whose body cannot be checked: choose between two "
+                     "instantiate: the graph has a conditional node, whose body cannot be checked; choose between two "
                      "graphs on the host instead");
   }
   if (!source_->keeps().empty()) {
@@ -170,7 +170,7 @@ CudaGraphExec::CudaGraphExec(CudaContext& context, CudaGraph& graph) : context_(
   if (result == CUDA_SUCCESS) return;
   context_.note(result, "cuGraphInstantiateWithParams", {__FILE__, __LINE__});
   if (params.hErrNode_out == nullptr) context_.fail(result, "cuGraphInstantiateWithParams", {__FILE__, __LINE__});
-  TESSERA_THROW(DeviceError, "instantiate: the driver refuses the ", source_->describe(params.hErrNode_out), " (error ",
+  TESSERA_THROW(DeviceError, "instantiate: the driver rejects the ", source_->describe(params.hErrNode_out), " (error ",
                 static_cast<int>(result), ")");
 }
 

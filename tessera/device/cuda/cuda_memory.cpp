@@ -60,15 +60,15 @@ std::shared_ptr<MemoryBackend> CudaDevice::create_memory(std::size_t nbytes) {
 
 std::shared_ptr<MemoryBackend> CudaDevice::import_memory(const ExportedMemory& exported) {
   context_.make_current();
-  TESSERA_CHECK(exported.offset() == 0, "import_memory: CUDA memory begins at offset 0 of its descriptor, not at ",
-                exported.offset(), ": was it exported by another kind of device?");
+  TESSERA_CHECK(exported.offset() == 0, "import_memory: the offset of CUDA memory must be 0, got ", exported.offset(),
+                "; another kind of device may have exported it");
   CUmemGenericAllocationHandle handle = 0;
   const CUresult result = driver().cuMemImportFromShareableHandle(
       &handle, reinterpret_cast<void*>(static_cast<std::uintptr_t>(exported.fd())),
       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   // For a foreign descriptor the driver returns "unknown error", which does not mean here that the context is lost.
   TESSERA_CHECK(result != CUDA_ERROR_UNKNOWN && result != CUDA_ERROR_INVALID_VALUE, "import_memory: descriptor ",
-                exported.fd(), " does not name CUDA memory");
+                exported.fd(), " does not refer to CUDA memory");
   if (result != CUDA_SUCCESS) context_.fail(result, "cuMemImportFromShareableHandle", {__FILE__, __LINE__});
   return std::make_shared<CudaMemory>(context_, handle, exported.nbytes());
 }
@@ -124,7 +124,7 @@ void CudaDevice::share(std::byte* address, std::size_t nbytes, DeviceBackend& pe
   context_.make_current();
   auto& other = static_cast<CudaDevice&>(peer);
   TESSERA_CHECK_AS(NotSupported, can_share_with(peer), "share_with: cuda:", other.context_.index(),
-                   " cannot reach the memory of cuda:", context_.index());
+                   " cannot access the memory of cuda:", context_.index());
   set_access(address, nbytes, other.context_.device(), protection);
 }
 

@@ -22,19 +22,20 @@ constexpr std::uint32_t kFatMagic = 0xBA55ED50;
 // The driver gets no length, so images that it would read past the end are rejected here. PTX is text and needs a
 // terminator: `text` holds a copy while it is loaded.
 const void* checked_image(std::span<const std::byte> image, std::string& text) {
-  TESSERA_CHECK(image.size() > sizeof(FatHeader), "load_module: ", image.size(),
-                " bytes are no fat binary, cubin or PTX");
+  TESSERA_CHECK(image.size() > sizeof(FatHeader), "load_module: the image must be a fat binary, cubin or PTX, got ",
+                image.size(), " bytes");
   FatHeader header{};
   std::memcpy(&header, image.data(), sizeof header);
   if (header.magic == kFatMagic) {
     TESSERA_CHECK(header.nbytes <= image.size() && header.header_nbytes + header.nbytes <= image.size(),
-                  "load_module: the fat binary is cut short; it should have ", header.header_nbytes + header.nbytes,
-                  " bytes and has ", image.size());
+                  "load_module: the fat binary is truncated; it must have ", header.header_nbytes + header.nbytes,
+                  " bytes, got ", image.size());
     return image.data();
   }
   if (std::memcmp(image.data(), "\177ELF", 4) == 0) return image.data();
   text.assign(reinterpret_cast<const char*>(image.data()), image.size());
-  TESSERA_CHECK(text.find(".version") != std::string::npos, "load_module: neither fat binary, cubin nor PTX");
+  TESSERA_CHECK(text.find(".version") != std::string::npos,
+                "load_module: the image must be a fat binary, cubin or PTX");
   return text.c_str();
 }
 
@@ -54,7 +55,7 @@ std::shared_ptr<CudaModule> CudaModule::load(CudaContext& context, std::span<con
     context.note(result, "cuModuleLoadDataEx", {__FILE__, __LINE__});
     log.resize(std::strlen(log.c_str()));
     if (log.empty()) context.fail(result, "cuModuleLoadDataEx", {__FILE__, __LINE__});
-    TESSERA_THROW(DeviceError, "load_module: the driver refuses the image: ", log);
+    TESSERA_THROW(DeviceError, "load_module: the driver rejects the image: ", log);
   });
   return std::make_shared<CudaModule>(context, module);
 }
@@ -100,7 +101,7 @@ void CudaKernel::check_args(const KernelArgs& args) const {
   const auto sizes = args.sizes();
   if (sizes.size() == sizes_.size() && std::equal(sizes.begin(), sizes.end(), sizes_.begin())) [[likely]]
     return;
-  TESSERA_THROW(InvalidArgument, "kernel ", name_, " takes arguments of ", sizes_, " bytes and was given ", sizes);
+  TESSERA_THROW(InvalidArgument, "kernel ", name_, ": argument sizes must be ", sizes_, " bytes, got ", sizes);
 }
 
 void CudaKernel::raise_shared_limit(std::uint32_t nbytes) {

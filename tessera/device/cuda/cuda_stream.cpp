@@ -64,7 +64,7 @@ void CudaStream::launch_spinning(SpinTotals spins, const Launch& launch) {
   if (Capture* const capture = own_capture(view)) {
     TESSERA_CHECK_AS(NotSupported, spins.share <= kWholeDevice,
                      "a captured launch that spins has more blocks than the device can hold at once, so some would "
-                     "never start: use a smaller grid");
+                     "never start; use a smaller grid");
     launch();
     capture->spin(this, spins);
     return;
@@ -187,7 +187,7 @@ void CudaStream::launch_graph(const std::shared_ptr<GraphExecBackend>& exec) {
     CaptureView view;
     Capture* const capture = own_capture(view);
     TESSERA_CHECK_AS(NotSupported, capture != nullptr,
-                     "launching an executable graph into a capture that was begun elsewhere: begin it with "
+                     "launch: the capture must be started by Tessera to contain an executable graph; start it with "
                      "Stream::begin_capture");
     capture_graph(exec, view, *capture);
     return;
@@ -255,7 +255,7 @@ std::exception_ptr CudaStream::error() {
 
 void CudaStream::reset_error() {
   TESSERA_CHECK_AS(DeviceError, !context_.is_lost(), "cuda:", context_.index(),
-                   ": the device is lost: restart the process");
+                   ": the device is lost; restart the process");
   errors_->reset();
 }
 

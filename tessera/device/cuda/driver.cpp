@@ -64,8 +64,8 @@ int chosen_connections(std::optional<int> ours, const char* theirs) {
 
 std::string refusal_of_version(int version) {
   if (version >= kDriverVersion) return {};
-  return tessera::detail::concat("driver supports CUDA ", version / 1000, ".", version % 1000 / 10,
-                                 "; Tessera needs 13.0 or newer: update the driver");
+  return tessera::detail::concat("driver must support CUDA 13.0 or newer, got ", version / 1000, ".",
+                                 version % 1000 / 10, "; update the driver");
 }
 
 DriverState load_driver(const char* library, Driver& table) {
@@ -78,7 +78,7 @@ DriverState load_driver(const char* library, Driver& table) {
   // These two have had the same signature since CUDA 2.2 and 12.0; a plain lookup is correct only for them.
   const auto get_version = reinterpret_cast<CUresult (*)(int*)>(::dlsym(handle, "cuDriverGetVersion"));
   if (get_version == nullptr || get_version(&state.version) != CUDA_SUCCESS) {
-    state.why_none = tessera::detail::concat("no driver: ", library, " does not tell its version");
+    state.why_none = tessera::detail::concat("no driver: ", library, " does not report its version");
     return state;
   }
   state.why_none = refusal_of_version(state.version);
@@ -86,7 +86,7 @@ DriverState load_driver(const char* library, Driver& table) {
   const auto get = reinterpret_cast<GetProcAddress>(::dlsym(handle, "cuGetProcAddress_v2"));
   const std::string missing = get != nullptr ? fill_table(get, table) : " cuGetProcAddress_v2";
   if (!missing.empty()) {
-    state.why_none = "the driver lacks" + missing + ": update the driver";
+    state.why_none = "the driver lacks" + missing + "; update the driver";
     return state;
   }
   state.connections = apply_connections();

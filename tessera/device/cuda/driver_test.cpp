@@ -33,12 +33,12 @@ TEST(CudaDriver, WithoutALibraryTheReasonNamesIt) {
 
 TEST(CudaDriver, ALibraryThatIsNoDriverIsRefused) {
   Driver table;
-  EXPECT_EQ(load_driver("libm.so.6", table).why_none, "no driver: libm.so.6 does not tell its version");
+  EXPECT_EQ(load_driver("libm.so.6", table).why_none, "no driver: libm.so.6 does not report its version");
 }
 
 TEST(CudaDriver, OldDriversAreRefusedWithAWord) {
-  EXPECT_EQ(refusal_of_version(12080), "driver supports CUDA 12.8; Tessera needs 13.0 or newer: update the driver");
-  EXPECT_EQ(refusal_of_version(12990), "driver supports CUDA 12.99; Tessera needs 13.0 or newer: update the driver");
+  EXPECT_EQ(refusal_of_version(12080), "driver must support CUDA 13.0 or newer, got 12.8; update the driver");
+  EXPECT_EQ(refusal_of_version(12990), "driver must support CUDA 13.0 or newer, got 12.99; update the driver");
   EXPECT_EQ(refusal_of_version(13000), "");
   EXPECT_EQ(refusal_of_version(14020), "");
 }

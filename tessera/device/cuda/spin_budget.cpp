@@ -43,16 +43,17 @@ SpinBudget::Admission SpinBudget::admit(Spinner& spinner, SpinShare share, int s
     drop_ended();
     if (!fits(spinner, share, streams, taken, busy)) {
       TESSERA_CHECK_AS(NotSupported, share <= kWholeDevice, "a spinning launch on ", spinner.spinner_name(),
-                       " has more blocks than the device can hold at once, so some would never start: use a smaller "
+                       " has more blocks than the device can hold at once, so some would never start; use a smaller "
                        "grid");
-      TESSERA_CHECK_AS(NotSupported, streams <= most_streams_, "a graph spins on ", streams, " streams; at most ",
-                       most_streams_, " can: use fewer, or set TESSERA_CUDA_CONNECTIONS up to 32 before the start");
+      TESSERA_CHECK_AS(NotSupported, streams <= most_streams_, "a graph must spin on at most ", most_streams_,
+                       " streams, got ", streams,
+                       "; use fewer, or set TESSERA_CUDA_CONNECTIONS up to 32 before the start");
       std::vector<std::string> names;
       for (const Entry& entry : entries_) names.push_back(entry.spinner->spinner_name());
       TESSERA_THROW(DeviceError, "no room for a spinning launch on ", spinner.spinner_name(), ": ", busy, " of ",
-                    most_streams_, " streams spin already and take ", percent(taken),
-                    " % of the blocks; this one needs ", streams, " more and ", percent(share),
-                    " %. Spinning now: ", names, ". Let one of them end first");
+                    most_streams_, " streams already spin and take ", percent(taken),
+                    " % of the blocks; this launch needs ", streams, " more and ", percent(share),
+                    " %; spinning now: ", names, "; wait for one of them to end");
     }
   }
   enter(spinner, share, streams);
@@ -119,8 +120,8 @@ void SpinBudget::run_quiet(const char* what, std::chrono::nanoseconds timeout, c
     if (Clock::now() - start >= timeout) {
       std::vector<std::string> names;
       for (const Entry& entry : entries_) names.push_back(entry.spinner->spinner_name());
-      TESSERA_THROW(TimeoutError, what, " cannot start while a kernel spins, and after ", timeout,
-                    " these streams still do: ", names, ". Do it before they are started");
+      TESSERA_THROW(TimeoutError, what, " cannot start while a kernel spins; after ", timeout,
+                    " these streams still spin: ", names, "; do it before they start");
     }
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(50));

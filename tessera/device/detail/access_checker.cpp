@@ -89,7 +89,7 @@ void AccessChecker::check_given_out(std::string_view who, const Access& access) 
   if (it != forbidden_.begin()) --it;
   for (; it != forbidden_.end() && it->first < end_of(access); ++it) {
     TESSERA_CHECK(it->second.end <= begin_of(access), who, " ", shown(access),
-                  ", which is not given out: ", it->second.by);
+                  ", which is not allocated: ", it->second.by);
   }
 }
 
@@ -100,7 +100,7 @@ void AccessChecker::check_order(StreamState& stream, std::string_view who, const
   };
   auto demand = [&](const Use& use, std::string_view did) {
     TESSERA_CHECK(is_before(use), who, " ", shown(access), " while ", *use.who, " ", did,
-                  " it and is not ordered before; record an event behind '", *use.who, "' and make ", stream.name,
+                  " it and is not ordered before; record an event after '", *use.who, "' and make ", stream.name,
                   " wait on it");
   };
   auto it = spans_.upper_bound(begin_of(access));
@@ -198,9 +198,10 @@ void AccessChecker::check_graph(const std::vector<NodeInfo>& nodes) {
       const Item& one = items[a];
       const Item& two = items[b];
       if (one.node == two.node || (!is_write(*one.access) && !is_write(*two.access))) continue;
-      TESSERA_CHECK(after[one.node][two.node] || after[two.node][one.node], "graph: node '", nodes[one.node].label,
-                    "' ", shown(*one.access), " and node '", nodes[two.node].label, "' ", shown(*two.access),
-                    " with no full edge between them; record an event behind the one and wait on it before the other");
+      TESSERA_CHECK(
+          after[one.node][two.node] || after[two.node][one.node], "graph: node '", nodes[one.node].label, "' ",
+          shown(*one.access), " and node '", nodes[two.node].label, "' ", shown(*two.access),
+          " with no full edge between them; record an event after one of them and wait on it before the other");
     }
   }
 }

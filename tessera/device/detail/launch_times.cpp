@@ -63,7 +63,7 @@ void LaunchTimes::collect(const StreamState& stream) noexcept {
       spare_.push_back(std::move(first.ended));
     }
   } catch (const std::exception& error) {
-    log::debug("times of launches on ", stream.name, " are lost: ", error.what());
+    log::debug("launch times on ", stream.name, " are lost: ", error.what());
     pending_.clear();
   }
 }

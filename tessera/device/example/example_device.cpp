@@ -144,7 +144,7 @@ class ExampleDevice : public DeviceBackend {
   bool can_share_with(DeviceBackend&) override { return false; }
   std::byte* allocate_pinned(std::size_t nbytes) override {
     auto* address = static_cast<std::byte*>(std::malloc(nbytes));
-    TESSERA_CHECK_AS(OutOfMemory, address != nullptr, "the example device has no ", nbytes, " bytes");
+    TESSERA_CHECK_AS(OutOfMemory, address != nullptr, "the example device cannot allocate ", nbytes, " bytes");
     return address;
   }
   void free_pinned(std::byte* address, std::size_t) override { std::free(address); }

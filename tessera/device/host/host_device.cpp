@@ -44,20 +44,20 @@ Device make_host_device(const HostOptions& options) {
 
 Device make_rank_host_device(const HostOptions& options) {
   TESSERA_CHECK(current_rank()->find_part<RankHost>() == nullptr, "rank ", current_place().rank,
-                " has a host device already; make it before the first use");
+                " already has a host device; create it before the first use");
   return device_of_rank(options);
 }
 
 bool has_threads(const Device& device) {
   const auto* backend = dynamic_cast<const detail::HostBackend*>(device.state()->backend.get());
-  TESSERA_CHECK(backend != nullptr, device.name(), " is no host device");
+  TESSERA_CHECK(backend != nullptr, device.name(), " is not a host device");
   return backend->shared().has_threads();
 }
 
 MemoryFileView::MemoryFileView(const Device& device) : device_(device) {
   TESSERA_CHECK(device_.state() != nullptr, "this Device is empty; get one with Device::get(\"host\")");
   backend_ = dynamic_cast<const detail::HostBackend*>(device_.state()->backend.get());
-  TESSERA_CHECK(backend_ != nullptr, device_.name(), " has no memory file: it is no host device");
+  TESSERA_CHECK(backend_ != nullptr, device_.name(), " has no memory file; it is not a host device");
 }
 
 int MemoryFileView::descriptor() const { return backend_->file().fd(); }

@@ -198,9 +198,9 @@ SeededScheduler::~SeededScheduler() {
 
 SeededScheduler::Participant::Participant(std::shared_ptr<SeededScheduler> scheduler, std::string name)
     : scheduler_(std::move(scheduler)) {
-  TESSERA_CHECK(scheduler_ != nullptr, "Participant '", name, "': no scheduler was given");
+  TESSERA_CHECK(scheduler_ != nullptr, "Participant '", name, "': the scheduler must not be null");
   TESSERA_CHECK(!scheduler_->is_participant(), "Participant '", name,
-                "': this thread takes part already; a thread joins a scheduler once");
+                "': this thread is already a participant; a thread joins a scheduler once");
   Impl& impl = *scheduler_->impl_;
   std::unique_lock lock(impl.mutex);
   slot_ = impl.add_slot(std::move(name));
@@ -268,7 +268,7 @@ void SeededScheduler::join(std::uint64_t id) {
   {
     const std::lock_guard lock(impl.mutex);
     const auto found = impl.threads.find(id);
-    TESSERA_CHECK(found != impl.threads.end(), "join: no thread ", id, " was spawned here, or it was joined already");
+    TESSERA_CHECK(found != impl.threads.end(), "join: no thread ", id, " was spawned here, or it was already joined");
     slot = found->second.second;
     TESSERA_CHECK(impl.own() != slot.get(), "join: thread '", slot->name, "' cannot join itself");
     if (impl.running == nullptr) impl.dispatch();  // the caller may have changed a condition of a parked participant
@@ -300,22 +300,23 @@ void SeededScheduler::yield() {
 bool SeededScheduler::wait_until(const std::function<bool()>& ready, std::chrono::nanoseconds timeout,
                                  const std::string& what) {
   SchedulerSlot* self = impl_->own();
-  TESSERA_CHECK(self != nullptr, "wait for ", what,
-                ": this thread takes no part in the seeded scheduler; start it with SeededScheduler::spawn or make a "
-                "SeededScheduler::Participant first");
+  TESSERA_CHECK(
+      self != nullptr, "wait for ", what,
+      ": this thread is not a participant of the seeded scheduler; start it with SeededScheduler::spawn or create a "
+      "SeededScheduler::Participant first");
   return impl_->wait(*self, ready, timeout, what, SlotState::kWaiting);
 }
 
 void SeededScheduler::park(const std::function<bool()>& ready, const std::string& what) {
   SchedulerSlot* self = impl_->own();
-  TESSERA_CHECK(self != nullptr, "park for ", what, ": this thread takes no part in the seeded scheduler");
+  TESSERA_CHECK(self != nullptr, "park for ", what, ": this thread is not a participant of the seeded scheduler");
   impl_->wait(*self, ready, kNever, what, SlotState::kParked);
 }
 
 bool SeededScheduler::is_participant() const { return impl_->own() != nullptr; }
 
 std::uint64_t SeededScheduler::pick(std::uint64_t bound) {
-  TESSERA_CHECK(bound > 0, "pick: the bound must be above 0");
+  TESSERA_CHECK(bound > 0, "pick: the bound must be positive");
   const std::lock_guard lock(impl_->mutex);
   const std::uint64_t chosen = impl_->random() % bound;
   impl_->note(chosen);

@@ -137,7 +137,8 @@ TEST_P(DeviceSuite, UnalignedWordsAndItemsAreRefused) {
 
 TEST_P(DeviceSuite, ItemsOfOtherSizesAreNotFilled) {
   const Ints a = ints(8);
-  for (const std::size_t nbytes : {0, 3, 8}) expect_refused([&] { stream.fill(a.data, 1, nbytes, 1); }, {"1, 2 and 4"});
+  for (const std::size_t nbytes : {0, 3, 8})
+    expect_refused([&] { stream.fill(a.data, 1, nbytes, 1); }, {"must be 1, 2 or 4"});
   finish(stream);
   EXPECT_EQ(read(a), all(8, 0));
 }
@@ -151,7 +152,7 @@ TEST_P(DeviceSuite, RowsThatOverlapAreRefused) {
 }
 
 TEST_P(DeviceSuite, AHoldNeedsADeadlineAboveZero) {
-  expect_refused([&] { (void)stream.hold(0ns); }, {"hold", "above 0"});
+  expect_refused([&] { (void)stream.hold(0ns); }, {"hold", "must be positive"});
   expect_refused([&] { (void)stream.hold(-1s); }, {"hold"});
   finish(stream);
 }

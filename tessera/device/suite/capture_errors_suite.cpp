@@ -82,7 +82,7 @@ TEST_P(DeviceSuite, PublishingOnACapturingStreamIsRefused) {
 TEST_P(DeviceSuite, BeginningACaptureTwiceIsRefused) {
   stream.begin_capture();
   note(stream, "one");
-  expect_refused([&] { stream.begin_capture(); }, {stream.name(), "capturing already", "end"});
+  expect_refused([&] { stream.begin_capture(); }, {stream.name(), "already capturing", "end"});
   EXPECT_CAPTURE_GOES_ON(1);
 }
 
@@ -93,7 +93,7 @@ TEST_P(DeviceSuite, BeginningACaptureOnAStreamThatJoinedOneIsRefused) {
   note(stream, "one");
   stream.record(fork);
   side.wait(fork);
-  expect_refused([&] { side.begin_capture(); }, {"side", "capturing already"});
+  expect_refused([&] { side.begin_capture(); }, {"side", "already capturing"});
   side.record(join);
   stream.wait(join);
   EXPECT_CAPTURE_GOES_ON(1);
@@ -106,8 +106,8 @@ TEST_P(DeviceSuite, EndingACaptureOnAStreamThatJoinedItIsRefused) {
   note(stream, "one");
   stream.record(fork);
   side.wait(fork);
-  expect_refused([&] { (void)side.end_capture(); }, {"side", "begun on", stream.name()});
-  expect_refused([&] { side.abort_capture(); }, {"side", "begun on", stream.name()});
+  expect_refused([&] { (void)side.end_capture(); }, {"side", "started on", stream.name()});
+  expect_refused([&] { side.abort_capture(); }, {"side", "started on", stream.name()});
   side.record(join);
   stream.wait(join);
   EXPECT_CAPTURE_GOES_ON(1);

@@ -10,7 +10,7 @@ namespace {
 
 // Returns true for messages of a checked device about unordered work, which are never the fault of the program here.
 bool is_disorder(const std::string& text) {
-  for (const char* words : {"is not ordered before", "no full edge", "not given out"}) {
+  for (const char* words : {"is not ordered before", "no full edge", "which is not allocated"}) {
     if (text.find(words) != std::string::npos) return true;
   }
   return false;

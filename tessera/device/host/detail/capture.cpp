@@ -34,8 +34,8 @@ void Capture::check_nodes(std::span<const NodeId> nodes) const {
 }
 
 void Capture::check_node(NodeId node) const {
-  TESSERA_CHECK(node.value() >= 1 && node.value() <= nodes_.size(), "capture ", id_, " has no node ", node,
-                "; its nodes are 1 to ", nodes_.size());
+  TESSERA_CHECK(node.value() >= 1 && node.value() <= nodes_.size(), "capture ", id_, ": node must be in [1, ",
+                nodes_.size(), "], got ", node);
 }
 
 }  // namespace tessera::device::host::detail

@@ -54,7 +54,7 @@ HostBackend::HostBackend(const HostOptions& options)
       file_(std::make_shared<MemoryFile>(options.name,
                                          options.capacity_nbytes > 0 ? options.capacity_nbytes : machine_memory())) {
   TESSERA_CHECK(mode_ == Mode::kSeeded || options.scheduler == nullptr, options.name,
-                ": a scheduler was given, but the mode is not Mode::kSeeded");
+                ": a scheduler requires Mode::kSeeded");
   if (mode_ == Mode::kSeeded && options.scheduler == nullptr) {
     maker_ = std::make_unique<SeededScheduler::Participant>(shared_->scheduler()->shared_from_this(), "main");
   }
@@ -153,7 +153,8 @@ bool HostBackend::can_share_with(DeviceBackend& peer) { return dynamic_cast<Host
 
 std::byte* HostBackend::allocate_pinned(std::size_t nbytes) {
   void* address = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  TESSERA_CHECK_AS(OutOfMemory, address != MAP_FAILED, shared_->name(), ": no ", nbytes, " bytes of pinned memory");
+  TESSERA_CHECK_AS(OutOfMemory, address != MAP_FAILED, shared_->name(), ": cannot allocate ", nbytes,
+                   " bytes of pinned memory");
   return static_cast<std::byte*>(address);
 }
 
@@ -164,7 +165,7 @@ bool HostBackend::is_capturable(const void*) { return true; }
 
 std::shared_ptr<ModuleBackend> HostBackend::load_module(std::span<const std::byte>) {
   TESSERA_THROW(NotSupported, shared_->name(),
-                ": the host loads no images; make a kernel from a function with Device::host_kernel");
+                ": the host device cannot load images; create a kernel from a function with Device::host_kernel");
 }
 
 std::shared_ptr<KernelBackend> HostBackend::host_kernel(HostKernelFn function) {

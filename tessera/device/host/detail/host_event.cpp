@@ -6,7 +6,7 @@ namespace tessera::device::host::detail {
 
 HostEvent& HostEvent::from_native(void* native) {
   auto* event = static_cast<HostEvent*>(native);
-  TESSERA_CHECK(event != nullptr && event->magic_ == kMagic, "this is no event of a host device: ", native);
+  TESSERA_CHECK(event != nullptr && event->magic_ == kMagic, "not an event of a host device: ", native);
   return *event;
 }
 
@@ -29,7 +29,7 @@ bool HostEvent::synchronize(std::chrono::nanoseconds timeout) {
 
 std::chrono::nanoseconds HostEvent::since(EventBackend& start) {
   auto& first = dynamic_cast<HostEvent&>(start);
-  TESSERA_CHECK(timing_ && first.timing_, "elapsed: both events must be made with EventOptions::timing; the ",
+  TESSERA_CHECK(timing_ && first.timing_, "elapsed: both events must be created with EventOptions::timing; the ",
                 timing_ ? "start" : "end", " was not");
   const auto time_of = [](const HostEvent& event, const char* which) {
     const std::lock_guard lock(event.mutex_);

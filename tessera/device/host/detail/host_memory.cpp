@@ -29,7 +29,7 @@ std::string reason() { return std::strerror(errno); }
 
 MemoryFile::MemoryFile(std::string device, std::size_t capacity)
     : device_(std::move(device)), capacity_(capacity), fd_(memfd_create("tessera-host", MFD_CLOEXEC)) {
-  TESSERA_CHECK_AS(DeviceError, fd_ >= 0, device_, ": no memory file could be made: ", reason());
+  TESSERA_CHECK_AS(DeviceError, fd_ >= 0, device_, ": cannot create a memory file: ", reason());
 }
 
 MemoryFile::~MemoryFile() { close(fd_); }
@@ -48,7 +48,7 @@ std::uint64_t MemoryFile::take(std::size_t nbytes) {
     return offset;
   }
   TESSERA_CHECK_AS(OutOfMemory, ftruncate(fd_, static_cast<off_t>(end_ + nbytes)) == 0, device_,
-                   ": the memory file could not grow by ", nbytes, " bytes to ", end_ + nbytes, ": ", reason());
+                   ": the memory file cannot grow by ", nbytes, " bytes to ", end_ + nbytes, ": ", reason());
   used_ += nbytes;
   return std::exchange(end_, end_ + nbytes);
 }
@@ -57,7 +57,7 @@ int MemoryFile::export_stretch(std::uint64_t offset, std::size_t nbytes) const {
   // Opened again: a lock belongs to an open file, and a duplicate would share ours.
   const std::string path = "/proc/self/fd/" + std::to_string(fd_);
   const int exported = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  TESSERA_CHECK_AS(DeviceError, exported >= 0, device_, ": export: the memory file could not be opened: ", reason());
+  TESSERA_CHECK_AS(DeviceError, exported >= 0, device_, ": export: cannot open the memory file: ", reason());
   struct flock lock {};
   lock.l_type = F_RDLCK;
   lock.l_whence = SEEK_SET;
@@ -66,7 +66,7 @@ int MemoryFile::export_stretch(std::uint64_t offset, std::size_t nbytes) const {
   if (fcntl(exported, F_OFD_SETLK, &lock) != 0) {
     const std::string why = reason();
     close(exported);
-    TESSERA_THROW(DeviceError, device_, ": export: the memory could not be locked: ", why);
+    TESSERA_THROW(DeviceError, device_, ": export: cannot lock the memory: ", why);
   }
   return exported;
 }
@@ -135,11 +135,11 @@ HostMemory::HostMemory(const ExportedMemory& exported) : offset_(exported.offset
   const auto size = static_cast<std::uint64_t>(std::max<off_t>(file.st_size, 0));
   TESSERA_CHECK(S_ISREG(file.st_mode) && nbytes_ > 0 && nbytes_ <= size && offset_ <= size - nbytes_,
                 "import: descriptor ", exported.fd(), " holds no memory at [", offset_, ", ", offset_, " + ", nbytes_,
-                "); it is ", S_ISREG(file.st_mode) ? "a file" : "no file", " of ", size, " bytes");
+                "); it is ", S_ISREG(file.st_mode) ? "a file" : "not a file", " of ", size, " bytes");
   TESSERA_CHECK(offset_ % kGranularity == 0 && nbytes_ % kGranularity == 0, "import: offset ", offset_, " and size ",
                 nbytes_, " must be multiples of ", kGranularity);
   imported_fd_ = fcntl(exported.fd(), F_DUPFD_CLOEXEC, 0);
-  TESSERA_CHECK_AS(DeviceError, imported_fd_ >= 0, "import: the descriptor could not be duplicated: ", reason());
+  TESSERA_CHECK_AS(DeviceError, imported_fd_ >= 0, "import: cannot duplicate the descriptor: ", reason());
 }
 
 HostMemory::~HostMemory() {
@@ -153,7 +153,7 @@ HostMemory::~HostMemory() {
 ExportedMemory HostMemory::export_handle() {
   // A duplicate of an imported descriptor carries the lock of its exporter.
   const int own = file_ ? file_->export_stretch(offset_, nbytes_) : fcntl(imported_fd_, F_DUPFD_CLOEXEC, 0);
-  TESSERA_CHECK_AS(DeviceError, own >= 0, "export: the descriptor could not be duplicated: ", reason());
+  TESSERA_CHECK_AS(DeviceError, own >= 0, "export: cannot duplicate the descriptor: ", reason());
   return {own, offset_, nbytes_};
 }
 
@@ -161,8 +161,8 @@ std::byte* AddressSpace::reserve(std::size_t nbytes, std::size_t alignment) {
   const std::size_t unit = std::max(alignment, kGranularity);
   const std::size_t whole = nbytes + unit;
   void* raw = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  TESSERA_CHECK_AS(OutOfMemory, whole > nbytes && raw != MAP_FAILED, "reserve: no ", nbytes,
-                   " addresses in a row: ", reason());
+  TESSERA_CHECK_AS(OutOfMemory, whole > nbytes && raw != MAP_FAILED, "reserve: cannot reserve ", nbytes,
+                   " contiguous addresses: ", reason());
   const auto start = reinterpret_cast<std::uintptr_t>(raw);
   const std::uintptr_t aligned = (start + unit - 1) / unit * unit;
   if (aligned > start) munmap(raw, aligned - start);
@@ -176,8 +176,8 @@ void AddressSpace::release(std::byte* address, std::size_t nbytes) {
 }
 
 void AddressSpace::map(std::byte* address, HostMemory& memory, std::size_t nbytes) {
-  TESSERA_CHECK(nbytes == memory.nbytes(), "map: all of the memory is mapped at once: ", memory.nbytes(),
-                " bytes, not ", nbytes);
+  TESSERA_CHECK(nbytes == memory.nbytes(), "map: nbytes must be the size of the memory, ", memory.nbytes(), ", got ",
+                nbytes);
   const std::lock_guard lock(mutex_);
   epoch_.fetch_add(1, std::memory_order_acq_rel);
   void* got = mmap(address, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory.fd(),
@@ -185,7 +185,7 @@ void AddressSpace::map(std::byte* address, HostMemory& memory, std::size_t nbyte
   TESSERA_CHECK_AS(DeviceError, got != MAP_FAILED, "map: ", static_cast<void*>(address), ": ", reason());
   // A forked child must not share it, since both would allocate the same bytes. An access there is a fault.
   TESSERA_CHECK_AS(DeviceError, madvise(got, nbytes, MADV_DONTFORK) == 0, "map: ", static_cast<void*>(address),
-                   " could not be kept from forked children: ", reason());
+                   " cannot be hidden from forked children: ", reason());
   mappings_[address] = {nbytes, memory.file(), memory.offset(), {{nullptr, Protection::kReadWrite}}};
 }
 

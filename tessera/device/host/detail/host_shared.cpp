@@ -59,8 +59,8 @@ nanoseconds HostShared::now() const {
 
 void HostShared::refuse_caller() const {
   TESSERA_THROW(InvalidArgument, name_,
-                ": this thread takes no part in the device's seeded scheduler; start it with SeededScheduler::spawn or "
-                "make a SeededScheduler::Participant first");
+                ": this thread is not a participant of the seeded scheduler; start it with SeededScheduler::spawn or "
+                "create a SeededScheduler::Participant first");
 }
 
 bool HostShared::sleep_until(const Alarm& alarm, const std::function<bool()>& over, nanoseconds timeout) {

@@ -111,7 +111,7 @@ class HostShared {
     const bool in_time =
         scheduler_ != nullptr ? scheduler_->wait_until(over, timeout, what()) : sleep_until(alarm, over, timeout);
     if (ready()) return true;
-    if (stopping()) TESSERA_THROW(AbortedError, name_, ": the device went away while it waited for ", what());
+    if (stopping()) TESSERA_THROW(AbortedError, name_, ": the device was destroyed during a wait for ", what());
     return in_time && ready();
   }
 

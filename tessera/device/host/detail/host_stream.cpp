@@ -187,7 +187,7 @@ void HostStream::launch_graph(const std::shared_ptr<GraphExecBackend>& exec) {
 void HostStream::publish(Tick tick) { core_->enqueue(RecordOp{tick, nullptr}); }
 
 void HostStream::begin_capture() {
-  TESSERA_CHECK(!capturing().owns_lock(), "begin_capture: stream '", core_->name(), "' is capturing already");
+  TESSERA_CHECK(!capturing().owns_lock(), "begin_capture: stream '", core_->name(), "' is already capturing");
   const Lane lane(lane_.lock);
   lane_.enter(std::make_shared<Capture>(), {});
 }

@@ -65,7 +65,7 @@ void HostHold::wait(HostShared& shared, const std::string& stream) {
   State held = State::kHeld;
   if (in_time || !state_.compare_exchange_strong(held, State::kTimedOut)) return;
   TESSERA_THROW(TimeoutError, "stream '", stream, "' was held for ", timeout_,
-                " and not released; call Hold::release before the deadline or hold with a longer one");
+                " and not released; call Hold::release in time, or pass a longer timeout to hold");
 }
 
 StreamCore::StreamCore(std::shared_ptr<HostShared> shared, std::string name, bool is_inline)
@@ -75,7 +75,7 @@ StreamCore::~StreamCore() { magic_ = 0; }
 
 StreamCore& StreamCore::from_native(void* native) {
   auto* core = static_cast<StreamCore*>(native);
-  TESSERA_CHECK(core != nullptr && core->magic_ == kMagic, "this is no stream of a host device: ", native);
+  TESSERA_CHECK(core != nullptr && core->magic_ == kMagic, "not a stream of a host device: ", native);
   return *core;
 }
 
