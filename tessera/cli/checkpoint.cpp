@@ -24,22 +24,22 @@ struct CheckpointVerb {
 // Add a line for a new subcommand.
 constexpr CheckpointVerb kVerbs[] = {
     {"ls", "List the checkpoints of a run", declare_checkpoint_ls},
-    {"verify", "Read all of a checkpoint and compare its checksums", declare_checkpoint_verify},
-    {"reshard", "Write a checkpoint as other ranks would have written it", declare_checkpoint_reshard},
+    {"verify", "Verify all checksums of a checkpoint", declare_checkpoint_verify},
+    {"reshard", "Rewrite a checkpoint for another mesh", declare_checkpoint_reshard},
     {"diff", "Compare the tensors of two checkpoints", declare_checkpoint_diff},
 };
 
 std::function<int()> declare(CLI::App& app) {
   auto bodies = std::make_shared<std::map<std::string, std::function<int()>>>();
   for (const CheckpointVerb& verb : kVerbs) {
-    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Verbs");
+    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Commands");
     (*bodies)[verb.name] = verb.declare(*options);
   }
   app.require_subcommand(1);
-  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.footer(
-      "PATH is a checkpoint (RUN_DIR/checkpoints/step-000000120), a directory of checkpoints or a run directory; where "
-      "one checkpoint is meant, that is the newest of it.\n"
+      "PATH is a checkpoint (RUN_DIR/checkpoints/step-000000120), a directory of checkpoints or a run directory. "
+      "Commands that take one checkpoint use the newest one of a directory.\n"
       "  tessera checkpoint ls run\n"
       "  tessera checkpoint verify run/checkpoints/step-000000120\n"
       "  tessera checkpoint reshard run --mesh dp=1,fsdp=2,tp=1 --out for_two\n"
@@ -54,7 +54,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kCheckpoint({"checkpoint", "List, check, reshard and compare what runs have saved", declare});
+const VerbRegistration kCheckpoint({"checkpoint", "List, verify, reshard and compare checkpoints", declare});
 
 bool holds_checkpoints(const std::filesystem::path& path) {
   std::error_code error;
@@ -77,11 +77,12 @@ bool is_checkpoint(const std::string& path) {
 
 std::filesystem::path checkpoints_directory(const std::string& path) {
   std::error_code error;
-  TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(path, error), path, ": is no directory");
+  TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(path, error), path, ": must be a directory");
   if (holds_checkpoints(path)) return path;
   std::filesystem::path inside = std::filesystem::path(path) / "checkpoints";
-  TESSERA_CHECK_AS(IoError, holds_checkpoints(inside), path,
-                   ": holds no checkpoints; they are directories step-N in it, or in its folder 'checkpoints'");
+  TESSERA_CHECK_AS(
+      IoError, holds_checkpoints(inside), path,
+      ": no checkpoints found; they are directories step-N, in this directory or in its subdirectory 'checkpoints'");
   return inside;
 }
 
@@ -89,8 +90,8 @@ std::filesystem::path meant_checkpoint(const std::string& path) {
   if (is_checkpoint(path)) return path;
   const auto all = train::list_checkpoints(checkpoints_directory(path), train::CheckDepth::kSizes);
   const auto newest = std::ranges::find(all, false, &train::CheckpointVerdict::is_partial);
-  TESSERA_CHECK_AS(IoError, newest != all.end(), path,
-                   ": none of its checkpoints was written to its end; see `tessera checkpoint ls ", path, "`");
+  TESSERA_CHECK_AS(IoError, newest != all.end(), path, ": no complete checkpoint found; see `tessera checkpoint ls ",
+                   path, "`");
   return newest->info.path;
 }
 

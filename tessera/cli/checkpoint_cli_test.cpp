@@ -256,12 +256,12 @@ TEST_F(CheckpointVerb, RejectsADirectoryThatIsNamedAfterAnotherStep) {
 }
 
 TEST_F(CheckpointVerb, SaysWhatIsMissing) {
-  EXPECT_TRUE(contains(run("ls nowhere").err, "no directory"));
+  EXPECT_TRUE(contains(run("ls nowhere").err, "nowhere: must be a directory"));
   std::filesystem::create_directories(base_ + "/empty");
-  EXPECT_TRUE(contains(run("ls empty").err, "holds no checkpoints"));
+  EXPECT_TRUE(contains(run("ls empty").err, "no checkpoints found"));
   EXPECT_EQ(run("verify empty").code, 1);
   EXPECT_EQ(run("lst empty").code, 2);
-  EXPECT_TRUE(contains(run("").err, "needs a verb"));
+  EXPECT_TRUE(contains(run("").err, "command required; commands: ls"));
   const Outcome help = run("reshard --help");
   EXPECT_TRUE(contains(help.out, "--mesh")) << help.out;
 }

@@ -63,15 +63,15 @@ std::function<int()> declare_checkpoint_diff(CLI::App& app) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("A", options->a, "Checkpoint, or a run directory, of which the newest is meant")->required();
-  app.add_option("B", options->b, "Likewise")->required();
-  app.add_flag("--all", options->all, "Show tensors that are equal, too");
-  app.add_flag("--json", options->json, "Print JSON, of all tensors");
+  app.add_option("A", options->a, "First checkpoint, or a run directory for its newest checkpoint")->required();
+  app.add_option("B", options->b, "Second checkpoint, or a run directory for its newest checkpoint")->required();
+  app.add_flag("--all", options->all, "Show equal tensors too");
+  app.add_flag("--json", options->json, "Print all tensors as JSON");
   app.footer(
-      "Tensors are compared as a whole and bit for bit, whatever meshes they were saved from. DIFFERING counts "
-      "elements with other bits, LARGEST is their greatest absolute difference. Exits 1 when a tensor differs, or when "
-      "one of the two is damaged: then nothing is compared, and stderr names the fault. Texts (step, "
-      "position in the data, configuration) are shown where they differ, and do not count.\n"
+      "Compares global tensors bit for bit; the checkpoints may have different meshes. DIFFERING is the number of "
+      "elements with different bits, LARGEST is their largest absolute difference. Exits 1 if a tensor differs, or if "
+      "a checkpoint is corrupt; a corrupt checkpoint is not compared, and stderr names the fault. Metadata (step, "
+      "position in the data, configuration) is shown if it differs, and does not change the exit code.\n"
       "  tessera checkpoint diff run/checkpoints/step-000000100 run/checkpoints/step-000000120");
   return [options] {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();

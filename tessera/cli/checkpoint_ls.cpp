@@ -70,12 +70,11 @@ std::function<int()> declare_checkpoint_ls(CLI::App& app) {
   };
   const auto options = std::make_shared<Options>();
   app.add_option("PATH", options->path, "Run directory, directory of checkpoints, or one checkpoint")->required();
-  app.add_flag("--verify", options->verify, "Read everything and compare checksums");
+  app.add_flag("--verify", options->verify, "Read all files and verify their checksums");
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "STATE: complete (all files are there, in their sizes), good (with --verify: and all checksums are right), "
-      "damaged "
-      "(what a resumed run would pass over, and why), partial (not written to its end, or being written).\n"
+      "STATE: complete (all files exist and have the right sizes), good (with --verify: all checksums match too), "
+      "damaged (corrupt, with the reason; a resumed run skips it), partial (incomplete, or still being written).\n"
       "  tessera checkpoint ls run");
   return [options] {
     const CheckDepth depth = options->verify ? CheckDepth::kEverything : CheckDepth::kSizes;

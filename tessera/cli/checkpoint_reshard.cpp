@@ -41,26 +41,26 @@ std::function<int()> declare_checkpoint_reshard(CLI::App& app) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("PATH", options->path, "Checkpoint, or a run directory, of which the newest is meant")->required();
-  CLI::Option* given = app.add_option("--mesh", options->mesh, "Mesh that it is for: dp=1,fsdp=2,tp=1")
+  app.add_option("PATH", options->path, "Checkpoint, or a run directory for its newest checkpoint")->required();
+  CLI::Option* given = app.add_option("--mesh", options->mesh, "Target mesh, as in dp=1,fsdp=2,tp=1")
                            ->check(CLI::Validator(fault_of_mesh, "", "mesh"));
-  app.add_option("--ranks", options->ranks, "Or how many ranks, on a mesh that is found for them")
+  app.add_option("--ranks", options->ranks, "Number of ranks of the target mesh, instead of --mesh")
       ->excludes(given)
       ->check(CLI::Range(1, kMostRanks));
-  app.add_option("--out", options->out, "Directory of checkpoints to write it to; made when it is not there")
-      ->required();
+  app.add_option("--out", options->out, "Directory of checkpoints to write to; created if missing")->required();
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "An axis of the new mesh cuts what the axis of its name cut; axes that are new, or had one rank, cut nothing. A "
-      "run does not need this: it "
-      "loads checkpoints of any mesh. It is for copies that other programs read in other pieces, or one file. With "
-      "--ranks each axis, from the last to the first, keeps of its size what divides the number, and fsdp takes the "
-      "rest. A checkpoint that is damaged is refused.\n"
+      "An axis of the target mesh shards the same dimensions as the axis of that name in the checkpoint. Axes that are "
+      "new, or had one rank, replicate. Runs load checkpoints of any mesh; use this command for programs that read "
+      "other shards, or one file. With --ranks, each axis, from last to first, keeps the largest divisor of its size "
+      "that also divides the remaining number of ranks; fsdp takes the rest. A corrupt checkpoint is rejected.\n"
       "  tessera checkpoint reshard run --mesh dp=1,fsdp=2,tp=1 --out for_two\n"
       "  tessera checkpoint reshard run --ranks 1 --out whole");
   return [options] {
     if (options->mesh.empty() && options->ranks == 0) {
-      std::fprintf(stderr, "tessera: checkpoint reshard: say for whom: --mesh dp=1,fsdp=2,tp=1, or --ranks 2\n");
+      std::fprintf(
+          stderr,
+          "tessera: checkpoint reshard: --mesh or --ranks is required, as in --mesh dp=1,fsdp=2,tp=1 or --ranks 2\n");
       return static_cast<int>(kUsage);
     }
     const train::CheckpointInfo from = one_checkpoint(options->path);

@@ -17,10 +17,10 @@ std::function<int()> declare_checkpoint_verify(CLI::App& app) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("PATH", options->path, "Checkpoint, or a run directory, of which the newest is meant")->required();
+  app.add_option("PATH", options->path, "Checkpoint, or a run directory for its newest checkpoint")->required();
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "Exits 1 when anything is damaged, and names each damaged shard: its file and its tensor.\n"
+      "Exits 1 if the checkpoint is corrupt, and prints the file and the tensor of each corrupt shard.\n"
       "  tessera checkpoint verify run/checkpoints/step-000000120");
   return [options] {
     train::Progress progress({}, 0, stderr);
@@ -45,7 +45,7 @@ std::function<int()> declare_checkpoint_verify(CLI::App& app) {
       for (const train::CheckpointFault& fault : verdict.faults) fmt::print("{}\n", shown(to_string(fault)));
     }
     if (verdict.faults.empty()) return static_cast<int>(kDone);
-    std::fprintf(stderr, "tessera: checkpoint %s is damaged in %zu places\n", verdict.info.path.c_str(),
+    std::fprintf(stderr, "tessera: checkpoint %s is corrupt: %zu faults\n", verdict.info.path.c_str(),
                  verdict.faults.size());
     return static_cast<int>(kFailed);
   };

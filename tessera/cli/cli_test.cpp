@@ -23,7 +23,7 @@ TEST(Command, HelpAndVersionGoToStdout) {
   const Outcome help = tessera("--help");
   EXPECT_EQ(help.code, 0);
   EXPECT_TRUE(contains(help.out, "info")) << help.out;
-  EXPECT_TRUE(contains(help.out, "Exit codes: 0 done, 1 the verb failed")) << help.out;
+  EXPECT_TRUE(contains(help.out, "Exit codes: 0 success, 1 the command failed")) << help.out;
   EXPECT_EQ(help.err, "");
   const Outcome version = tessera("--version");
   EXPECT_EQ(version.code, 0);
@@ -44,25 +44,22 @@ TEST(Command, AnUnknownVerbSuggestsTheNearest) {
   const Outcome near = tessera("inof");
   EXPECT_EQ(near.code, 2);
   EXPECT_EQ(near.out, "");
-  EXPECT_EQ(
-      near.err,
-      "tessera: there is no verb 'inof' (did you mean 'info'?); there are: checkpoint, explain, export, help, info, "
-      "layout, memory, "
-      "ops, record, run, tokenize, train, version, view, watch\n");
-  EXPECT_EQ(
-      tessera("frobnicate").err,
-      "tessera: there is no verb 'frobnicate'; there are: checkpoint, explain, export, help, info, layout, memory, "
-      "ops, record, run, "
-      "tokenize, train, version, view, watch\n");
+  EXPECT_EQ(near.err,
+            "tessera: unknown command 'inof' (did you mean 'info'?); commands: checkpoint, explain, export, help, "
+            "info, layout, memory, ops, record, run, tokenize, train, version, view, watch\n");
+  EXPECT_EQ(tessera("frobnicate").err,
+            "tessera: unknown command 'frobnicate'; commands: checkpoint, explain, export, help, info, layout, memory, "
+            "ops, record, run, tokenize, train, version, view, watch\n");
 }
 
 TEST(Command, AnUnknownOptionSuggestsTheNearest) {
   const Outcome outcome = tessera("info --jsno");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_EQ(outcome.err, "tessera: info does not take '--jsno' (did you mean '--json'?); see `tessera info --help`\n");
+  EXPECT_EQ(outcome.err,
+            "tessera: info: unknown argument '--jsno' (did you mean '--json'?); see `tessera info --help`\n");
   const Outcome global = tessera("--vresion");
   EXPECT_EQ(global.code, 2);
-  EXPECT_EQ(global.err, "tessera: does not take '--vresion' (did you mean '--version'?); see `tessera --help`\n");
+  EXPECT_EQ(global.err, "tessera: unknown argument '--vresion' (did you mean '--version'?); see `tessera --help`\n");
   EXPECT_EQ(tessera("info more").code, 2);
   EXPECT_EQ(tessera("info --env --clean").code, 2);
 }

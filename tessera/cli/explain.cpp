@@ -70,9 +70,9 @@ void check_chosen(const record::Evidence& evidence, const record::ShowOptions& c
   }
   if (chosen.group.empty() || groups.contains(chosen.group)) return;
   const std::vector<std::string> names(groups.begin(), groups.end());
-  TESSERA_THROW(InvalidArgument, "explain: --group: the run has no group '", chosen.group, "'",
+  TESSERA_THROW(InvalidArgument, "explain: --group: unknown group '", chosen.group, "'",
                 did_you_mean(chosen.group, names), "; ",
-                names.empty() ? "its records name no group" : fmt::format("it has: {}", fmt::join(names, ", ")));
+                names.empty() ? "the records name no group" : fmt::format("groups: {}", fmt::join(names, ", ")));
 }
 
 int show(const Options& options) {
@@ -92,21 +92,21 @@ int show(const Options& options) {
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   app.add_option("RUN_DIR", options->directory,
-                 "Run directory, or one with PyTorch's flight-recorder pickles (default: the newest under ./runs)");
-  app.add_option("--ranks", options->ranks, "Show these alone: 0,3-5")->check([](const std::string& text) {
-    return ranks_in(text).empty() ? "ranks must be a list of numbers and ranges like 0,3-5, not '" + text + "'"
-                                  : std::string();
-  });
-  app.add_option("--group", options->group, "Show this group alone");
-  app.add_option("--last", options->last, "Launches to show of each group and rank")->capture_default_str();
-  app.add_option("--color", options->color, "Colours; auto: on a terminal")
+                 "Run directory, or a directory of PyTorch flight recorder pickles (default: the newest under ./runs)");
+  app.add_option("--ranks", options->ranks, "Ranks to show, as in 0,3-5 (default: all)")
+      ->check([](const std::string& text) {
+        return ranks_in(text).empty() ? "must be a list of ranks and ranges, as in 0,3-5, got '" + text + "'"
+                                      : std::string();
+      });
+  app.add_option("--group", options->group, "Group to show (default: all)");
+  app.add_option("--last", options->last, "Launches to show per group and rank")->capture_default_str();
+  app.add_option("--color", options->color, "Colors; auto uses them on a terminal")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "Ranks may run, hang or be gone. The last lines are the verdict, how sure it is and what to do next.\n"
-      "Exit code: 0 no fault was found, 1 the run cannot be read, 2 the command line makes no sense, 3 a fault was "
-      "found.\n"
+      "Explains active, hanging and ended runs. The last lines are the verdict, its confidence and the next action.\n"
+      "Exit codes: 0 no fault found, 1 the run cannot be read, 2 invalid command line, 3 a fault was found.\n"
       "  tessera explain runs/20261116-070000-4242 --ranks 0,3-5 --last 20");
   return [options]() -> int {
     try {
@@ -121,7 +121,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kExplain({"explain", "Say what went wrong in a run, and which rank is to blame", declare});
+const VerbRegistration kExplain({"explain", "Find the fault of a run and the rank that caused it", declare});
 
 }  // namespace
 }  // namespace tessera::cli

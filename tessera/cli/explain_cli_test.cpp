@@ -189,7 +189,7 @@ TEST_F(Explain, RanksAndGroupsThatTheRunDoesNotHaveAreErrors) {
   EXPECT_EQ(outcome.out, "");
   outcome = run("--group nope");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_EQ(outcome.err, "tessera: explain: --group: the run has no group 'nope'; it has: left, world\n");
+  EXPECT_EQ(outcome.err, "tessera: explain: --group: unknown group 'nope'; groups: left, world\n");
   EXPECT_EQ(run("--group left --ranks 0-3").code, 3);
 }
 

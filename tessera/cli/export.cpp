@@ -44,7 +44,7 @@ void warn(const std::string& text) { std::fprintf(stderr, "tessera: %s\n", text.
 record::Evidence read(const Options& options) {
   if (record::has_torch_pickles(options.run)) {
     TESSERA_CHECK_AS(IoError, options.to != "torch-memory", "run directory ", options.run,
-                     ": holds pickles of PyTorch's flight recorder, which say nothing about memory");
+                     ": PyTorch flight recorder pickles contain no memory records");
     return record::read_torch_pickles(options.run);
   }
   // The export of memory reads the record files; evidence contains only a summary.
@@ -64,7 +64,7 @@ std::string directory_of(const Options& options) {
   std::error_code error;
   fs::create_directories(directory, error);
   TESSERA_CHECK_AS(IoError, !error && fs::is_directory(directory, error), "directory ", directory.string(),
-                   ": cannot be made: ", error.message(), "; name another with --out");
+                   ": cannot be created: ", error.message(), "; use another --out");
   return directory.string();
 }
 
@@ -77,8 +77,8 @@ std::vector<Written> write_chrome(const record::Evidence& evidence, const Option
   for (const record::ChromeTrace& trace : record::write_chrome_traces(evidence, directory_of(options), limits)) {
     files.push_back({trace.path, {}});
     if (trace.left_out == 0) continue;
-    files.back().note = fmt::format("the {} oldest of {} launches, kernels and marks did not fit {}", trace.left_out,
-                                    trace.left_out + trace.events, format_bytes(limits.max_nbytes));
+    files.back().note = fmt::format("omitted the {} oldest of {} launches, kernels and annotations to stay within {}",
+                                    trace.left_out, trace.left_out + trace.events, format_bytes(limits.max_nbytes));
   }
   return files;
 }
@@ -109,15 +109,15 @@ std::vector<Written> write_memory(const record::Evidence& evidence, const Option
       const auto snapshots = memory::read_history(file, &notes);
       for (const std::string& note : notes) warn(rank.file + ": " + note);
       if (snapshots.empty()) {
-        warn(fmt::format("rank {}: no file: {} holds no memory records; its process made no allocator", rank.rank,
-                         rank.file));
+        warn(fmt::format("rank {}: no file written: {} contains no memory records; the process created no allocator",
+                         rank.rank, rank.file));
         continue;
       }
       const std::string path = fmt::format("{}/memory_rank_{}.pickle", directory, rank.rank);
       memory::write_torch_snapshot_file(path, snapshots, memory::TorchFormat::kPickle, {}, kind_of(options));
       files.push_back({path, {}});
     } catch (const IoError& error) {  // a corrupt file of one rank does not stop the others
-      warn(fmt::format("rank {}: no file: {}", rank.rank, error.message()));
+      warn(fmt::format("rank {}: no file written: {}", rank.rank, error.message()));
     }
   }
   return files;
@@ -154,11 +154,10 @@ int run(const Options& options) {
   if (options.to == "json") files = write_json(evidence, options);
   for (const record::Rank& rank : evidence.ranks) {
     if (rank.state == record::RankState::kMissing && options.to != "json") {
-      warn(fmt::format("rank {}: no file: it left no record", rank.rank));
+      warn(fmt::format("rank {}: no file written: the rank has no record file", rank.rank));
     }
   }
-  TESSERA_CHECK_AS(IoError, !files.empty(), "run directory ", options.run, ": holds nothing that could be written as ",
-                   options.to);
+  TESSERA_CHECK_AS(IoError, !files.empty(), "run directory ", options.run, ": contains no data for --to ", options.to);
   if (options.json) {
     nlohmann::ordered_json paths = nlohmann::ordered_json::array();
     for (const Written& file : files) paths.push_back({{"path", file.path}, {"note", file.note}});
@@ -173,26 +172,27 @@ int run(const Options& options) {
 
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("RUN_DIR", options->run, "Run directory, of a run that goes on or is over")->required();
-  app.add_option("--to", options->to, "torch-fr, chrome, torch-memory or json")
+  app.add_option("RUN_DIR", options->run, "Run directory of an active or ended run")->required();
+  app.add_option("--to", options->to, "Format: torch-fr, chrome, torch-memory or json")
       ->required()
       ->check(CLI::IsMember({"torch-fr", "chrome", "torch-memory", "json"}))
       ->type_name("FORMAT");
-  app.add_option("--out", options->out, "Where the files go (default: RUN_DIR/export/FORMAT)")->type_name("DIR");
-  app.add_option("--max-size", options->max_size,
-                 "Of a Chrome trace, at most; the oldest launches, kernels and marks are left out (default: 64MiB)")
+  app.add_option("--out", options->out, "Output directory (default: RUN_DIR/export/FORMAT)")->type_name("DIR");
+  app.add_option(
+         "--max-size", options->max_size,
+         "Maximum size of a Chrome trace; the oldest launches, kernels and annotations are omitted (default: 64MiB)")
       ->type_name("SIZE");
-  app.add_flag("--json", options->json, "Say what was written as JSON");
+  app.add_flag("--json", options->json, "Print the written files as JSON");
   app.footer(
-      "Prints the files it wrote, a line each.\n"
-      "  torch-fr      comm_lib_trace_rank_N, for torchfrtrace: PyTorch's flight recorder, version 2.10\n"
+      "Prints the written files, one per line.\n"
+      "  torch-fr      comm_lib_trace_rank_N, for torchfrtrace (PyTorch flight recorder, version 2.10)\n"
       "  chrome        trace_rank_N.json, for ui.perfetto.dev, chrome://tracing and trace analyzers\n"
       "  torch-memory  memory_rank_N.pickle, for pytorch.org/memory_viz\n"
-      "  json          evidence.json: all that is known of the run, for programs\n"
+      "  json          evidence.json: all facts about the run, machine-readable\n"
       "  tessera export runs/night --to chrome --out traces --max-size 16MiB");
   return [options]() -> int {
     if (!options->max_size.empty() && options->to != "chrome") {
-      warn("export: --max-size is for --to chrome; files of " + options->to + " are written whole");
+      warn("export: --max-size: requires --to chrome, got --to " + options->to);
       return kUsage;
     }
     try {
@@ -207,8 +207,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kExport({"export", "Write what a run left behind for PyTorch's tools and trace viewers",
-                                declare});
+const VerbRegistration kExport({"export", "Export the records of a run for PyTorch tools and trace viewers", declare});
 
 }  // namespace
 }  // namespace tessera::cli

@@ -104,8 +104,8 @@ TEST_F(Export, ChromeKeepsToTheSizeThatItWasGiven) {
   EXPECT_LE(fs::file_size(path), 5000U);
   const std::size_t kept = kernels_in(path);
   EXPECT_LT(kept, 3U);
-  EXPECT_TRUE(contains(
-      outcome.out, path + "\tthe " + std::to_string(3 - kept) + " oldest of 3 launches, kernels and marks did not fit"))
+  EXPECT_TRUE(contains(outcome.out, path + "\tthe " + std::to_string(3 - kept) +
+                                        " oldest of 3 launches, kernels and annotations to stay within"))
       << outcome.out;
   EXPECT_FALSE(fs::exists(run + "/export"));
   const Outcome small = to("chrome", "--max-size 100B");
@@ -114,7 +114,7 @@ TEST_F(Export, ChromeKeepsToTheSizeThatItWasGiven) {
   EXPECT_EQ(to("chrome", "--max-size many").code, 2);
   const Outcome other = to("json", "--max-size 1MiB");
   EXPECT_EQ(other.code, 2);
-  EXPECT_TRUE(contains(other.err, "--max-size is for --to chrome")) << other.err;
+  EXPECT_TRUE(contains(other.err, "--max-size: requires --to chrome, got --to json")) << other.err;
 }
 
 TEST_F(Export, TorchMemoryWritesWhatTheViewerLoads) {
@@ -142,7 +142,7 @@ TEST_F(Export, TorchFlightRecorderWritesPicklesAsPyTorchNamesThem) {
   EXPECT_EQ(json::parse(content(directory + "/fr/export/json/evidence.json")).at("ranks").size(), 2U);
   const Outcome memory = cli::testing::tessera("export " + directory + "/fr --to torch-memory");
   EXPECT_EQ(memory.code, 1);
-  EXPECT_TRUE(contains(memory.err, "say nothing about memory")) << memory.err;
+  EXPECT_TRUE(contains(memory.err, "flight recorder pickles contain no memory records")) << memory.err;
 }
 
 TEST_F(Export, JsonWritesAllThatIsKnown) {
@@ -164,7 +164,7 @@ TEST_F(Export, ARankWithoutAFileIsToldAndTheOthersAreWritten) {
     const Outcome outcome = to(format);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(lines_of(outcome.out).size(), 1U) << outcome.out;
-    EXPECT_TRUE(contains(outcome.err, "rank 0: no file: it left no record")) << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, "rank 0: no file written: the rank has no record file")) << outcome.err;
   }
   EXPECT_EQ(to("json").code, 0);
 }
@@ -178,8 +178,8 @@ TEST_F(Export, ARankWithoutMemoryRecordsIsTold) {
   }
   const Outcome outcome = to("torch-memory");
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_TRUE(contains(outcome.err, "rank 0: no file: ")) << outcome.err;
-  EXPECT_TRUE(contains(outcome.err, "holds nothing that could be written as torch-memory")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "rank 0: no file written: ")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "contains no data for --to torch-memory")) << outcome.err;
 }
 
 TEST_F(Export, RefusesWhatItCannot) {

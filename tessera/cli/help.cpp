@@ -9,7 +9,7 @@ namespace tessera::cli {
 namespace {
 
 std::function<int()> declare_help(CLI::App& app) {
-  app.add_option("VERB", "Verb to describe; without it, this program")->expected(0, -1);
+  app.add_option("COMMAND", "Command to describe (default: tessera itself)")->expected(0, -1);
   return [] { return static_cast<int>(kDone); };
 }
 std::function<int()> declare_version(CLI::App& /*app*/) {
@@ -19,7 +19,7 @@ std::function<int()> declare_version(CLI::App& /*app*/) {
   };
 }
 
-const VerbRegistration kHelp({"help", "Print the help of a verb", declare_help});
+const VerbRegistration kHelp({"help", "Print the help of a command", declare_help});
 const VerbRegistration kVersion({"version", "Print the version", declare_version});
 
 }  // namespace

@@ -45,7 +45,7 @@ std::vector<std::pair<std::string, std::string>> transports() {
   std::vector<std::pair<std::string, std::string>> lines;
   for (const comm::BackendInfo& backend : comm::all_backends()) {
     const std::string why_not = backend.why_not(request);
-    lines.emplace_back(std::string(backend.name), why_not.empty() ? "ready" : "not here: " + why_not);
+    lines.emplace_back(std::string(backend.name), why_not.empty() ? "ready" : "not available: " + why_not);
   }
   return lines;
 }
@@ -129,11 +129,11 @@ int clean(const Options& options) {
       sections[1].entries.emplace_back(record.path, "to " + record.run_path);
     for (const probe::FoundRecord& record : cleaned.kept)
       sections[2].entries.emplace_back(
-          record.path,
-          fmt::format("{}; {} is gone or was renamed; --lost removes the record", described(record), record.run_path));
+          record.path, fmt::format("{}; run directory {} was removed or renamed; --lost removes the record",
+                                   described(record), record.run_path));
     std::erase_if(sections, [](const Section& section) { return section.entries.empty(); });
     if (!sections.empty()) print(to_text(sections, stdout_style()));
-    if (sections.empty() && stdout_style().is_terminal) print("no orphan records\n");
+    if (sections.empty() && stdout_style().is_terminal) print("no records of dead processes\n");
   }
   for (const std::string& problem : cleaned.problems) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
   return cleaned.problems.empty() ? kDone : kFailed;
@@ -203,7 +203,7 @@ int show() {
   sections.push_back({"transports", transports()});
   Section environment{"environment", {}};
   for (const env::Entry& entry : env::table()) {
-    const std::string refused = entry.error.empty() ? "" : " (refused: " + entry.error + ")";
+    const std::string refused = entry.error.empty() ? "" : " (rejected: " + entry.error + ")";
     if (entry.is_set) environment.entries.emplace_back(entry.name, entry.value + refused);
   }
   sections.push_back(environment);
@@ -220,15 +220,15 @@ int show() {
 
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  auto* env = app.add_flag("--env", options->env, "Show every environment variable: value, default, meaning");
+  auto* env = app.add_flag("--env", options->env, "Show all environment variables with value, default and meaning");
   app.add_flag("--json", options->json, "Print JSON");
-  auto* clean_flag = app.add_flag("--clean", options->clean,
-                                  "Remove the record files of processes that are gone; move those that a run directory "
-                                  "links to into it");
+  auto* clean_flag = app.add_flag(
+      "--clean", options->clean,
+      "Remove the record files of dead processes; move those that a run directory links to into that directory");
   clean_flag->excludes(env);
-  app.add_flag("--lost", options->lost, "With --clean: also remove records whose run directory cannot be found")
+  app.add_flag("--lost", options->lost, "With --clean: also remove records whose run directory does not exist")
       ->needs(clean_flag);
-  app.footer("In a pipe, lines are KEY<tab>VALUE; the table of --env is tab-separated under a line of headings.");
+  app.footer("Without a terminal, lines are KEY<tab>VALUE; --env prints a tab-separated table with headings.");
   return [options] {
     if (options->clean) return clean(*options);
     if (options->env) return show_env(*options);
@@ -236,9 +236,8 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kInfo(
-    {"info", "Show the version, the build, the speed of the processor, devices, environment and record files",
-     declare});
+const VerbRegistration kInfo({"info", "Show the version, build, processor speed, devices, environment and record files",
+                              declare});
 
 }  // namespace
 }  // namespace tessera::cli

@@ -21,26 +21,26 @@ struct LayoutVerb {
 
 // Add a line for a new subcommand.
 constexpr LayoutVerb kVerbs[] = {
-    {"show", "Show what each rank holds, and draw who owns what", declare_layout_show},
-    {"plan", "Find the cheapest way from one layout to another, and price it", declare_layout_plan},
-    {"explain", "Tell what an operator makes of its inputs' layouts, or how to make them fit", declare_layout_explain},
+    {"show", "Show the shard of each rank, and draw which ranks own which elements", declare_layout_show},
+    {"plan", "Find the cheapest redistribution plan between two layouts, and its cost", declare_layout_plan},
+    {"explain", "Show the output layouts of an operator, or the fixes for incompatible inputs", declare_layout_explain},
 };
 
 std::function<int()> declare(CLI::App& app) {
   auto bodies = std::make_shared<std::map<std::string, std::function<int()>>>();
   for (const LayoutVerb& verb : kVerbs) {
-    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Verbs");
+    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Commands");
     (*bodies)[verb.name] = verb.declare(*options);
   }
   app.require_subcommand(1);
-  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.footer(
-      "A mesh is its axes, the last one fastest: dp=2,tp=4. The link of an axis may follow: dp=2@network.\n"
-      "A layout is a placement for each axis: \"S0,R\" is {Shard(0), Replicate()}; \"P(max)\" is Partial(max).\n"
-      "  S(0,order=1)      the axis is the second to cut dimension 0, not the one in the order of axes\n"
-      "  S(0,blocks=4)     each of 4 blocks of dimension 0 is cut\n"
-      "  S(0,sizes=3/5)    these are the pieces\n"
-      "  2:S0*4:R          the axis in parts, the first the major one\n"
+      "A mesh is a list of axes in row-major order: dp=2,tp=4. An axis may name its link: dp=2@network.\n"
+      "A layout is one placement per axis: \"S0,R\" is {Shard(0), Replicate()}; \"P(max)\" is Partial(max).\n"
+      "  S(0,order=1)      the axis is the second to shard dimension 0, whatever the order of the axes\n"
+      "  S(0,blocks=4)     each of 4 blocks of dimension 0 is sharded\n"
+      "  S(0,sizes=3/5)    explicit shard sizes\n"
+      "  2:S0*4:R          sub-axes of the axis, the major one first\n"
       "  tessera layout show --mesh dp=2,tp=4 --shape 8x6 --layout \"S0,S1\"");
   return [bodies, &app]() -> int {
     try {
@@ -55,7 +55,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kLayout({"layout", "Show how tensors lie on a mesh of ranks", declare});
+const VerbRegistration kLayout({"layout", "Show layouts, redistribution plans and operator rules on a mesh", declare});
 
 }  // namespace
 
@@ -76,7 +76,7 @@ Shape read_shape(const std::string& text) {
                   std::string(at, end), "', as in 4096x512");
     ++at;
   }
-  TESSERA_CHECK(sizes.size() <= 64, "shape '", text, "' has ", sizes.size(), " dimensions; there can be 64");
+  TESSERA_CHECK(sizes.size() <= 64, "shape '", text, "': must have at most 64 dimensions, got ", sizes.size());
   return Shape(std::span<const std::int64_t>(sizes));
 }
 

@@ -65,9 +65,10 @@ TEST(LayoutShow, HundredThousandRanksAreAsQuick) {
       run("show --mesh pp=10,dp=1250,tp=8 --shape 4096x512x3 --layout R,S0,S1 --rank 99999,5,100000 --most 3");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(contains(outcome.out,
-                       "RANK\tpp\tdp\ttp\tELEMENTS\tHOLDS\n99999\t9\t1249\t7\t0\t[4096:4096, 448:512, 0:3]\n"
+                       "RANK\tpp\tdp\ttp\tELEMENTS\tHOLDS\n"
+                       "99999\t9\t1249\t7\t0\t[4096:4096, 448:512, 0:3]\n"
                        "5\t0\t0\t5\t768\t[0:4, 320:384, 0:3]\n"
-                       "100000\t-\t-\t-\t0\tnothing: it is not on the mesh\n"))
+                       "100000\t-\t-\t-\t0\tnothing: the rank is not in the mesh\n"))
       << outcome.out;
   EXPECT_FALSE(contains(outcome.out, "OWNERS")) << "three dimensions are not drawn";
   const Outcome first = run("show --mesh pp=10,dp=1250,tp=8 --shape 4096x512 --layout R,S0,S1 --most 2");
@@ -141,7 +142,7 @@ TEST(LayoutUsage, SaysInOneLineWhatIsWrong) {
   }
   EXPECT_EQ(run("show --mesh dp=2").code, 2) << "--layout is required";
   EXPECT_EQ(run("show --mesh dp=2 --layout S0 --most 0").code, 2);
-  EXPECT_TRUE(run("").err.starts_with("tessera: layout needs a verb; there are: "));
+  EXPECT_TRUE(run("").err.starts_with("tessera: layout: command required; commands: "));
   EXPECT_TRUE(contains(run("shwo").err, "did you mean 'show'"));
 }
 
@@ -231,7 +232,7 @@ TEST(LayoutExplain, ReadsViewsAndSaysWhatIsWrong) {
     EXPECT_EQ(outcome.code, 2);
     EXPECT_TRUE(contains(outcome.err, word)) << outcome.err;
   };
-  refused("--input 6x8:S1", "either the operator's --rule or the shape of a --view");
+  refused("--input 6x8:S1", "exactly one of --rule and --view is required");
   refused("--view 48 --input 6x8", "SHAPE:LAYOUT");
   refused("--view 47 --input 6x8:R", "48 elements");
   refused("--rule 'f: [i]->[i,j]; j=replicate' --input 4:R", "--output");

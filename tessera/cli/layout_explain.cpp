@@ -65,8 +65,8 @@ std::vector<Shape> infer_outputs(const FactorRule& rule, const std::vector<Shape
       dims.push_back(1);
       for (const std::int32_t f : dim) {
         const auto at = static_cast<std::size_t>(f);
-        TESSERA_CHECK(sizes[at] >= 0, "output ", o, ": the inputs do not tell the size of factor ",
-                      rule.factors[at].name, "; give the shapes of the outputs (--output)");
+        TESSERA_CHECK(sizes[at] >= 0, "output ", o, ": the inputs do not determine the size of factor ",
+                      rule.factors[at].name, "; give the output shapes with --output");
         dims.back() *= sizes[at];
       }
     }
@@ -83,9 +83,9 @@ ExplainedCall read_call(const ExplainOptions& options) {
     shapes.push_back(call.inputs.back().shape);
   }
   TESSERA_CHECK(options.rule.empty() != options.view.empty(),
-                "give either the operator's --rule or the shape of a --view");
+                "layout explain: exactly one of --rule and --view is required");
   if (!options.view.empty()) {
-    TESSERA_CHECK(shapes.size() == 1, "a view has one input, not ", shapes.size());
+    TESSERA_CHECK(shapes.size() == 1, "--view: requires exactly one --input, got ", shapes.size());
     call.outputs = {read_shape(options.view)};
     call.rule = layout::view_rule(shapes[0], call.outputs[0]);
     return call;
@@ -141,7 +141,7 @@ void show(const ExplainedCall& call, const Propagation& found, const std::vector
       const Candidate& each = candidates[c];
       table.rows.push_back({std::to_string(c + 1), fmt::format("{:.2f}", each.us), size(each.nbytes),
                             layouts_text(each.inputs), layouts_text(each.outputs),
-                            each.dropped.empty() ? "no: it is the best" : each.dropped});
+                            each.dropped.empty() ? "no: it is the cheapest" : each.dropped});
     }
     text += "\n" + to_text(table, style);
   }
@@ -200,24 +200,29 @@ int explain(const ExplainOptions& options) {
 
 std::function<int()> declare_layout_explain(CLI::App& app) {
   const auto options = std::make_shared<ExplainOptions>();
-  app.add_option("--mesh", options->mesh, "Axes of the mesh, as in dp=2@network,tp=4; else the layouts name it");
+  app.add_option("--mesh", options->mesh,
+                 "Axes of the mesh, as in dp=2@network,tp=4 (default: the mesh in the layouts)");
   app.add_option("--rule", options->rule, "Factor rule of the operator");
-  app.add_option("--view", options->view, "Instead of a rule: the shape that the input is viewed as");
-  app.add_option("--input", options->inputs, "Shape and layout of an input, as in 4096x512:S0,R; one for each")
+  app.add_option("--view", options->view, "Shape of a view of the input, instead of --rule");
+  app.add_option("--input", options->inputs, "Shape and layout of an input, as in 4096x512:S0,R; repeat for each input")
       ->required()
       ->allow_extra_args(false);
-  app.add_option("--output", options->outputs, "Shape of an output, where the inputs do not tell it; one for each")
+  app.add_option("--output", options->outputs,
+                 "Shape of an output if the inputs do not determine it; repeat for each output")
       ->allow_extra_args(false);
-  app.add_option("--dtype", options->dtype, "Type of the inputs' elements")->capture_default_str();
-  app.add_option("--model", options->model, "File with measured prices");
-  app.add_option("--fixes", options->fixes, "Most fixes to show")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app.add_option("--most", options->most, "Most candidates to show")->capture_default_str();
+  app.add_option("--dtype", options->dtype, "Data type of the inputs")->capture_default_str();
+  app.add_option("--model", options->model, "File with a measured cost model");
+  app.add_option("--fixes", options->fixes, "Maximum number of fixes to show")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--most", options->most, "Maximum number of candidates to show")->capture_default_str();
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "A rule names, for each dimension, the factors (independent indices) it is made of; then the factors that are\n"
-      "reduced (k=sum) or may not be cut (s=replicate), and the algebra of each input (none, joint, multi, +up, "
-      "+down).\n"
-      "In a pipe: lines \"title.key<tab>value\" and tab-separated tables with headings, empty lines between.\n"
+      "A rule lists the factors (independent indices) of each dimension, then the factors that are reduced (k=sum) or "
+      "must\n"
+      "be replicated (s=replicate), then the algebra of each input (none, joint, multi, +up, +down).\n"
+      "Without a terminal: lines \"title.key<tab>value\" and tab-separated tables with headings, separated by empty "
+      "lines.\n"
       "  tessera layout explain --mesh dp=2,tp=4 --rule \"mm: [i,k],[k,j]->[i,j]; k=sum; multi, multi\" \\\n"
       "      --input 4096x512:S0,R --input 512x1024:R,S0\n"
       "  tessera layout explain --mesh tp=4 --view 48 --input 6x8:S1");

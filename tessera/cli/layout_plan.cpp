@@ -243,17 +243,21 @@ int plan(const PlanOptions& options) {
 
 std::function<int()> declare_layout_plan(CLI::App& app) {
   const auto options = std::make_shared<PlanOptions>();
-  app.add_option("--mesh", options->mesh, "Axes of the mesh, as in dp=2@network,tp=4; else the layouts name it");
+  app.add_option("--mesh", options->mesh,
+                 "Axes of the mesh, as in dp=2@network,tp=4 (default: the mesh in the layouts)");
   app.add_option("--shape", options->shape, "Shape of the tensor, as in 4096x512")->required();
-  app.add_option("--from", options->from, "Layout it has, as in \"S0,R\"")->required();
-  app.add_option("--to", options->to, "Layout it shall have")->required();
-  app.add_option("--dtype", options->dtype, "Type of its elements")->capture_default_str();
-  app.add_option("--model", options->model, "File with measured prices; see assumed.* for what they are without one");
-  app.add_option("--budget", options->budget, "Most bytes of a part in between, as in 64MiB; else the larger end's");
+  app.add_option("--from", options->from, "Source layout, as in \"S0,R\"")->required();
+  app.add_option("--to", options->to, "Target layout")->required();
+  app.add_option("--dtype", options->dtype, "Data type of the tensor")->capture_default_str();
+  app.add_option("--model", options->model, "File with a measured cost model (default: the values shown as assumed.*)");
+  app.add_option(
+      "--budget", options->budget,
+      "Maximum size of an intermediate shard, as in 64MiB (default: the larger of the source and target shards)");
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "Bytes and times are those of the rank with the largest part.\n"
-      "In a pipe: lines \"title.key<tab>value\" and tab-separated tables with headings, empty lines between.\n"
+      "Bytes and times are those of the rank with the largest shard.\n"
+      "Without a terminal: lines \"title.key<tab>value\" and tab-separated tables with headings, separated by empty "
+      "lines.\n"
       "  tessera layout plan --mesh dp=2,tp=4 --shape 4096x512 --from \"S0,R\" --to \"R,S1\"");
   return [options] { return plan(*options); };
 }

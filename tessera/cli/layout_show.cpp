@@ -130,7 +130,7 @@ std::optional<Grid> grid_of(const Shown& shown) {
     }
   }
   if (across.is_cut_short || down.is_cut_short) {
-    grid.note = fmt::format("the first {} pieces of a dimension; --most shows more", shown.most);
+    grid.note = fmt::format("the first {} shards of a dimension; --most shows more", shown.most);
   }
   return grid;
 }
@@ -198,7 +198,7 @@ Table ranks_table(const Shown& shown) {
     for (int dim = 0; dim < shown.shape->ndim(); ++dim) {
       holds += (dim > 0 ? ", " : "") + map_text(index_map(shown.layout, *shown.shape, dim, rank));
     }
-    row.push_back(is_here ? "[" + holds + "]" : "nothing: it is not on the mesh");
+    row.push_back(is_here ? "[" + holds + "]" : "nothing: the rank is not in the mesh");
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -215,7 +215,11 @@ void show_text(const Shown& shown) {
   const auto grid = grid_of(shown);
   if (!grid) return;
   if (style.is_terminal) {
-    std::fputs(("\nWhich ranks hold what:\n" + drawn(*grid, style)).c_str(), stdout);
+    std::fputs(("\n"
+                "Owners of each block:\n" +
+                drawn(*grid, style))
+                   .c_str(),
+               stdout);
     return;
   }
   Table table{{"OWNERS"}, {}};
@@ -225,7 +229,7 @@ void show_text(const Shown& shown) {
     table.rows.back().insert(table.rows.back().end(), grid->cells[i].begin(), grid->cells[i].end());
   }
   std::fputs(("\n" + to_text(table, style)).c_str(), stdout);
-  if (!grid->note.empty()) std::fprintf(stderr, "tessera: the owners are of %s\n", grid->note.c_str());
+  if (!grid->note.empty()) std::fprintf(stderr, "tessera: OWNERS shows %s\n", grid->note.c_str());
 }
 
 void show_json(const Shown& shown) {
@@ -282,18 +286,19 @@ Shown read(const ShowOptions& options) {
 
 std::function<int()> declare_layout_show(CLI::App& app) {
   const auto options = std::make_shared<ShowOptions>();
-  app.add_option("--mesh", options->mesh, "Axes of the mesh, as dp=2,tp=4; left out: the layout begins with its own");
-  app.add_option("--layout", options->layout, "A placement for each axis, as \"S0,R\"")->required();
-  app.add_option("--shape", options->shape, "Shape of a tensor, as 4096x512; left out: only the layout is shown");
-  app.add_option("--rank", options->ranks, "Show these ranks alone")->delimiter(',');
-  app.add_option("--most", options->most, "Most ranks, and most pieces of a dimension, to show")
+  app.add_option("--mesh", options->mesh,
+                 "Axes of the mesh, as in dp=2,tp=4 (default: the mesh that the layout begins with)");
+  app.add_option("--layout", options->layout, "One placement per axis, as in \"S0,R\"")->required();
+  app.add_option("--shape", options->shape, "Shape of a tensor, as in 4096x512 (default: show only the layout)");
+  app.add_option("--rank", options->ranks, "Ranks to show (default: the first --most)")->delimiter(',');
+  app.add_option("--most", options->most, "Maximum number of ranks, and of shards of a dimension, to show")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
       ->capture_default_str();
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "HOLDS gives a range of indices for each dimension: 3:6 is 3, 4 and 5; 3:6+6x4 is four such runs, 6 apart.\n"
-      "For one or two dimensions it is drawn which ranks own what. A partial tensor counts as held by all.\n"
-      "In a pipe: lines of name and value, then two tables, all separated by tabs, an empty line between.\n"
+      "HOLDS is a range of indices per dimension: 3:6 is 3, 4 and 5; 3:6+6x4 is four such ranges, 6 apart.\n"
+      "Tensors of one or two dimensions are drawn with the owners of each block. All ranks own a partial tensor.\n"
+      "Without a terminal: lines of name and value, then two tables, tab-separated, with empty lines in between.\n"
       "  tessera layout show --mesh dp=2,tp=4 --shape 8x6 --layout \"S0,S1\"\n"
       "  tessera layout show --mesh pp=10,dp=1250,tp=8 --shape 4096x512 --layout \"R,S0,S1\" --rank 99999\n"
       "  tessera layout show --layout \"dp=2,tp=4 {Shard(0, order=1), Shard(0, order=0)}\" --shape 16");

@@ -17,8 +17,8 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 done, 1 the verb failed (stderr says why), 2 the command line makes no sense.\n"
-    "`tessera VERB --help` says more about a verb; `tessera info --env` lists the environment variables.";
+    "Exit codes: 0 success, 1 the command failed (stderr states the reason), 2 invalid command line.\n"
+    "`tessera COMMAND --help` describes a command; `tessera info --env` lists the environment variables.";
 
 int refuse(const std::string& message) {
   std::fprintf(stderr, "tessera: %s\n", message.c_str());
@@ -40,7 +40,7 @@ std::string unknown_verb(const std::string& word) {
     names.push_back(verb.name);
     list += (list.empty() ? "" : ", ") + verb.name;
   }
-  return "there is no verb '" + word + "'" + did_you_mean(word, names) + "; there are: " + list;
+  return "unknown command '" + word + "'" + did_you_mean(word, names) + "; commands: " + list;
 }
 
 // Returns the innermost parser and the words that led to it: "memory stat ".
@@ -54,6 +54,11 @@ std::pair<const CLI::App*, std::string> reached(const CLI::App& app) {
   return {parser, words};
 }
 
+// Returns the prefix of an error message: "memory stat: " for the words "memory stat ".
+std::string prefix_of(const std::string& words) {
+  return words.empty() ? "" : words.substr(0, words.size() - 1) + ": ";
+}
+
 // Returns the message for an unknown argument, with the option that was probably meant.
 std::string unknown_argument(const CLI::App& app) {
   const auto [parser, verb] = reached(app);
@@ -63,7 +68,8 @@ std::string unknown_argument(const CLI::App& app) {
   }
   const auto left = app.remaining(true);
   const std::string word = left.empty() ? "" : left.front();
-  return verb + "does not take '" + word + "'" + did_you_mean(word, names) + "; see `tessera " + verb + "--help`";
+  return prefix_of(verb) + "unknown argument '" + word + "'" + did_you_mean(word, names) + "; see `tessera " + verb +
+         "--help`";
 }
 
 // Returns the message for a missing or unknown nested subcommand; "" if the error is another one.
@@ -77,9 +83,10 @@ std::string missing_verb(const CLI::App& app) {
   }
   if (parser == &app || names.empty()) return {};
   const auto left = app.remaining(true);
-  if (left.empty()) return verb + "needs a verb; there are: " + list;
+  if (left.empty()) return prefix_of(verb) + "command required; commands: " + list;
   if (left.front().starts_with('-')) return unknown_argument(app);
-  return verb + "has no verb '" + left.front() + "'" + did_you_mean(left.front(), names) + "; there are: " + list;
+  return prefix_of(verb) + "unknown command '" + left.front() + "'" + did_you_mean(left.front(), names) +
+         "; commands: " + list;
 }
 
 // Converts "help memory stat" to "memory stat --help".
@@ -97,15 +104,15 @@ int run(int count, char** given) {
   for (const std::string& each : typed) pointers.push_back(const_cast<char*>(each.c_str()));
   char** words = pointers.data();
   count = static_cast<int>(pointers.size());
-  CLI::App app("Tessera: tensors that live on many devices.", "tessera");
+  CLI::App app("Tessera: a runtime for distributed tensors.", "tessera");
   app.set_version_flag("--version", std::string("tessera ") + std::string(version()), "Print the version and exit");
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.require_subcommand(1);
   app.footer(kFooter);
-  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   std::map<std::string, std::function<int()>> bodies;
   for (const Verb& verb : verbs()) {
-    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Verbs");
+    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Commands");
     bodies[verb.name] = verb.declare(*options);
   }
 

@@ -25,10 +25,10 @@ struct MemoryVerb {
 
 // Add a line for a new subcommand.
 constexpr MemoryVerb kVerbs[] = {
-    {"dump", "Write a snapshot that PyTorch's memory viewer loads", declare_memory_dump},
-    {"stat", "Show what each allocator, pool and label holds", declare_memory_stat},
+    {"dump", "Write a snapshot for the PyTorch memory viewer", declare_memory_dump},
+    {"stat", "Show the memory of each allocator, pool and label", declare_memory_stat},
     {"top", "Show the largest labels, call sites and blocks", declare_memory_top},
-    {"replay", "Run a log of allocations against one policy or several", declare_memory_replay},
+    {"replay", "Replay a log of allocations with one or more policies", declare_memory_replay},
 };
 
 // A run directory contains a file or link rank-N.HOST.PID.X for each rank.
@@ -40,24 +40,23 @@ std::string record_in(const std::string& path) {
     if (entry.path().filename().string().starts_with("rank-")) found.push_back(entry.path().string());
   }
   std::sort(found.begin(), found.end());
-  TESSERA_CHECK_AS(IoError, !found.empty(), "run directory ", path, ": holds no record of a rank");
-  TESSERA_CHECK_AS(IoError, found.size() == 1, "run directory ", path, ": holds ", found.size(),
-                   " records; name one of them: ", found.front());
+  TESSERA_CHECK_AS(IoError, !found.empty(), "run directory ", path, ": no record file of a rank found");
+  TESSERA_CHECK_AS(IoError, found.size() == 1, "run directory ", path, ": must contain one record file, got ",
+                   found.size(), "; name one of them, as in ", found.front());
   return found.front();
 }
 
 std::function<int()> declare(CLI::App& app) {
   auto bodies = std::make_shared<std::map<std::string, std::function<int()>>>();
   for (const MemoryVerb& verb : kVerbs) {
-    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Verbs");
+    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Commands");
     (*bodies)[verb.name] = verb.declare(*options);
   }
   app.require_subcommand(1);
-  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.footer(
-      "FILE is the record file of a rank, of a process that runs or is gone: `tessera info` lists those that lie "
-      "about, "
-      "and a run directory has one for each rank.\n"
+      "FILE is the record file of a rank, active or ended. A run directory has one per rank; `tessera info` lists the "
+      "others.\n"
       "  tessera memory stat run/rank-0.node7.4242.a1\n"
       "  tessera memory dump run/rank-0.node7.4242.a1 -o snapshot.pickle    # open it at pytorch.org/memory_viz");
   return [bodies, &app]() -> int {
@@ -70,7 +69,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kMemory({"memory", "Show where memory went, from the record file of a rank", declare});
+const VerbRegistration kMemory({"memory", "Show the memory of a rank from its record file", declare});
 
 }  // namespace
 
@@ -83,7 +82,7 @@ MemoryFile load_memory(const std::string& path) {
   for (const std::string& note : file.notes) std::fprintf(stderr, "tessera: %s: %s\n", file.path.c_str(), note.c_str());
   file.notes.insert(file.notes.begin(), records.problems().begin(), records.problems().end());
   TESSERA_CHECK_AS(IoError, !file.snapshots.empty(), "record file ", file.path,
-                   ": holds no memory records; its process made no allocator");
+                   ": contains no memory records; the process created no allocator");
   return file;
 }
 

@@ -158,7 +158,8 @@ TEST_F(Memory, TakesTheOnlyRecordOfARunDirectory) {
   std::filesystem::copy_file(file, directory + "/rank-1.node.2.b");
   const Outcome outcome = run("stat " + directory);
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_TRUE(contains(outcome.err, "holds 2 records; name one of them: " + file)) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "must contain one record file, got 2; name one of them, as in " + file))
+      << outcome.err;
 }
 
 TEST_F(Memory, BadFilesGiveOneLine) {
@@ -169,7 +170,7 @@ TEST_F(Memory, BadFilesGiveOneLine) {
   }
   for (const char* verb : {"dump", "stat", "top"}) {
     for (const auto& [name, said] : std::vector<std::pair<std::string, std::string>>{
-             {"/none", "No such file"}, {"/text", "not a record file"}, {"/empty", "holds no memory records"}}) {
+             {"/none", "No such file"}, {"/text", "not a record file"}, {"/empty", "contains no memory records"}}) {
       const Outcome outcome = run(std::string(verb) + " " + directory + name);
       EXPECT_EQ(outcome.code, 1);
       EXPECT_EQ(outcome.out, "");
@@ -189,11 +190,12 @@ TEST_F(Memory, SpoiltFilesAreReadAsFarAsTheyGo) {
 }
 
 TEST(MemoryUsage, SaysWhichVerbsThereAre) {
-  EXPECT_TRUE(run("").err.starts_with("tessera: memory needs a verb; there are: dump, "));
-  EXPECT_TRUE(
-      run("dmup x").err.starts_with("tessera: memory has no verb 'dmup' (did you mean 'dump'?); there are: dump, "));
-  EXPECT_EQ(run("stat --jsno x").err,
-            "tessera: memory stat does not take '--jsno' (did you mean '--json'?); see `tessera memory stat --help`\n");
+  EXPECT_TRUE(run("").err.starts_with("tessera: memory: command required; commands: dump, "));
+  EXPECT_TRUE(run("dmup x").err.starts_with(
+      "tessera: memory: unknown command 'dmup' (did you mean 'dump'?); commands: dump, "));
+  EXPECT_EQ(
+      run("stat --jsno x").err,
+      "tessera: memory stat: unknown argument '--jsno' (did you mean '--json'?); see `tessera memory stat --help`\n");
   EXPECT_EQ(run("stat").code, 2);
   EXPECT_EQ(run("dump x --format svg").code, 2);
   for (const char* verb : {"", "dump", "stat", "top"}) {

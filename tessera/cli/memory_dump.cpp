@@ -72,13 +72,13 @@ int dump(const Options& options) {
 std::function<int()> declare_memory_dump(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   app.add_option("FILE", options->file, "Record file of a rank, or a run directory with one")->required();
-  app.add_option("--format", options->format, "pickle (protocol 4) or json")
+  app.add_option("--format", options->format, "Format: pickle (protocol 4) or json")
       ->check(CLI::IsMember({"pickle", "json"}))
       ->capture_default_str();
   app.add_option("-o,--output", options->output,
-                 "Where to write; - is stdout (default: FILE's name with the format added, here)");
+                 "Output file; - is stdout (default: the name of FILE plus the format, in the current directory)");
   app.add_flag("--symbolize", options->symbolize, "Look up functions and lines of call stacks with addr2line");
-  app.add_flag("--json", options->json, "Say what was written as JSON");
+  app.add_flag("--json", options->json, "Print the written file as JSON");
   app.footer(
       "Open the result at pytorch.org/memory_viz, or with `python -m torch.cuda._memory_viz`.\n"
       "  tessera memory dump run/rank-0.node7.4242.a1 --symbolize -o snapshot.pickle");

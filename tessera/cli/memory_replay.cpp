@@ -72,11 +72,11 @@ void print_table(const Trace& trace, const std::vector<Row>& rows) {
   }
   std::fputs(to_text(table, stdout_style()).c_str(), stdout);
   if (trace.unknown_frees > 0) {
-    std::fprintf(stderr, "tessera: %s frees of what the log does not know were left out\n",
+    std::fprintf(stderr, "tessera: %s frees of unknown allocations were skipped\n",
                  std::to_string(trace.unknown_frees).c_str());
   }
   if (trace.logged_failures > 0) {
-    std::fprintf(stderr, "tessera: %s allocations failed when the log was made and were left out\n",
+    std::fprintf(stderr, "tessera: %s allocations that failed in the log were skipped\n",
                  std::to_string(trace.logged_failures).c_str());
   }
 }
@@ -104,17 +104,18 @@ int run(const ReplayOptions& options) {
 
 std::function<int()> declare_memory_replay(CLI::App& app) {
   const auto options = std::make_shared<ReplayOptions>();
-  app.add_option("FILE", options->file, "A record file, or a CSV as RMM writes it")->required();
+  app.add_option("FILE", options->file, "Record file, or CSV log of RMM")->required();
   app.add_option(
          "--policy", options->policies,
-         "Settings as in TESSERA_MEMORY_POLICY, e.g. granule_nbytes=4MiB,cross_stream=grow; several are compared")
+         "Policy as in TESSERA_MEMORY_POLICY, for example granule_nbytes=4MiB,cross_stream=grow; repeat to compare")
       ->allow_extra_args(false);
-  app.add_option("--capacity", options->capacity, "Memory there is to map")->capture_default_str();
-  app.add_option("--device", options->device, "Whose allocations, where a record file has those of several devices");
+  app.add_option("--capacity", options->capacity, "Memory available to the allocator")->capture_default_str();
+  app.add_option("--device", options->device, "Device to replay, if the record file has several");
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "The log is run through a real allocator over no memory at all. RATIO is peak reserved over peak live; FREE AT\n"
-      "PEAK is what is reserved and not live where the log holds most, LARGEST FREE its largest contiguous range.");
+      "Replays the log with a real allocator, without memory. RATIO is peak reserved over peak live. FREE AT PEAK is "
+      "the\n"
+      "reserved memory that is not live at the peak; LARGEST FREE is its largest contiguous range.");
   return [options] { return run(*options); };
 }
 

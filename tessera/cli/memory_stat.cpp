@@ -83,9 +83,9 @@ std::function<int()> declare_memory_stat(CLI::App& app) {
   app.add_option("FILE", options->file, "Record file of a rank, or a run directory with one")->required();
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "reserved = live (bytes asked for and in use) + rounding + pending (freed, still used by a stream) + cached.\n"
-      "Peaks and counts of allocations go back as far as the events in the file do.\n"
-      "In a pipe: two tab-separated tables with headings, an empty line between, sizes in bytes.\n"
+      "reserved = live (requested and in use) + rounding + pending (freed, still used by a stream) + cached.\n"
+      "Peaks and allocation counts cover only the events that the file still contains.\n"
+      "Without a terminal: two tab-separated tables with headings, separated by an empty line, sizes in bytes.\n"
       "  tessera memory stat run/rank-0.node7.4242.a1");
   return [options] {
     const MemoryFile file = load_memory(options->file);

@@ -155,12 +155,12 @@ int top(const Options& options) {
 std::function<int()> declare_memory_top(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   app.add_option("FILE", options->file, "Record file of a rank, or a run directory with one")->required();
-  app.add_option("-n,--count", options->count, "How many of each")->capture_default_str();
+  app.add_option("-n,--count", options->count, "Number of rows per table")->capture_default_str();
   app.add_flag("--symbolize", options->symbolize, "Look up functions and lines of call stacks with addr2line");
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "Call sites are there when Allocator::record_stacks(true) was called.\n"
-      "In a pipe: three tab-separated tables with headings, empty lines between, sizes in bytes.\n"
+      "Call sites require Allocator::record_stacks(true) in the run.\n"
+      "Without a terminal: three tab-separated tables with headings, separated by empty lines, sizes in bytes.\n"
       "  tessera memory top run/rank-0.node7.4242.a1 -n 3");
   return [options] { return top(*options); };
 }

@@ -40,8 +40,7 @@ std::string newest_run() {
     newest = entry->path().string();
   }
   TESSERA_CHECK_AS(IoError, !newest.empty(),
-                   "RUN_DIR: required, since there is no run under ./runs; name the directory "
-                   "that the run was given as --run-dir or TESSERA_RUN_DIR");
+                   "RUN_DIR: required, no run found under ./runs; use the --run-dir or TESSERA_RUN_DIR of the run");
   std::fprintf(stderr, "tessera: RUN_DIR: %s, the newest run under ./runs\n", newest.c_str());
   return newest;
 }

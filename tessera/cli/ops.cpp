@@ -54,8 +54,8 @@ const Trait& find_trait(const std::string& name) {
     if (trait.name == name) return trait;
     names.emplace_back(trait.name);
   }
-  TESSERA_THROW(InvalidArgument, "operators have no '", name, "'", did_you_mean(name, names),
-                "; there are: ", fmt::format("{}", fmt::join(names, ", ")));
+  TESSERA_THROW(InvalidArgument, "unknown property '", name, "'", did_you_mean(name, names),
+                "; properties: ", fmt::format("{}", fmt::join(names, ", ")));
 }
 
 std::string arguments_text(const std::vector<tensor::OpArgument>& arguments) {
@@ -170,12 +170,16 @@ void show_one(const Operator& op) {
 }
 
 constexpr const char* kMarkdownHead =
-    "# Operators\n\n"
-    "Written by `tessera ops --markdown`; `tools/check_operators.py` compares and, with `--update`, rewrites it.\n\n"
-    "Arguments: `x?` may be left out, `x*` is any number of tensors. Attributes are the other arguments. Kernels: "
-    "`host`, `cuda`; a\nview has none and needs none. `grad`: can be differentiated. `rule`: can be sharded. "
-    "`cooperative`: runs small collectives\nof its own along a cut dimension. `tessera ops NAME` tells more about one, "
-    "with its rule for an example.\n\n";
+    "# Operators\n"
+    "\n"
+    "Written by `tessera ops --markdown`; `tools/check_operators.py` compares and, with `--update`, rewrites it.\n"
+    "\n"
+    "Arguments: `x?` is optional, `x*` is any number of tensors. Attributes are the other arguments. Kernels: `host`, "
+    "`cuda`; a\n"
+    "view has none and needs none. `grad`: can be differentiated. `rule`: can be sharded. `cooperative`: runs small "
+    "collectives\n"
+    "along a sharded dimension. `tessera ops NAME` shows one operator and an example of its rule.\n"
+    "\n";
 
 void show_markdown(const std::vector<Operator>& ops) {
   std::string text = kMarkdownHead;
@@ -208,11 +212,11 @@ void show_markdown(const std::vector<Operator>& ops) {
 }
 
 int show(const Options& options) {
-  TESSERA_CHECK(!options.json || !options.markdown, "ops: either --json or --markdown");
+  TESSERA_CHECK(!options.json || !options.markdown, "ops: --json and --markdown exclude each other");
   if (!options.name.empty()) {
-    TESSERA_CHECK(!options.markdown, "ops: --markdown lists all; leave the name out");
+    TESSERA_CHECK(!options.markdown, "ops: --markdown lists all operators; omit NAME");
     for (const auto& [name, ops] : kMadeOf) {
-      TESSERA_CHECK(options.name != name, "ops: ", name, " is a function made of the operators ", ops,
+      TESSERA_CHECK(options.name != name, "ops: NAME: ", name, " is a function composed of the operators ", ops,
                     "; name one of them, or use --match ", name);
     }
     const Operator op = tensor::find_op(options.name);
@@ -232,17 +236,17 @@ int show(const Options& options) {
 
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("NAME", options->name, "One operator, in full");
+  app.add_option("NAME", options->name, "Operator to show in full");
   app.add_option(
       "--match", options->match,
-      "Only those with this in their name, or in that of a function made of them (matmul: mm, bmm, contract)");
-  app.add_option("--has", options->has, "Only those that have this: host, cuda, grad, rule, cost, view, ...");
-  app.add_option("--lacks", options->lacks, "Only those that lack this");
+      "Show operators whose name contains this, or that a function of this name uses (matmul: mm, bmm, contract)");
+  app.add_option("--has", options->has, "Show operators with this property: host, cuda, grad, rule, cost, view, ...");
+  app.add_option("--lacks", options->lacks, "Show operators without this property");
   app.add_flag("--json", options->json, "Print JSON");
   app.add_flag("--markdown", options->markdown, "Print the page docs/operators.md");
   app.footer(
-      "Arguments: x? may be left out, x* is any number of tensors.\n"
-      "In a pipe: a tab-separated table with headings; of one operator, lines of key and value.\n"
+      "Arguments: x? is optional, x* is any number of tensors.\n"
+      "Without a terminal: a tab-separated table with headings; for one operator, lines of key and value.\n"
       "  tessera ops --has host --lacks cuda\n"
       "  tessera ops softmax");
   return [options]() -> int {
@@ -255,7 +259,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kOps({"ops", "List the operators and what each has", declare});
+const VerbRegistration kOps({"ops", "List the operators and their properties", declare});
 
 }  // namespace
 }  // namespace tessera::cli

@@ -61,7 +61,7 @@ TEST(Ops, Filters) {
   for (const std::string& name : names("--match soft")) EXPECT_TRUE(contains(name, "soft"));
   EXPECT_FALSE(names("--match softmax").empty());
   EXPECT_EQ(names("--match matmul"), (std::vector<std::string>{"bmm", "contract", "mm"}));
-  EXPECT_TRUE(contains(cli::testing::tessera("ops matmul").err, "made of the operators mm bmm contract"));
+  EXPECT_TRUE(contains(cli::testing::tessera("ops matmul").err, "composed of the operators mm bmm contract"));
   const auto pointwise = names("--has pointwise --lacks grad");
   EXPECT_EQ(std::ranges::count(pointwise, "add"), 0);
   EXPECT_TRUE(names("--match no_such_operator").empty());
@@ -76,9 +76,9 @@ TEST(Ops, SaysWhatIsWrong) {
   };
   refused("sotfmax", "did you mean 'softmax'");
   refused("--has gard", "did you mean 'grad'");
-  refused("--lacks nothing", "there are: host, cuda");
-  refused("--json --markdown", "either");
-  refused("add --markdown", "leave the name out");
+  refused("--lacks nothing", "properties: host, cuda");
+  refused("--json --markdown", "--json and --markdown exclude each other");
+  refused("add --markdown", "omit NAME");
 }
 
 TEST(Ops, PrintsThePageOfTheDocumentation) {

@@ -62,8 +62,9 @@ void check_output(const std::string& option, const std::string& output, const st
 void check_directory(const std::string& option, const std::string& directory, const std::vector<std::string>& inputs) {
   for (const std::string& input : inputs) {
     const bool is_inside = is_at_or_below(input, directory);
-    TESSERA_CHECK(!is_inside && !is_at_or_below(directory, input), option, ": must not ", is_inside ? "hold" : "lie in",
-                  " an input, got '", directory, "' and the input '", input, "'; give another path");
+    TESSERA_CHECK(!is_inside && !is_at_or_below(directory, input), option, ": must not ",
+                  is_inside ? "contain" : "be inside", " an input, got '", directory, "' and the input '", input,
+                  "'; give another path");
   }
 }
 

@@ -104,7 +104,7 @@ TEST_F(Outputs, TrainKeepsItsInputs) {
     EXPECT_TRUE(contains(outcome.err, "train: " + words)) << arguments << ": " << outcome.err;
     EXPECT_EQ(contents(), before) << arguments;
   };
-  const std::string in_run = "--run.directory: must not hold an input, got '";
+  const std::string in_run = "--run.directory: must not contain an input, got '";
   expect_refused("--data.files run/a.txt --run.directory run", in_run + "run' and the input 'run/a.txt'");
   expect_refused("--data.files run/a.txt=2 --run.directory run", in_run);
   expect_refused("--data.files run --run.directory run", in_run);
@@ -114,12 +114,12 @@ TEST_F(Outputs, TrainKeepsItsInputs) {
   expect_refused("--data.files text --data.held_out run/a.txt --run.directory run", in_run);
   expect_refused("--data.files text --data.tokenizer run/tokenizer.json --run.directory run", in_run);
   expect_refused("--data.files run --run.directory run/new",
-                 "--run.directory: must not lie in an input, got 'run/new'");
-  expect_refused("--data.files . --run.directory new/deep", "--run.directory: must not lie in an input");
+                 "--run.directory: must not be inside an input, got 'run/new'");
+  expect_refused("--data.files . --run.directory new/deep", "--run.directory: must not be inside an input");
   expect_refused("--data.files run/a.txt --run.directory new --checkpoint.directory symbolic",
-                 "--checkpoint.directory: must not hold an input, got 'symbolic'");
+                 "--checkpoint.directory: must not contain an input, got 'symbolic'");
   expect_refused("--data.files text --run.directory new --checkpoint.directory text/checkpoints",
-                 "--checkpoint.directory: must not lie in an input");
+                 "--checkpoint.directory: must not be inside an input");
 }
 
 TEST_F(Outputs, ReshardKeepsItsCheckpoint) {

@@ -16,7 +16,7 @@ inline CLI::Validator port_check() {
     int port = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
     const bool is_good = error == std::errc() && end == text.data() + text.size() && port >= 0 && port <= 65535;
-    return is_good ? "" : "must be in [0, 65535], got " + text + "; 0 takes a free port";
+    return is_good ? "" : "must be in [0, 65535], got " + text + "; 0 selects a free port";
   };
   return CLI::Validator(fault, "", "port");
 }

@@ -73,7 +73,7 @@ void check_file(const std::string& path) {
   std::ranges::sort(files);
   TESSERA_THROW(
       IoError, "record: FILE: must be the record file of a rank, got directory '", path, "'; ",
-      files.empty() ? "it holds none" : "give one of its " + std::to_string(files.size()) + ", as " + files[0],
+      files.empty() ? "it contains none" : "give one of its " + std::to_string(files.size()) + ", as in " + files[0],
       ", or use `tessera explain ", path, "` for the run");
 }
 
@@ -100,14 +100,15 @@ int show(const Options& options) {
 
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "Record file of a rank, of a process that runs or is gone")->required();
-  app.add_option("--ring", options->ring, "Which records")
+  app.add_option("FILE", options->file, "Record file of a rank, active or ended")->required();
+  app.add_option("--ring", options->ring, "Kind of records to show")
       ->check(CLI::IsMember({"comm", "memory", "launch", "all"}))
       ->capture_default_str();
-  app.add_option("--last", options->last, "How many of them, the latest")->capture_default_str();
+  app.add_option("--last", options->last, "Number of records to show, the latest")->capture_default_str();
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "First the groups of the rank: what was asked for last and what runs. Then records: time (UTC), thread, what.\n"
+      "Prints the groups of the rank with their last enqueued and active operations, then records: time (UTC), thread, "
+      "text.\n"
       "  tessera record run/rank-0.node7.4242.a1 --last 20");
   return [options]() -> int {
     try {
@@ -119,7 +120,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kRecord({"record", "Show what the record file of a rank holds", declare});
+const VerbRegistration kRecord({"record", "Show the content of a record file", declare});
 
 }  // namespace
 }  // namespace tessera::cli

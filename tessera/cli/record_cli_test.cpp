@@ -138,10 +138,11 @@ TEST_F(Record, ADirectoryNamesItsRecordFiles) {
   std::filesystem::create_directory(runs);
   Outcome outcome = run(runs);
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_TRUE(contains(outcome.err, "got directory '" + runs + "'; it holds none")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "got directory '" + runs + "'; it contains none")) << outcome.err;
   std::ofstream(runs + "/rank-0.node7.42.0.record") << "x";
   outcome = run(runs);
-  EXPECT_TRUE(contains(outcome.err, "as " + runs + "/rank-0.node7.42.0.record, or use `tessera explain " + runs + "`"))
+  EXPECT_TRUE(
+      contains(outcome.err, "as in " + runs + "/rank-0.node7.42.0.record, or use `tessera explain " + runs + "`"))
       << outcome.err;
 }
 

@@ -116,7 +116,7 @@ TEST_F(Run, SaysWhatMakesNoSense) {
   EXPECT_EQ(run("-n 2 --on-failure explode -- true").code, 2);
   const Outcome port = run("-n 2 --port 99999 -- true");
   EXPECT_EQ(port.code, 2);
-  EXPECT_TRUE(contains(port.err, "--port: must be in [0, 65535], got 99999; 0 takes a free port")) << port.err;
+  EXPECT_TRUE(contains(port.err, "--port: must be in [0, 65535], got 99999; 0 selects a free port")) << port.err;
   const Outcome unknown = run("-n 2 --restart 3 -- true");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_TRUE(contains(unknown.err, "'--restart' (did you mean '--restarts'?)")) << unknown.err;

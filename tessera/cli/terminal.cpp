@@ -40,13 +40,13 @@ bool Terminal::is_there() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOU
 
 Terminal::Terminal() {
   TESSERA_CHECK_AS(IoError, ::tcgetattr(STDIN_FILENO, &shell_) == 0,
-                   "the terminal cannot be asked how it is set: ", std::strerror(errno));
+                   "cannot read the terminal settings: ", std::strerror(errno));
   const sigset_t set = watched_signals();
   ::pthread_sigmask(SIG_BLOCK, &set, &blocked_before_);
   signals_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals_ < 0) {
     ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
-    TESSERA_THROW(IoError, "signals cannot be waited for: ", std::strerror(errno));
+    TESSERA_THROW(IoError, "cannot wait for signals: ", std::strerror(errno));
   }
   enter();
 }

@@ -40,16 +40,16 @@ std::vector<std::string> text_files(const Options& options) {
     for (const std::filesystem::path& file : train::files_under(named)) {
       const std::optional<std::string> text = train::read_text(file);
       const bool is_named = file.string() == named;
-      TESSERA_CHECK_AS(IoError, text || !is_named, "'", named, "' holds NUL bytes: it is not text");
+      TESSERA_CHECK_AS(IoError, text || !is_named, "'", named, "' must be text, but contains NUL bytes");
       TESSERA_CHECK_AS(IoError, !text || !text->empty() || !is_named, "'", named, "' is empty");
       if (!text) {
-        std::fprintf(stderr, "tessera: '%s' holds NUL bytes and is left out\n", file.c_str());
+        std::fprintf(stderr, "tessera: '%s' contains NUL bytes; skipped\n", file.c_str());
       } else if (!text->empty()) {
         texts.push_back(file.string());
       }
     }
   }
-  TESSERA_CHECK_AS(IoError, !texts.empty(), "none of the files holds any text");
+  TESSERA_CHECK_AS(IoError, !texts.empty(), "FILE: no text found");
   return texts;
 }
 
@@ -113,23 +113,25 @@ int tokenize(const Options& options) {
 
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->files, "Text files; of a directory, every file in it. Each is a document")
+  app.add_option("FILE", options->files, "Text files, or directories of text files; each file is one document")
       ->required();
-  app.add_option("-o,--output", options->out, "File of tokens to write")->required();
-  CLI::Option* given = app.add_option("--tokenizer", options->tokenizer, "bytes, or a tokenizer.json (byte-level BPE)")
-                           ->capture_default_str();
-  CLI::Option* learn = app.add_option("--learn", options->learn, "Learn a tokenizer of so many tokens from the files")
-                           ->check(CLI::Range(std::int64_t{257}, std::int64_t{1} << 24))
-                           ->excludes(given);
+  app.add_option("-o,--output", options->out, "Token file to write")->required();
+  CLI::Option* given =
+      app.add_option("--tokenizer", options->tokenizer, "bytes, or the path of a tokenizer.json (byte-level BPE)")
+          ->capture_default_str();
+  CLI::Option* learn =
+      app.add_option("--learn", options->learn, "Learn a tokenizer with this number of tokens from the files")
+          ->check(CLI::Range(std::int64_t{257}, std::int64_t{1} << 24))
+          ->excludes(given);
   CLI::Option* save =
-      app.add_option("--save-tokenizer", options->save_tokenizer, "Where the learned tokenizer.json goes")
-          ->needs(learn);
+      app.add_option("--save-tokenizer", options->save_tokenizer, "File for the learned tokenizer.json")->needs(learn);
   learn->needs(save);
-  app.add_option("--dtype", options->dtype, "Width of a token; left out: the narrower one that fits")
+  app.add_option("--dtype", options->dtype, "Width of a token (default: the narrower one that fits)")
       ->check(CLI::IsMember({"u16", "u32"}));
   app.footer(
-      "Documents end in the tokenizer's end of text (bytes: 0). Text that looks like a special token stays text.\n"
-      "To learn, all files are held in memory. In a pipe: lines of key and value.\n"
+      "Each document ends with the end-of-text token of the tokenizer (bytes: 0). Special tokens in the text stay "
+      "text.\n"
+      "Learning holds all files in memory. Without a terminal: lines of key and value.\n"
       "  tessera tokenize docs README.md -o docs.tokens\n"
       "  tessera tokenize corpus -o corpus.tokens --learn 8192 --save-tokenizer tokenizer.json\n"
       "  tessera tokenize more -o more.tokens --tokenizer tokenizer.json --dtype u32");
@@ -143,7 +145,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kTokenize({"tokenize", "Turn text files into a file of tokens", declare});
+const VerbRegistration kTokenize({"tokenize", "Convert text files to a token file", declare});
 
 }  // namespace
 }  // namespace tessera::cli

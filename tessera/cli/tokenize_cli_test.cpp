@@ -94,7 +94,7 @@ TEST_F(Tokenize, LeavesOutWhatIsNoText) {
   write("text/c.bin", std::string("x\0y", 3));
   const Outcome outcome = run("text -o x.tokens");
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_TRUE(contains(outcome.err, "text/c.bin' holds NUL bytes and is left out")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "text/c.bin' contains NUL bytes; skipped")) << outcome.err;
   EXPECT_TRUE(contains(outcome.out, "tokens.documents\t2\n")) << outcome.out;
   EXPECT_EQ(run("text/c.bin -o x.tokens").code, 1) << "one that was named must be text";
 }

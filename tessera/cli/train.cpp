@@ -71,7 +71,7 @@ std::string help_of(const train::Option& option) {
   std::string value;
   for (const std::string& each : value_texts(option, train::Config())) value += each;
   if (!value.empty()) notes += (notes.empty() ? "default " : "; default ") + value;
-  if (is_list(option)) notes = "can be given again for more";
+  if (is_list(option)) notes = "may be repeated";
   return notes.empty() ? option.help : option.help + " (" + notes + ")";
 }
 
@@ -204,16 +204,16 @@ void check_inputs(const train::Config& config) {
 // Returns the options as a configuration that fits its world. Throws before anything is done.
 train::Config read_and_check(const Words& words) {
   const comm::LaunchEnvironment launched = comm::read_launch_environment();
-  TESSERA_CHECK(words.ranks > 0 || (words.restarts == 0 && words.on_failure == "kill" && !words.is_pinned),
-                "--restarts, --on-failure and --pin are for ranks that -n starts; whoever started this one has such "
-                "options of its own");
-  TESSERA_CHECK(words.ranks == 0 || launched.place.world_size == 1, "-n starts ranks, but this is one of ",
-                launched.place.world_size, " ranks that ", launched.launcher, " started; leave -n out");
+  TESSERA_CHECK(
+      words.ranks > 0 || (words.restarts == 0 && words.on_failure == "kill" && !words.is_pinned),
+      "--restarts, --on-failure, --pin: require -n; under another launcher, use the options of that launcher");
+  TESSERA_CHECK(words.ranks == 0 || launched.place.world_size == 1,
+                "-n: must be omitted in a rank that a launcher started, got one of ", launched.place.world_size,
+                " ranks of ", launched.launcher);
   const train::Config config = read_config(words);
   const int world_size = words.ranks > 0 ? words.ranks : launched.place.world_size;
   const train::Config resolved = train::resolved(config, world_size);
-  TESSERA_CHECK(words.is_print || !config.data.files.empty(),
-                "there is nothing to train on; name files, as in --data.files my.txt");
+  TESSERA_CHECK(words.is_print || !config.data.files.empty(), "--data.files: required, as in --data.files my.txt");
   check_inputs(config);
   return words.is_print ? resolved : config;
 }
@@ -286,40 +286,39 @@ void add_table(CLI::App& app, Words& words) {
 std::function<int()> declare(CLI::App& app) {
   const auto words = std::make_shared<Words>();
   words->values.resize(train::options().size());
-  app.add_option("-n,--ranks", words->ranks, "Start that many ranks on this machine (not given: be a rank)")
+  app.add_option("-n,--ranks", words->ranks, "Number of ranks to start on this machine (default: run as one rank)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
-  app.add_option("--config", words->config_file, "Read options from a TOML file; those given beside it win")
+  app.add_option("--config", words->config_file, "TOML file with options; options of the command line override it")
       ->type_name("FILE");
   app.add_option("--restarts", words->restarts,
-                 "With -n: start all ranks again after a failure, that many times; they go on from the last checkpoint")
+                 "With -n: number of times to restart all ranks after a failure; they resume from the last checkpoint")
       ->check(CLI::Range(0, 1'000'000))
       ->type_name("N");
-  app.add_option("--deadline", words->deadline,
-                 "Seconds that a collective operation may take before it fails (default: TESSERA_DEADLINE, 300)")
+  app.add_option("--deadline", words->deadline, "Deadline of collectives in seconds (default: TESSERA_DEADLINE, 300)")
       ->check(CLI::Range(1, 31'536'000))
       ->type_name("SECONDS");
   app.add_option("--on-failure", words->on_failure,
-                 "With -n, when a rank dies: kill the others, or let them go on as a smaller world (shrink)")
+                 "With -n, action if a rank dies: kill the others, or let them continue as a shrunk world (shrink)")
       ->check(CLI::IsMember({"kill", "shrink"}))
       ->capture_default_str()
       ->type_name("WHAT");
   app.add_flag("--pin", words->is_pinned,
-               "With -n: give each rank cores of its own, near each other, and as many threads (TESSERA_THREADS)");
+               "With -n: pin each rank to separate adjacent cores, and set TESSERA_THREADS to their number");
   app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
   app.add_flag("--started", words->is_started)->group("");
   add_table(app, *words);
   app.get_formatter()->column_width(40);
   app.footer(
-      "A TOML file has the same names: --model.layers 6 is layers = 6 under [model].\n"
-      "The run directory gets config.toml, metrics.jsonl, loss.csv, summary.json and report.html.\n"
-      "A directory that holds a run which is not finished: it goes on from the last good checkpoint. SIGTERM, "
-      "SIGHUP,\n"
-      "or SIGINT once: it ends after the next step with a checkpoint, or after the next batch of an evaluation.\n"
-      "SIGUSR1: the next steps are profiled.\n"
-      "Exit code: 0 all steps were taken, or it was asked to end; 1 it stopped or failed, or its last checkpoint or a "
-      "line\n"
-      "of its files could not be written; 2 the options make no sense.\n"
+      "A TOML file uses the same names: --model.layers 6 is layers = 6 under [model].\n"
+      "Writes config.toml, metrics.jsonl, loss.csv, summary.json and report.html to the run directory.\n"
+      "An unfinished run in the run directory resumes from its last valid checkpoint. After SIGTERM, SIGHUP or one "
+      "SIGINT,\n"
+      "the run writes a checkpoint after the current step, or after the current batch of an evaluation, and ends.\n"
+      "SIGUSR1 profiles the next steps.\n"
+      "Exit codes: 0 all steps are done, or a signal ended the run; 1 the run stopped or failed, or its last "
+      "checkpoint or\n"
+      "a line of its files could not be written; 2 invalid options.\n"
       "  tessera train -n 4 --mesh.tp 2 --data.files my_text --train.steps 500 --run.sample 200\n"
       "  mpirun -n 16 tessera train --config run.toml --train.seed 2");
   return [words, &app] {
@@ -328,7 +327,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kTrain({"train", "Train a Llama-shaped model over a mesh of ranks", declare});
+const VerbRegistration kTrain({"train", "Train a Llama-style model on a mesh of ranks", declare});
 
 }  // namespace
 }  // namespace tessera::cli

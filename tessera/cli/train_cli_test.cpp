@@ -66,7 +66,7 @@ TEST_F(Train, RefusesOptionsThatMakeNoSenseBeforeAnythingRuns) {
   refuses(small + "--train.dtype bf61", "train.dtype is 'bf61' (did you mean 'bf16'?)");
   refuses(small + "--optimizer.learning_rate 0", "optimizer.learning_rate is 0");
   refuses("-n 3 --mesh.tp 2 " + small, "does not divide the world of 3 ranks");
-  refuses("-n 2", "nothing to train on");
+  refuses("-n 2", "--data.files: required, as in --data.files my.txt");
   std::ofstream(directory + "/run.toml") << "[train]\nstep = 7\n";
   refuses("--config run.toml " + small, "run.toml:2: section [train] has no key 'step' (did you mean 'steps'?)");
   EXPECT_FALSE(std::filesystem::exists(directory + "/run"));
@@ -125,7 +125,7 @@ TEST_F(Train, IsARankOfTheWorldItWasStartedIn) {
   const Outcome nested = tessera("run -n 2 --run-dir launched -- '" TESSERA_PROGRAM "' train -n 2 " + small,
                                  "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
   EXPECT_EQ(nested.code, 2);
-  EXPECT_TRUE(contains(nested.err, "leave -n out")) << nested.err;
+  EXPECT_TRUE(contains(nested.err, "-n: must be omitted in a rank that a launcher started")) << nested.err;
 }
 
 TEST_F(Train, LeavesItsRecordsInItsRunDirectoryWhoeverStartedIt) {

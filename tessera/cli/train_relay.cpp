@@ -38,7 +38,7 @@ std::string_view without_prefix_of_first(std::string_view line) {
 
 TrainRelay::TrainRelay() {
   const bool has_pipes = ::pipe2(out_, O_CLOEXEC) == 0 && ::pipe2(err_, O_CLOEXEC) == 0;
-  TESSERA_CHECK_AS(IoError, has_pipes, "cannot make pipes for what ranks print: ", std::strerror(errno));
+  TESSERA_CHECK_AS(IoError, has_pipes, "cannot create pipes for the output of the ranks: ", std::strerror(errno));
   // The launcher handles signals.
   sigset_t all;
   sigset_t before;

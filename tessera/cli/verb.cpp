@@ -17,7 +17,7 @@ std::vector<Verb>& registered() {
 VerbRegistration::VerbRegistration(Verb verb) {
   for (const Verb& other : registered()) {
     if (other.name == verb.name) {
-      std::fprintf(stderr, "tessera: two verbs are registered as '%s'\n", verb.name.c_str());
+      std::fprintf(stderr, "tessera: command '%s' is registered twice\n", verb.name.c_str());
       std::abort();
     }
   }

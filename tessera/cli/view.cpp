@@ -58,7 +58,7 @@ class Door {
     pid_t child = 0;
     const int error = ::posix_spawnp(&child, program.c_str(), nullptr, nullptr, words, environ);
     if (error == 0) return;
-    std::fprintf(stderr, "tessera: view: --open needs xdg-open: %s; open the address yourself\n",
+    std::fprintf(stderr, "tessera: view: --open: requires xdg-open: %s; open the address manually\n",
                  std::generic_category().message(error).c_str());
   }
 
@@ -86,20 +86,19 @@ int view(const Options& options) {
 
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("RUN_DIR", options->run,
-                 "Run directory, of a run that goes on or is over (default: the newest under ./runs)");
-  app.add_option("--out", options->out, "Write the page to this file and serve nothing")->type_name("FILE");
-  app.add_option("--port", options->port, "Port to listen on (default: one that is free)")
+  app.add_option("RUN_DIR", options->run, "Run directory of an active or ended run (default: the newest under ./runs)");
+  app.add_option("--out", options->out, "Write the HTML report to this file instead of serving it")->type_name("FILE");
+  app.add_option("--port", options->port, "Port to listen on (default: a free port)")
       ->check(port_check())
       ->type_name("N");
-  app.add_flag("--open", options->open, "Open the page in the default browser (xdg-open)");
-  app.add_option("--bind", options->bind, "Address to listen on; others than loopback can be reached from outside")
+  app.add_flag("--open", options->open, "Open the HTML report in the default browser (xdg-open)");
+  app.add_option("--bind", options->bind, "Address to listen on; other hosts can reach addresses that are not loopback")
       ->capture_default_str()
       ->type_name("ADDRESS");
   app.footer(
-      "Prints the address of the page and serves it until Ctrl-C. Every load reads the run again.\n"
-      "The address holds a random token: without it other users of this machine see nothing.\n"
-      "On a machine far away: ssh -L 8080:127.0.0.1:8080 there tessera view runs/night --port 8080\n"
+      "Prints the address of the HTML report and serves it until Ctrl-C. Each load reads the run again.\n"
+      "The address contains a random token, without which other users of this machine get no page.\n"
+      "On a remote machine: ssh -L 8080:127.0.0.1:8080 HOST tessera view runs/night --port 8080\n"
       "  tessera view runs/night\n"
       "  tessera view runs/night --out night.html");
   return [options]() -> int {
@@ -116,7 +115,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kView({"view", "Show a run as a page in the browser, or write the page to a file", declare});
+const VerbRegistration kView({"view", "Serve the HTML report of a run, or write it to a file", declare});
 
 }  // namespace
 }  // namespace tessera::cli

@@ -49,7 +49,7 @@ TEST_F(View, SaysWhatIsWrong) {
     const Outcome wrong = cli::testing::tessera("view " + run + " --port " + port);
     EXPECT_EQ(wrong.code, 2) << port;
     EXPECT_TRUE(contains(wrong.err, "--port: must be in [0, 65535], got ") &&
-                contains(wrong.err, "0 takes a free port"))
+                contains(wrong.err, "0 selects a free port"))
         << wrong.err;
   }
   EXPECT_EQ(cli::testing::tessera("view").code, 1) << "there is no run under ./runs";

@@ -34,22 +34,23 @@ using Seconds = std::chrono::duration<double>;
 constexpr std::size_t kLaunches = 256;  // per group and rank: only the last are shown
 constexpr const char* kHelpText =
     "q    quit\n"
-    "e    show what explains the state of the run, or the table again\n"
+    "e    switch between the explanation and the table\n"
     "r    read now\n"
-    "p    ask the run for a profile of its next steps (training runs: docs/profiling.md)\n"
-    "j k  down and up, space and b by a page\n"
-    "?    this page, or the table again\n"
+    "p    request a profile of the next steps (training runs: docs/profiling.md)\n"
+    "j k  scroll down and up; space and b scroll by a page\n"
+    "?    switch between this page and the table\n"
     "\n"
-    "STATE      of the rank's process: running, stopped, ended, failed, died; no record: it has left none yet\n"
-    "STEP       that it is in (the mark 'step'), else the last that metrics.jsonl tells of\n"
-    "RATE       tokens a second of that step, else operations of its groups that ended, a second\n"
-    "MEMORY     in use, over all devices\n"
-    "FOR        how long the operation has been in flight\n"
-    "IN FLIGHT  group, number, operation; 'queued': its stream has not come to it, 'waits for others': this rank is\n"
-    "           there and others are not, 'moves bytes': all are there\n"
+    "STATE      state of the process: running, stopped, ended, failed, died; 'no record': no record file yet\n"
+    "STEP       current step (annotation 'step'), or the last step in metrics.jsonl\n"
+    "RATE       tokens/s of that step, or finished group operations per second\n"
+    "MEMORY     memory in use on all devices\n"
+    "FOR        time since the operation started, or was enqueued if it is queued\n"
+    "IN FLIGHT  group, collective number, operation; 'queued': the stream has not reached it; 'waits for others': "
+    "other\n"
+    "           ranks have not arrived; 'moves bytes': all ranks have arrived\n"
     "\n"
-    "Nothing of the job is touched: only files of the run directory are read. p leaves a file there, profile.request,\n"
-    "which the run takes away when it answers.";
+    "This command only reads files of the run directory. The key p also writes profile.request there, which the run\n"
+    "removes when it writes the profile.";
 
 struct Options {
   std::string run;
@@ -91,10 +92,10 @@ bool is_over(const record::Evidence& evidence) {
 
 // Requests a profile of the next steps and returns the message to show.
 std::string ask_for_profile(const std::string& run, const record::Evidence& evidence) {
-  if (is_over(evidence)) return "No rank runs: there are no steps left to profile.";
+  if (is_over(evidence)) return "No rank is running; no steps remain to profile.";
   try {
     write_file(run + "/profile.request", "a profile of the next steps\n", FileKind::kRun);
-    return "A profile was asked for: see profile-STEP in the run directory.";
+    return "Profile requested; see profile-STEP in the run directory.";
   } catch (const IoError& error) {
     return error.message();
   }
@@ -102,7 +103,7 @@ std::string ask_for_profile(const std::string& run, const record::Evidence& evid
 
 std::string last_line(const Reading& reading) {
   if (!reading.problem.empty()) return reading.problem;
-  if (!reading.found) return "Nothing seems to hang.   q quit   e explain   r read now   p profile   ? help";
+  if (!reading.found) return "No hang detected.   q quit   e explain   r read now   p profile   ? help";
   return reading.found->verdict.sentence + "   (e explains)";
 }
 
@@ -111,7 +112,7 @@ class Reader {
  public:
   Reader(const Options& options, std::shared_ptr<const Reading> first)
       : options_(options), latest_(std::move(first)), told_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    TESSERA_CHECK_AS(IoError, told_ >= 0, "no descriptor is left to wait for what is read");
+    TESSERA_CHECK_AS(IoError, told_ >= 0, "cannot create an event descriptor");
     thread_ = std::thread([this] { work(); });
   }
   ~Reader() {
@@ -199,7 +200,7 @@ class Watch {
             record::live_lines(reading_->view, answer_.empty() ? last_line(*reading_) : answer_, screen));
       case Page::kHelp: return Terminal::draw(record::page_lines(kHelpText, "? back   q quit", screen));
       case Page::kExplanation:
-        return Terminal::draw(record::page_lines(explanation(), "e back   j k move   q quit", screen));
+        return Terminal::draw(record::page_lines(explanation(), "e back   j k scroll   q quit", screen));
     }
   }
 
@@ -270,7 +271,7 @@ int show_once(const Reading& reading) {
   for (const std::string& problem : reading.evidence.problems) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
   if (style.is_terminal) {
     const record::Screen screen{style.width == 0 ? 80 : style.width, 0, 0, std::getenv("NO_COLOR") == nullptr};
-    const std::string last = reading.found ? reading.found->verdict.sentence : "Nothing seems to hang.";
+    const std::string last = reading.found ? reading.found->verdict.sentence : "No hang detected.";
     for (const std::string& line : record::live_lines(reading.view, last, screen)) std::printf("%s\n", line.c_str());
     return kDone;
   }
@@ -293,11 +294,13 @@ std::function<int()> declare(CLI::App& app) {
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str()
       ->type_name("S");
-  app.add_flag("--once", options->once, "Print one table and end, as without a terminal");
+  app.add_flag("--once", options->once, "Print one table and exit; the default without a terminal");
   app.footer(
-      "A row a rank: state, step, loss, rate, memory, the operation in flight and for how long. Keys: q quits, e\n"
-      "explains, r reads now, p asks a training run for a profile of its next steps, ? helps. Else nothing of the job\n"
-      "is touched: only files of the run directory are read.\n"
+      "Shows one row per rank: state, step, loss, rate, memory, and the operation in flight with its age. Keys: q "
+      "quits,\n"
+      "e explains, r reads again, p requests a profile of the next steps of a training run, ? shows help. Apart from "
+      "the\n"
+      "profile request, the command only reads files of the run directory.\n"
       "  tessera watch runs/night\n"
       "  tessera watch runs/night --once | cut -f 1,2,8");
   return [options]() -> int {
@@ -312,7 +315,7 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kWatch({"watch", "Show what the ranks of a run do now, in the terminal", declare});
+const VerbRegistration kWatch({"watch", "Show the current state of each rank of a run in the terminal", declare});
 
 }  // namespace
 }  // namespace tessera::cli

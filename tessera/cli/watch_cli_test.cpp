@@ -162,14 +162,14 @@ TEST_F(WatchTerminal, ShowsTheTableAnswersKeysAndGivesTheScreenBack) {
   START_OR_SKIP(terminal);
   ASSERT_TRUE(terminal->wait_for(kEnter)) << terminal->shown();
   ASSERT_TRUE(terminal->wait_for("RANK")) << terminal->shown();
-  ASSERT_TRUE(terminal->wait_for("Nothing seems to hang.")) << terminal->shown();
+  ASSERT_TRUE(terminal->wait_for("No hang detected.")) << terminal->shown();
   EXPECT_EQ(terminal->settings() & (ICANON | ECHO), 0U);
   terminal->press("?");
-  ASSERT_TRUE(terminal->wait_for("STATE      of the rank's process")) << terminal->shown();
+  ASSERT_TRUE(terminal->wait_for("STATE      state of the process")) << terminal->shown();
   terminal->press("?");
   ASSERT_TRUE(terminal->wait_for("RANK")) << terminal->shown();
   terminal->press("p");
-  ASSERT_TRUE(terminal->wait_for("A profile was asked for")) << terminal->shown();
+  ASSERT_TRUE(terminal->wait_for("Profile requested")) << terminal->shown();
   EXPECT_TRUE(fs::exists(run + "/profile.request"));
   terminal->press("e");
   ASSERT_TRUE(terminal->wait_for("e back")) << terminal->shown();
@@ -188,7 +188,7 @@ TEST_F(WatchTerminal, OfARunThatIsOverNoProfileIsAskedFor) {
   START_OR_SKIP(terminal);
   ASSERT_TRUE(terminal->wait_for("RANK")) << terminal->shown();
   terminal->press("p");
-  ASSERT_TRUE(terminal->wait_for("No rank runs: there are no steps left to profile.")) << terminal->shown();
+  ASSERT_TRUE(terminal->wait_for("No rank is running; no steps remain to profile.")) << terminal->shown();
   EXPECT_FALSE(fs::exists(run + "/profile.request"));
   terminal->press("q");
   EXPECT_EQ(terminal->end(), 0);
@@ -196,7 +196,7 @@ TEST_F(WatchTerminal, OfARunThatIsOverNoProfileIsAskedFor) {
 
 TEST_F(WatchTerminal, ReadsAgainByItselfAndWhenAKeyAsksForIt) {
   START_OR_SKIP(terminal);
-  ASSERT_TRUE(terminal->wait_for("Nothing seems to hang.")) << terminal->shown();
+  ASSERT_TRUE(terminal->wait_for("No hang detected.")) << terminal->shown();
   std::ofstream(run + "/metrics.jsonl") << "{\"rank\":1,\"step\":4711,\"loss\":2.5}\n";
   terminal->press("r");
   ASSERT_TRUE(terminal->wait_for("4711")) << terminal->shown();
@@ -213,7 +213,7 @@ TEST_F(WatchTerminal, ReadsAgainByItselfAndWhenAKeyAsksForIt) {
 TEST_F(WatchTerminal, ASignalGivesTheScreenBackToo) {
   for (const int signal : {SIGTERM, SIGHUP, SIGINT}) {
     START_OR_SKIP(terminal);
-    ASSERT_TRUE(terminal->wait_for("Nothing seems to hang.")) << terminal->shown();
+    ASSERT_TRUE(terminal->wait_for("No hang detected.")) << terminal->shown();
     if (signal == SIGINT) {
       terminal->press("\003");  // as Ctrl-C does
     } else {
@@ -226,7 +226,7 @@ TEST_F(WatchTerminal, ASignalGivesTheScreenBackToo) {
 
 TEST_F(WatchTerminal, WhenItIsStoppedTheScreenIsTheShellsUntilItGoesOn) {
   START_OR_SKIP(terminal);
-  ASSERT_TRUE(terminal->wait_for("Nothing seems to hang.")) << terminal->shown();
+  ASSERT_TRUE(terminal->wait_for("No hang detected.")) << terminal->shown();
   ::kill(terminal->process(), SIGTSTP);
   ASSERT_TRUE(terminal->wait_for(kLeave)) << terminal->shown();
   int status = 0;
@@ -242,7 +242,7 @@ TEST_F(WatchTerminal, WhenItIsStoppedTheScreenIsTheShellsUntilItGoesOn) {
 
 TEST_F(WatchTerminal, LinesFitTheTerminalAlsoAfterItsSizeChanged) {
   START_OR_SKIP(terminal, 60, 20);
-  ASSERT_TRUE(terminal->wait_for("Nothing seems to hang.")) << terminal->shown();
+  ASSERT_TRUE(terminal->wait_for("No hang detected.")) << terminal->shown();
   for (const std::string& line : lines_of(terminal->shown())) EXPECT_LE(line.size(), 60U) << line;
   const std::size_t drawn = terminal->shown().size();
   terminal->resize(30, 5);
