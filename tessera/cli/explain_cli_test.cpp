@@ -123,10 +123,10 @@ TEST_F(Explain, BlamesTheRankWhoseRecordDiffersFromMost) {
   EXPECT_THROW(simulate(3, work), MismatchError);  // the destructor of a stream rethrows its failure
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, 3) << outcome.err;
-  EXPECT_TRUE(
-      contains(outcome.out,
-               "\nverdict: rank 0 asked for all_reduce(f32[4], sum) as collective 2 of group world where ranks 1 and 2 "
-               "asked for all_reduce(f32[8], sum)\n"))
+  EXPECT_TRUE(contains(outcome.out,
+                       "\n"
+                       "verdict: rank 0 enqueued all_reduce(f32[4], sum) as collective 2 of group world, but ranks 1 "
+                       "and 2 enqueued all_reduce(f32[8], sum)\n"))
       << outcome.out;
 }
 
@@ -134,7 +134,10 @@ TEST_F(Explain, ReadsPicklesOfPyTorch) {
   write_stuck();
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, 3) << outcome.err;
-  EXPECT_TRUE(contains(outcome.out, "\nverdict: rank 2 did not come to collective 7 of group world")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out,
+                       "\n"
+                       "verdict: rank 2 did not reach collective 7 of group world"))
+      << outcome.out;
 }
 
 TEST_F(Explain, PrintsJsonOfTheRanksAndTheGroupAskedFor) {

@@ -110,7 +110,7 @@ TEST_F(Export, ChromeKeepsToTheSizeThatItWasGiven) {
   EXPECT_FALSE(fs::exists(run + "/export"));
   const Outcome small = to("chrome", "--max-size 100B");
   EXPECT_EQ(small.code, 2);
-  EXPECT_TRUE(contains(small.err, "may have 100; allow more")) << small.err;
+  EXPECT_TRUE(contains(small.err, "bytes, got 100; increase it")) << small.err;
   EXPECT_EQ(to("chrome", "--max-size many").code, 2);
   const Outcome other = to("json", "--max-size 1MiB");
   EXPECT_EQ(other.code, 2);

@@ -136,7 +136,7 @@ TEST_F(Train, LeavesItsRecordsInItsRunDirectoryWhoeverStartedIt) {
   };
   EXPECT_EQ(train(small).code, 0);
   EXPECT_EQ(records(directory + "/run"), 1u);
-  EXPECT_TRUE(contains(run("report.html"), "no fault: 1 rank ended in order"));
+  EXPECT_TRUE(contains(run("report.html"), "no fault: 1 rank ended normally"));
   const std::string nameless = small.substr(0, small.find("--run.directory"));
   EXPECT_EQ(train(nameless).code, 0);
   for (const auto& entry : std::filesystem::directory_iterator(directory + "/runs"))
@@ -150,8 +150,8 @@ TEST_F(Train, LeavesItsRecordsInItsRunDirectoryWhoeverStartedIt) {
   ASSERT_EQ(std::system(("cd " + directory + " && sh script >out 2>err").c_str()), 0) << content(directory + "/err");
   EXPECT_EQ(records(directory + "/two"), 2u);
   const std::string page = content(directory + "/two/report.html");
-  EXPECT_TRUE(contains(page, "no fault: 2 ranks ended in order")) << content(directory + "/out");
-  EXPECT_FALSE(contains(page, "still run:"));
+  EXPECT_TRUE(contains(page, "no fault: 2 ranks ended normally")) << content(directory + "/out");
+  EXPECT_FALSE(contains(page, "are still running;"));
   const Outcome elsewhere =
       tessera("train " + nameless + "--run.directory three", "cd " + directory + " && TESSERA_RUN_DIR=told");
   EXPECT_EQ(elsewhere.code, 0) << elsewhere.err;
@@ -230,10 +230,12 @@ TEST_F(Train, GoesOnWithoutARankThatDied) {
   EXPECT_EQ(summary.at("world_size"), 1);
   EXPECT_EQ(count(run("loss.csv"), "\n"), 1001u);
   const Outcome explained = tessera("explain " + directory + "/run");
-  EXPECT_TRUE(contains(explained.out, "/run: 1 rank\nbefore: 2 ranks began; rank 1 was killed by signal 9 (Killed)\n"))
+  EXPECT_TRUE(contains(explained.out,
+                       "/run: 1 rank\n"
+                       "before: 2 ranks started; rank 1 was killed by signal 9 (Killed)\n"))
       << explained.out;
-  EXPECT_TRUE(contains(explained.out, "verdict: no fault: 1 rank ended in order")) << explained.out;
-  EXPECT_TRUE(contains(run("report.html"), "2 ranks began; rank 1 was killed by signal 9 (Killed)"));
+  EXPECT_TRUE(contains(explained.out, "verdict: no fault: 1 rank ended normally")) << explained.out;
+  EXPECT_TRUE(contains(run("report.html"), "2 ranks started; rank 1 was killed by signal 9 (Killed)"));
 }
 
 TEST_F(Train, ProfilesWhenASignalAsksOnAllRanks) {

@@ -42,7 +42,7 @@ TEST_F(View, WritesThePageToAFile) {
 TEST_F(View, SaysWhatIsWrong) {
   const Outcome none = cli::testing::tessera("view " + directory + "/none");
   EXPECT_EQ(none.code, 1);
-  EXPECT_TRUE(contains(none.err, "there is no such directory")) << none.err;
+  EXPECT_TRUE(contains(none.err, ": no such directory")) << none.err;
   EXPECT_EQ(none.out, "");
   EXPECT_EQ(cli::testing::tessera("view " + run + " --bind nowhere").code, 2);
   for (const char* port : {"99999", "-1", "x", "80x"}) {

@@ -205,7 +205,7 @@ TEST_F(WatchTerminal, ReadsAgainByItselfAndWhenAKeyAsksForIt) {
   std::ofstream(run + "/metrics.jsonl") << "{\"rank\":1,\"step\":4712,\"loss\":2.5}\n";
   ASSERT_TRUE(often->wait_for("4712")) << often->shown();
   fs::remove_all(run);
-  ASSERT_TRUE(often->wait_for("there is no such directory")) << often->shown();
+  ASSERT_TRUE(often->wait_for(": no such directory")) << often->shown();
   often->press("q");
   EXPECT_EQ(often->end(), 0);
 }

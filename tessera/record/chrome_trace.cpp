@@ -134,8 +134,8 @@ class TraceWriter {
     const std::string_view tail = "\n]}\n";
     put_left_out(json, events_.size(), shared_.base_ns);
     const std::uint64_t least = fixed + json.take().size() + kDigits + tail.size();
-    TESSERA_CHECK(least <= options_.max_nbytes, "the Chrome trace of rank ", rank_.rank, " needs ", least,
-                  " bytes before its first launch, and may have ", options_.max_nbytes, "; allow more");
+    TESSERA_CHECK(least <= options_.max_nbytes, "the Chrome trace of rank ", rank_.rank,
+                  ": the size limit must be at least ", least, " bytes, got ", options_.max_nbytes, "; increase it");
     std::uint64_t left = options_.max_nbytes - least;
     std::size_t first = events_.size();
     while (first > 0) {
@@ -353,7 +353,7 @@ class TraceWriter {
     event(json, "M", "", "tessera_left_out", plan_.process, 0).key("ts").microseconds(0);
     json.key("args").open('{').field("events", count).field("of", events_.size());
     json.key("up_to").microseconds(last_ns - shared_.base_ns).field("max_nbytes", options_.max_nbytes);
-    json.field("why", "the oldest launches, kernels and marks did not fit the size of the file").close('}').close('}');
+    json.field("why", "the oldest launches, kernels and annotations did not fit the file").close('}').close('}');
   }
 
   const Evidence& evidence_;
@@ -369,8 +369,8 @@ class TraceWriter {
 
 ChromeTrace write_chrome_trace(std::ostream& out, const Evidence& evidence, std::size_t index,
                                const ChromeOptions& options) {
-  TESSERA_CHECK(index < evidence.ranks.size(), "Chrome trace: there are ", evidence.ranks.size(), " ranks, and rank ",
-                index, " was asked for");
+  TESSERA_CHECK(index < evidence.ranks.size(), "Chrome trace: rank must be in [0, ", evidence.ranks.size(), "), got ",
+                index);
   const detail::ChromeShared shared = detail::chrome_shared(evidence, options.since_ns);
   return TraceWriter(evidence, evidence.ranks[index], shared, options).write(out);
 }

@@ -129,7 +129,7 @@ void write_evidence_json(std::ostream& out, const Evidence& evidence) {
   json.line().close(']').close('}');
   json.send(out);
   out << '\n';
-  TESSERA_CHECK_AS(IoError, out.good(), "the evidence of ", evidence.source, " as JSON: writing failed");
+  TESSERA_CHECK_AS(IoError, out.good(), "evidence JSON of ", evidence.source, ": writing failed");
 }
 
 void write_evidence_json_file(const std::string& path, const Evidence& evidence, FileKind kind) {

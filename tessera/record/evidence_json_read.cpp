@@ -16,8 +16,7 @@ constexpr int kMostDepth = 16;
 
 // Returns the value of a key; null if it is missing.
 const Json* find(const Json& in, const char* name) {
-  TESSERA_CHECK_AS(IoError, in.is_object(), "evidence as JSON: where an object with '", name, "' should be is ",
-                   in.type_name());
+  TESSERA_CHECK_AS(IoError, in.is_object(), "evidence JSON: must be an object with '", name, "', got ", in.type_name());
   const auto found = in.find(name);
   return found != in.end() ? &*found : nullptr;
 }
@@ -25,23 +24,24 @@ const Json* find(const Json& in, const char* name) {
 void read(const Json& in, const char* name, std::string& to) {
   const Json* found = find(in, name);
   if (found == nullptr) return;
-  TESSERA_CHECK_AS(IoError, found->is_string(), "evidence as JSON: '", name, "' is no text but ", found->type_name());
+  TESSERA_CHECK_AS(IoError, found->is_string(), "evidence JSON: '", name, "' must be a string, got ",
+                   found->type_name());
   to = found->get<std::string>();
 }
 void read(const Json& in, const char* name, bool& to) {
   const Json* found = find(in, name);
   if (found == nullptr) return;
-  TESSERA_CHECK_AS(IoError, found->is_boolean(), "evidence as JSON: '", name, "' is neither true nor false but ",
+  TESSERA_CHECK_AS(IoError, found->is_boolean(), "evidence JSON: '", name, "' must be true or false, got ",
                    found->type_name());
   to = found->get<bool>();
 }
 template <std::integral Number>
 Number number_of(const Json& value, const char* name) {
-  TESSERA_CHECK_AS(IoError, value.is_number_integer(), "evidence as JSON: '", name, "' is no whole number but ",
+  TESSERA_CHECK_AS(IoError, value.is_number_integer(), "evidence JSON: '", name, "' must be an integer, got ",
                    value.type_name());
   const bool fits = value.is_number_unsigned() ? std::in_range<Number>(value.get<std::uint64_t>())
                                                : std::in_range<Number>(value.get<std::int64_t>());
-  TESSERA_CHECK_AS(IoError, fits, "evidence as JSON: '", name, "' is ", value.dump(), ", which is out of its range");
+  TESSERA_CHECK_AS(IoError, fits, "evidence JSON: '", name, "' is out of range, got ", value.dump());
   return value.get<Number>();
 }
 template <std::integral Number>
@@ -54,7 +54,7 @@ template <class Each>
 void read_list(const Json& in, const char* name, const Each& each) {
   const Json* found = find(in, name);
   if (found == nullptr) return;
-  TESSERA_CHECK_AS(IoError, found->is_array(), "evidence as JSON: '", name, "' is no list but ", found->type_name());
+  TESSERA_CHECK_AS(IoError, found->is_array(), "evidence JSON: '", name, "' must be a list, got ", found->type_name());
   for (const Json& one : *found) each(one);
 }
 
@@ -66,7 +66,7 @@ Word word_at(const Json& in, const char* name, std::initializer_list<std::pair<c
   for (const auto& [known, word] : words) {
     if (text == known) return word;
   }
-  TESSERA_THROW(IoError, "evidence as JSON: '", name, "' is '", text.substr(0, 64), "', which is none of its words");
+  TESSERA_THROW(IoError, "evidence JSON: '", name, "' has the unknown value '", text.substr(0, 64), "'");
 }
 RankState state_at(const Json& in) {
   return word_at<RankState>(in, "state",
@@ -119,15 +119,15 @@ Launch launch_of(const Json& in) {
   read(in, "node", one.node);
   read(in, "is_whole", one.is_whole);
   read_list(in, "operations", [&](const Json& each) { one.operations.push_back(operation_of(each)); });
-  TESSERA_CHECK_AS(IoError, !one.operations.empty(), "evidence as JSON: a launch has no operations");
+  TESSERA_CHECK_AS(IoError, !one.operations.empty(), "evidence JSON: a launch must have operations");
   return one;
 }
 
 // Reads ranks of the world, of a group or of a group creation.
 void read_ranks(const Json& in, std::vector<int>& ranks) {
   read_list(in, "ranks", [&](const Json& each) { ranks.push_back(number_of<int>(each, "ranks")); });
-  TESSERA_CHECK_AS(IoError, ranks.size() <= detail::kMostRanks, "evidence as JSON: a group of ", ranks.size(),
-                   " ranks");
+  TESSERA_CHECK_AS(IoError, ranks.size() <= detail::kMostRanks, "evidence JSON: a group must have at most ",
+                   detail::kMostRanks, " ranks, got ", ranks.size());
 }
 
 Group group_of(const Json& in) {
@@ -188,8 +188,8 @@ void read_standing(const Json& in, Rank& rank) {
 Rank rank_of(const Json& in) {
   Rank one;
   read(in, "rank", one.rank);
-  TESSERA_CHECK_AS(IoError, one.rank >= 0 && one.rank < detail::kMostRanks, "evidence as JSON: there is no rank ",
-                   one.rank);
+  TESSERA_CHECK_AS(IoError, one.rank >= 0 && one.rank < detail::kMostRanks, "evidence JSON: rank must be in [0, ",
+                   detail::kMostRanks, "), got ", one.rank);
   one.state = state_at(in);
   read(in, "reason", one.reason);
   read(in, "signal", one.signal);
@@ -207,14 +207,16 @@ Rank rank_of(const Json& in) {
 }
 
 Json parsed(std::string_view text) {
-  TESSERA_CHECK_AS(IoError, text.size() <= kMostEvidenceBytes, "evidence as JSON: ", text.size(), " bytes; at most ",
-                   kMostEvidenceBytes, " are read");
+  TESSERA_CHECK_AS(IoError, text.size() <= kMostEvidenceBytes, "evidence JSON: must have at most ", kMostEvidenceBytes,
+                   " bytes, got ", text.size());
   const Json::parser_callback_t is_shallow = [](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-    TESSERA_CHECK_AS(IoError, depth <= kMostDepth, "evidence as JSON: nested deeper than ", kMostDepth);
+    TESSERA_CHECK_AS(IoError, depth <= kMostDepth, "evidence JSON: must be nested at most ", kMostDepth,
+                     " levels deep, got ", depth);
     return true;
   };
   Json json = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
-  TESSERA_CHECK_AS(IoError, json.is_object(), "evidence as JSON: it is no JSON object, or cut off");
+  TESSERA_CHECK_AS(IoError, json.is_object(),
+                   "evidence JSON: must be a JSON object; the file is not JSON, or is truncated");
   return json;
 }
 
@@ -226,19 +228,19 @@ Evidence read_evidence_json(std::string_view text) {
   int version = 0;
   read(json, "format", format);
   read(json, "version", version);
-  TESSERA_CHECK_AS(IoError, format == "tessera evidence", "evidence as JSON: its format is '", format.substr(0, 64),
-                   "', not 'tessera evidence'");
-  TESSERA_CHECK_AS(IoError, version == 1, "evidence as JSON: of version ", version, "; this program reads version 1");
+  TESSERA_CHECK_AS(IoError, format == "tessera evidence", "evidence JSON: format must be 'tessera evidence', got '",
+                   format.substr(0, 64), "'");
+  TESSERA_CHECK_AS(IoError, version == 1, "evidence JSON: version must be 1, got ", version);
   Evidence evidence;
   read(json, "source", evidence.source);
   read(json, "before", evidence.before);
   read(json, "stopped", evidence.stopped);
   read(json, "world_size", evidence.world_size);
   TESSERA_CHECK_AS(IoError, evidence.world_size >= 0 && evidence.world_size <= detail::kMostRanks,
-                   "evidence as JSON: a world of ", evidence.world_size, " ranks");
+                   "evidence JSON: world_size must be in [0, ", detail::kMostRanks, "], got ", evidence.world_size);
   read(json, "taken_ns", evidence.taken_ns);
   read_list(json, "problems", [&](const Json& each) {
-    TESSERA_CHECK_AS(IoError, each.is_string(), "evidence as JSON: a problem is no text but ", each.type_name());
+    TESSERA_CHECK_AS(IoError, each.is_string(), "evidence JSON: a problem must be a string, got ", each.type_name());
     evidence.problems.push_back(each.get<std::string>());
   });
   read_list(json, "ranks", [&](const Json& each) { evidence.ranks.push_back(rank_of(each)); });

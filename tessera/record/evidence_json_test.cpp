@@ -138,18 +138,18 @@ TEST(EvidenceJson, WhatIsNoneIsRefusedByName) {
   const auto refused = [](const std::string& text, const char* words) {
     expect_error<IoError>([&] { (void)read_evidence_json(text); }, {words});
   };
-  refused("", "no JSON object");
-  refused(good.substr(0, good.size() / 2), "no JSON object");
-  refused("[]", "no JSON object");
-  refused("{}", "not 'tessera evidence'");
-  refused(std::string(1000, '['), "nested deeper");
-  refused(changed("\"version\": 1", "\"version\": 2"), "of version 2");
-  refused(changed("\"world_size\": 3", "\"world_size\": -1"), "a world of -1");
-  refused(changed("\"world_size\": 3", "\"world_size\": 9999999999"), "out of its range");
-  refused(changed("\"world_size\": 3", "\"world_size\": 3.5"), "'world_size' is no whole number");
-  refused(changed("\"rank\": 0", "\"rank\": 70000"), "no rank 70000");
+  refused("", "must be a JSON object");
+  refused(good.substr(0, good.size() / 2), "must be a JSON object");
+  refused("[]", "must be a JSON object");
+  refused("{}", "format must be 'tessera evidence'");
+  refused(std::string(1000, '['), "must be nested at most");
+  refused(changed("\"version\": 1", "\"version\": 2"), "version must be 1, got 2");
+  refused(changed("\"world_size\": 3", "\"world_size\": -1"), "], got -1");
+  refused(changed("\"world_size\": 3", "\"world_size\": 9999999999"), "'world_size' is out of range, got 9999999999");
+  refused(changed("\"world_size\": 3", "\"world_size\": 3.5"), "'world_size' must be an integer");
+  refused(changed("\"rank\": 0", "\"rank\": 70000"), "), got 70000");
   refused(changed("\"state\": \"running\"", "\"state\": \"walking\""), "'walking'");
-  refused(changed("\"state\": \"running\"", "\"state\": 7"), "'state' is no text");
+  refused(changed("\"state\": \"running\"", "\"state\": 7"), "'state' must be a string");
   refused(changed("\"stage\": \"done\"", "\"stage\": \"over\""), "'over'");
   refused(changed("\"is_whole\": true", "\"is_whole\": 1"), "'is_whole'");
 }

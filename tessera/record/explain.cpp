@@ -86,25 +86,24 @@ Verdict no_fault(const Material& material) {
   if (known == 0) {
     verdict.fault = Fault::kUnknown;
     verdict.confidence = Confidence::kLow;
-    verdict.sentence = "nothing can be said: there is no record of any rank";
-    verdict.advice = "see whether this is the directory of the run";
+    verdict.sentence = "no verdict: no rank left a record";
+    verdict.advice = "check that this is the run directory";
     return verdict;
   }
   const std::string progress = text_of_progress(material);
   if (ended == known) {
     verdict.sentence =
-        fmt::format("no fault: {} in order{}", detail::text_of_count(known, "rank ended", "ranks ended"), progress);
+        fmt::format("no fault: {} normally{}", detail::text_of_count(known, "rank ended", "ranks ended"), progress);
   } else if (unknown.size() + ended == known) {
-    verdict.sentence =
-        fmt::format("no fault is seen in what {} left{}; whether they still run cannot be seen from here",
-                    detail::text_of_count(known, "rank", "ranks"), progress);
+    verdict.sentence = fmt::format("no fault found in the records of {}{}; it is unknown whether they still run",
+                                   detail::text_of_count(known, "rank", "ranks"), progress);
   } else {
-    verdict.sentence = fmt::format("no fault: {}{}, and nobody waits for long",
+    verdict.sentence = fmt::format("no fault: {}{}, and no rank waits for long",
                                    detail::text_of_count(known - ended, "rank runs", "ranks run"), progress);
   }
-  if (!missing.empty()) verdict.sentence += fmt::format("; nothing is known of {}", detail::text_of_ranks(missing));
+  if (!missing.empty()) verdict.sentence += fmt::format("; nothing is known about {}", detail::text_of_ranks(missing));
   verdict.advice = missing.empty()
-                       ? "there is nothing to do"
+                       ? "no action is needed"
                        : fmt::format("find the record file of {} to be sure", detail::text_of_ranks(missing));
   return verdict;
 }

@@ -109,7 +109,7 @@ TEST(Causes, AHungRankThatTheLauncherKilledIsExplainedAsBeforeItsEnd) {
   expect_fault(found, Fault::kAbsent, {2});
   EXPECT_EQ(found.verdict.sentence, live.sentence);
   EXPECT_EQ(found.verdict.confidence, live.confidence);
-  EXPECT_THAT(found.verdict.advice, Not(HasSubstr("who killed")));
+  EXPECT_THAT(found.verdict.advice, Not(HasSubstr("what killed")));
   EXPECT_THAT(to_text(run.evidence(), found), HasSubstr("rank 2: the launcher ended it: it did not end within 3 s"));
   run.rank(2).ended_by.clear();  // another process killed it
   expect_fault(explain(run.evidence()), Fault::kDied, {2});
@@ -197,7 +197,7 @@ TEST(Causes, ASignalThatAPeerNeverPutsIsNamed) {
   expect_fault(alone, Fault::kAbsent, {2});
   EXPECT_THAT(alone.verdict.sentence,
               HasSubstr("rank 0 waits for signal 3 on channel 1 of pool 'grads' (group world) from rank 2, for 31 s"));
-  EXPECT_THAT(alone.verdict.sentence, HasSubstr("its host is in mark data"));
+  EXPECT_THAT(alone.verdict.sentence, HasSubstr("its host is in annotation data"));
   EXPECT_THAT(to_text(evidence, alone), HasSubstr("rank 0 waits for rank 2 in signal 3, wait_signal(from 2"));
 }
 

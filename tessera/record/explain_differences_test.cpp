@@ -50,11 +50,11 @@ TEST(Differences, AnotherSizeIsBlamedWithWhatWasAskedForAndWhere) {
       differing({all_reduce(2048), all_reduce(2048), all_reduce(1024), all_reduce(2048)}, "mlp.fc1");
   expect_blamed(found, {2});
   EXPECT_EQ(found.verdict.sentence,
-            "rank 2 asked for all_reduce(f32[1024], sum) as collective 17 of group world where ranks 0, 1 and 3 asked "
-            "for all_reduce(f32[2048], sum)");
+            "rank 2 enqueued all_reduce(f32[1024], sum) as collective 17 of group world, but ranks 0, 1 and 3 enqueued "
+            "all_reduce(f32[2048], sum)");
   EXPECT_EQ(found.verdict.advice,
-            "look at the code of rank 2 around label 'mlp.fc1': it asked for all_reduce(f32[1024], sum) where ranks 0, "
-            "1 and 3 asked for all_reduce(f32[2048], sum)");
+            "look at the code of rank 2 around label 'mlp.fc1': it enqueued all_reduce(f32[1024], sum), but ranks 0, 1 "
+            "and 3 enqueued all_reduce(f32[2048], sum)");
   ASSERT_EQ(found.differences.size(), 1U);
   EXPECT_THAT(found.differences[0].sides[0].ranks, ElementsAre(0, 1, 3));
   EXPECT_THAT(found.differences[0].sides[1].ranks, ElementsAre(2));
@@ -96,8 +96,8 @@ TEST(Differences, SeveralThatDifferAreAllBlamed) {
 TEST(Differences, ATieBlamesNobodyAndNamesBothSides) {
   const Explanation found = differing({all_reduce(8), all_reduce(9), all_reduce(8), all_reduce(9)});
   expect_blamed(found, {}, Confidence::kLow);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("ranks 0 and 2 asked for all_reduce(f32[8], sum)"));
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("ranks 1 and 3 asked for all_reduce(f32[9], sum)"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("ranks 0 and 2 enqueued all_reduce(f32[8], sum)"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("ranks 1 and 3 enqueued all_reduce(f32[9], sum)"));
 }
 
 TEST(Differences, MostThatAreNoMajorityAreBelievedLess) {
@@ -149,28 +149,29 @@ TEST(Differences, ARankThatSkippedOneIsToldByWhatItDoesNext) {
   expect_blamed(found, {2});
   EXPECT_THAT(found.verdict.sentence,
               HasSubstr("rank 2 skipped collective 17 of group world, all_reduce(f32[10], sum)"));
-  EXPECT_THAT(found.verdict.advice, HasSubstr("a way around all_reduce(f32[10], sum)"));
+  EXPECT_THAT(found.verdict.advice, HasSubstr("a path that skips all_reduce(f32[10], sum)"));
 }
 
 TEST(Differences, ARankThatDidOneMoreIsToldByWhatItDoesNext) {
   const Explanation found = in_order({all_reduce(10), broadcast(20), all_gather(30)},
                                      {barrier(), all_reduce(10), broadcast(20), all_gather(30)}, 1);
   expect_blamed(found, {2});
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 did one more than ranks 0, 1 and 3: barrier as collective 17"));
+  EXPECT_THAT(found.verdict.sentence,
+              HasSubstr("rank 2 ran one collective more than ranks 0, 1 and 3: barrier as collective 17"));
 }
 
 TEST(Differences, ARankThatSwappedTwoIsToldSo) {
   const Explanation found =
       in_order({all_reduce(10), broadcast(20), all_gather(30)}, {broadcast(20), all_reduce(10), all_gather(30)}, 1);
   expect_blamed(found, {2});
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 did collectives 17 and 18 of group world in the other order"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 ran collectives 17 and 18 of group world in reverse order"));
 }
 
 TEST(Differences, AnotherOperationWithoutAShiftIsNoSkip) {
   const Explanation found =
       in_order({all_reduce(10), broadcast(20), all_gather(30)}, {all_reduce(11), broadcast(20), all_gather(30)}, 1);
   expect_blamed(found, {2});
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 asked for all_reduce(f32[11], sum) as collective 17"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 enqueued all_reduce(f32[11], sum) as collective 17"));
   EXPECT_THAT(found.verdict.sentence, Not(HasSubstr("skip")));
 }
 
@@ -185,7 +186,7 @@ TEST(Differences, ASkipIsGuessedFromTheLoopWhereNothingIsAskedAhead) {
   run.pass(20);
   const Explanation found = explain(run.evidence());
   EXPECT_THAT(found.verdict.culprits, ElementsAre(2));
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("it seems to have skipped it"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("it probably skipped that collective"));
 }
 
 TEST(Differences, TheFirstDifferenceOfAGroupCounts) {
@@ -213,8 +214,8 @@ TEST(Differences, AMessageWhoseEndsDifferBlamesTheOddOneByThoseBefore) {
   EXPECT_EQ(found.verdict.fault, Fault::kMismatch);
   EXPECT_THAT(found.verdict.culprits, ElementsAre(0));
   EXPECT_EQ(found.verdict.confidence, Confidence::kMedium);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("message 4 of group world from rank 0 to rank 1 differs: rank 0 sent "
-                                                "f32[12], rank 1 expected f32[10]"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("point-to-point operation 4 of group world from rank 0 to rank 1 "
+                                                "differs: rank 0 sent f32[12], rank 1 expected f32[10]"));
 }
 
 TEST(Differences, AFirstMessageWhoseEndsDifferBlamesNobody) {

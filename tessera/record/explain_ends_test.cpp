@@ -41,11 +41,10 @@ TEST(Ends, AKilledRankExplainsThoseThatFailedForIt) {
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kDied, {2});
   EXPECT_EQ(found.verdict.confidence, Confidence::kHigh);
-  EXPECT_EQ(
-      found.verdict.sentence,
-      "rank 2 was killed by SIGKILL and did not come to collective 17 of group world, all_reduce(f32[1024], sum); "
-      "it was in mark step=117; 3 ranks wait for it");
-  EXPECT_THAT(found.verdict.advice, HasSubstr("who killed process 4002"));
+  EXPECT_EQ(found.verdict.sentence,
+            "rank 2 was killed by SIGKILL and did not reach collective 17 of group world, all_reduce(f32[1024], sum); "
+            "it was in annotation step=117; 3 ranks wait for it");
+  EXPECT_THAT(found.verdict.advice, HasSubstr("what killed process 4002"));
 }
 
 TEST(Ends, ACrashInACollectiveIsToldAsThat) {
@@ -93,7 +92,7 @@ TEST(Ends, AnErrorOfItsOwnIsQuoted) {
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kFailed, {2});
   EXPECT_THAT(found.verdict.sentence,
-              HasSubstr("rank 2 failed: no such file: shard-7; and did not come to collective 17"));
+              HasSubstr("rank 2 failed: no such file: shard-7; and did not reach collective 17"));
 }
 
 TEST(Ends, AnExceptionInTeardownIsAFault) {
@@ -118,8 +117,9 @@ TEST(Ends, OutOfMemoryNamesTheDeviceAndItsLargestOwner) {
                                 .owners = {{"activations", 60ULL << 30}}});
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kOutOfMemory, {2});
-  EXPECT_THAT(found.verdict.sentence,
-              HasSubstr("rank 2 ran out of memory on cuda:0: it asked for 4 GiB with 70 GiB in use and 79 GiB taken"));
+  EXPECT_THAT(
+      found.verdict.sentence,
+      HasSubstr("rank 2 ran out of memory on cuda:0: it requested 4 GiB with 70 GiB in use and 79 GiB reserved"));
   EXPECT_THAT(found.verdict.advice, HasSubstr("'activations'"));
 }
 
@@ -230,7 +230,7 @@ TEST(Ends, ARunThatEndedInOrderHasNoFault) {
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kNone, {});
   EXPECT_EQ(found.verdict.confidence, Confidence::kHigh);
-  EXPECT_EQ(found.verdict.sentence, "no fault: 4 ranks ended in order, after 17 collectives of group world");
+  EXPECT_EQ(found.verdict.sentence, "no fault: 4 ranks ended normally, after 17 collectives of group world");
 }
 
 TEST(Ends, AnOperationThatFailedForReasonsThatAreNotRecordedIsNoRunWithoutFault) {
@@ -260,7 +260,7 @@ TEST(Ends, GroupsOfTheSameRanksThatOneComesToInAnotherOrderBlameThatOne) {
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kMismatch, {0});
   EXPECT_EQ(found.verdict.sentence,
-            "rank 0 came to group second where ranks 1, 2 and 3 came to group first: in another order");
+            "rank 0 reached group second where ranks 1, 2 and 3 reached group first: the order differs");
 }
 
 TEST(Ends, ADeadlockThatRanksInTurnsAreToldOfIsACircleAndNobodysError) {
@@ -302,7 +302,7 @@ TEST(Ends, ARankWithoutARecordOfARunThatWentWellIsOnlyMentioned) {
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kNone, {});
   EXPECT_EQ(found.verdict.confidence, Confidence::kMedium);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("nothing is known of rank 2"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("nothing is known about rank 2"));
 }
 
 TEST(Ends, ARankWithoutARecordThatFailedIsNotBlamedWhereAnotherDied) {

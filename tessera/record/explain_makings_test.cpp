@@ -44,8 +44,8 @@ TEST(Makings, ARankThatDoesNotComeIsNamed) {
   EXPECT_EQ(found.verdict.group, "world");
   EXPECT_EQ(found.verdict.confidence, Confidence::kMedium) << "no deadline has passed";
   EXPECT_EQ(found.verdict.sentence,
-            "rank 2 did not come to split 1 of group world, in which a group is made: its host is in mark load, since "
-            "5.0 s; 3 ranks wait for it");
+            "rank 2 did not reach the creation of split 1 of group world: its host is in annotation load, for 5.0 s; 3 "
+            "ranks wait for it");
 }
 
 TEST(Makings, ADeadlineThatPassedIsSure) {
@@ -135,7 +135,7 @@ TEST(LeftRunning, AHostThatWentOnIsNotInACircle) {
   const Explanation found = explain(run.evidence());
   EXPECT_EQ(found.verdict.fault, Fault::kAbsent) << found.verdict.sentence;
   EXPECT_EQ(found.verdict.culprits, std::vector<int>{1});
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("its host is in mark checkpoint"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("its host is in annotation checkpoint"));
   EXPECT_THAT(found.circles, IsEmpty());
 }
 
@@ -171,8 +171,8 @@ TEST(Fewer, SaysHowManyAndWhichMayBeTheOne) {
   run.pass(2);
   EXPECT_THAT(
       explain(run.evidence()).verdict.sentence,
-      HasSubstr("it came to 5 where the others come to 6; 3 to 6 are alike, and any of them may be the one that "
-                "it left out; 3 ranks wait for it"));
+      HasSubstr(
+          "it reached 5, the others 6; 3 to 6 are equal, and it may have skipped any of them; 3 ranks wait for it"));
 }
 
 // On a busy machine the others are late as well, and must not be blamed for it.

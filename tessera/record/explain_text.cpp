@@ -26,7 +26,7 @@ constexpr std::int64_t kLastTime = 253'402'300'799;  // seconds: the end of year
 
 std::string text_of(Stage stage) {
   switch (stage) {
-    case Stage::kAsked: return "asked for";
+    case Stage::kAsked: return "enqueued";
     case Stage::kBegun: return "waits";
     case Stage::kMet: return "moves";
     case Stage::kDone: return "done";
@@ -95,7 +95,7 @@ class Text {
     for (const Memory& memory : rank.memory) {
       text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", visible(memory.device),
                           format_bytes(memory.live_nbytes), format_bytes(memory.mapped_nbytes));
-      if (memory.refused_nbytes != 0) text += fmt::format(" ({} refused)", format_bytes(memory.refused_nbytes));
+      if (memory.refused_nbytes != 0) text += fmt::format(" ({} rejected)", format_bytes(memory.refused_nbytes));
     }
     return text.empty() ? "-" : text;
   }
@@ -124,7 +124,7 @@ class Text {
 
   void show_ranks() {
     std::vector<std::vector<std::string>> rows = {
-        {"rank", "state", "marks", "operation", "how far", "since", "memory"}};
+        {"rank", "state", "annotations", "operation", "stage", "for", "memory"}};
     for (const Rank& rank : evidence_.ranks) {
       if (!has(rank.rank)) continue;
       const auto [group, launch] = last_of(rank);
@@ -144,7 +144,7 @@ class Text {
     table(rows);
     for (const Rank& rank : evidence_.ranks) {
       if (has(rank.rank) && !rank.reason.empty()) {
-        out_ += fmt::format("  rank {} said: {}\n", rank.rank, detail::first_line(rank.reason));
+        out_ += fmt::format("  rank {} reported: {}\n", rank.rank, detail::first_line(rank.reason));
       }
       if (has(rank.rank) && !rank.ended_by.empty()) {
         out_ += fmt::format("  rank {}: the launcher ended it: {}\n", rank.rank, detail::first_line(rank.ended_by));
@@ -180,7 +180,7 @@ class Text {
       heading(fmt::format("group {} ({}{})", visible(key.first), text_of_ranks(key.second),
                           backends[key].empty() ? "" : ", " + visible(backends[key])));
       for (const auto& [progress, ranks] : alike) {
-        out_ += fmt::format("  {}: {} asked for, {} begun, {} ended\n", text_of_ranks(ranks), std::get<0>(progress),
+        out_ += fmt::format("  {}: {} enqueued, {} started, {} finished\n", text_of_ranks(ranks), std::get<0>(progress),
                             std::get<1>(progress), std::get<2>(progress));
       }
       for (const auto& [rank, group] : shown[key]) show_launches(rank, *group);
@@ -229,12 +229,12 @@ class Text {
       if (++lines > kMostLines) break;
       const auto& [group, what, peer] = key;
       out_ +=
-          fmt::format("  {} {} for rank {} in {} of group {}, since {}\n", text_of_ranks(ranks),
+          fmt::format("  {} {} for rank {} in {} of group {}, for {}\n", text_of_ranks(ranks),
                       ranks.size() == 1 ? "waits" : "wait", peer, visible(what), visible(group), since(since_of[key]));
     }
     if (alike.size() > kMostLines) out_ += fmt::format("  and {} more\n", alike.size() - kMostLines);
     for (const std::vector<Wait>& circle : found_.circles) {
-      heading("circle");
+      heading("deadlock cycle");
       for (const Wait& wait : circle) {
         out_ += fmt::format("  rank {} waits for rank {} in {} of group {}\n", wait.rank, wait.peer, visible(wait.what),
                             visible(wait.group));

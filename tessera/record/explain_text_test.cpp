@@ -44,15 +44,20 @@ TEST(ExplainText, ShowsRanksGroupsWaitsAndEndsWithTheVerdict) {
   EXPECT_THAT(shown, HasSubstr("cuda:0 3 MiB of 4 MiB"));
   EXPECT_THAT(shown, HasSubstr("world #17 all_reduce(f32[1024], sum)"));
   EXPECT_THAT(shown, HasSubstr("group world (ranks 0-3, shm)\n"));
-  EXPECT_THAT(shown, HasSubstr("ranks 0, 1 and 3: 17 asked for, 17 begun, 16 ended\n"));
-  EXPECT_THAT(shown, HasSubstr("rank 2: 16 asked for, 16 begun, 16 ended\n"));
-  EXPECT_THAT(shown, HasSubstr("ranks 0, 1 and 3 wait for rank 2 in collective 17, all_reduce(f32[1024], sum) of group "
-                               "world, since 31 s\n"));
+  EXPECT_THAT(shown, HasSubstr("ranks 0, 1 and 3: 17 enqueued, 17 started, 16 finished\n"));
+  EXPECT_THAT(shown, HasSubstr("rank 2: 16 enqueued, 16 started, 16 finished\n"));
+  EXPECT_THAT(
+      shown,
+      HasSubstr(
+          "ranks 0, 1 and 3 wait for rank 2 in collective 17, all_reduce(f32[1024], sum) of group world, for 31 s\n"));
   EXPECT_THAT(shown, HasSubstr("label 'mlp.fc1'"));
-  const std::size_t verdict = shown.find("\nverdict: rank 2 did not come to collective 17");
+  const std::size_t verdict = shown.find(
+      "\n"
+      "verdict: rank 2 did not reach collective 17");
   ASSERT_NE(verdict, std::string::npos) << shown;
-  EXPECT_THAT(shown.substr(verdict),
-              HasSubstr("\nconfidence: high (absent)\nnext: look at the code of rank 2 in mark"));
+  EXPECT_THAT(shown.substr(verdict), HasSubstr("\n"
+                                               "confidence: high (absent)\n"
+                                               "next: look at the code of rank 2 in annotation"));
   EXPECT_EQ(std::count(shown.begin() + static_cast<std::ptrdiff_t>(verdict), shown.end(), '\n'), 4);
 }
 
@@ -124,8 +129,9 @@ TEST(ExplainText, OthersDifferencesCirclesStragglersAndProblemsAreShown) {
   const std::string shown = to_text({.problems = {"rank-3: cut off"}}, found);
   EXPECT_THAT(shown, HasSubstr("also: the second (died, high confidence)\nnext: see\n"));
   EXPECT_THAT(shown, HasSubstr("differences\n  group world, collective 7:\n    ranks 0 and 1: barrier\n    rank 2: "));
-  EXPECT_THAT(shown,
-              HasSubstr("circle\n  rank 0 waits for rank 1 in collective 1, barrier of group a\n  rank 1 waits"));
+  EXPECT_THAT(shown, HasSubstr("deadlock cycle\n"
+                               "  rank 0 waits for rank 1 in collective 1, barrier of group a\n"
+                               "  rank 1 waits"));
   EXPECT_THAT(shown, HasSubstr("rank 3 was the last in 8 of 9 collectives of group world, 12.5 ms after the median"));
   EXPECT_THAT(shown, HasSubstr("problems\n  rank-3: cut off\n"));
 }
@@ -138,7 +144,7 @@ TEST(ExplainText, OfManyRanksLaunchesAreShownOfThoseThatMatter) {
   }
   run.pass(20);
   const std::string shown = text(run.evidence());
-  EXPECT_THAT(shown, HasSubstr("ranks 0-16 and 18-39: 4 asked for"));
+  EXPECT_THAT(shown, HasSubstr("ranks 0-16 and 18-39: 4 enqueued"));
   EXPECT_THAT(shown, HasSubstr("  rank 17   #3"));
   EXPECT_THAT(shown, Not(HasSubstr("  rank 18   #3")));
 }
@@ -152,7 +158,7 @@ TEST(ExplainJson, HasItsKeys) {
   EXPECT_EQ(shown["verdict"]["group"], "world");
   EXPECT_EQ(shown["verdict"]["ordinal"], 17);
   EXPECT_EQ(shown["verdict"]["confidence"], "high");
-  EXPECT_THAT(shown["verdict"]["sentence"].get<std::string>(), HasSubstr("rank 2 did not come"));
+  EXPECT_THAT(shown["verdict"]["sentence"].get<std::string>(), HasSubstr("rank 2 did not reach"));
   EXPECT_THAT(shown["verdict"]["advice"].get<std::string>(), HasSubstr("rank 2"));
   EXPECT_EQ(shown["others"], json::array());
   EXPECT_EQ(shown["waits"].size(), 3U);

@@ -39,8 +39,8 @@ TEST(Waits, ARankInItsDataLoaderIsNamedWithItsMarks) {
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
   EXPECT_EQ(found.verdict.sentence,
-            "rank 2 did not come to collective 17 of group world, all_reduce(f32[1024], sum): its host is in mark "
-            "step=117, data, since 31 s; 3 ranks wait for it");
+            "rank 2 did not reach collective 17 of group world, all_reduce(f32[1024], sum): its host is in annotation "
+            "step=117, data, for 31 s; 3 ranks wait for it");
   EXPECT_EQ(found.verdict.group, "world");
   EXPECT_EQ(found.verdict.ordinal, 17U);
   ASSERT_EQ(found.waits.size(), 3U);
@@ -54,9 +54,9 @@ TEST(Waits, ARankInHostCodeWithoutMarksIsPlacedByItsLastLabelAndKernel) {
   run.pass(31);
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("the last that it came to is collective 16 of group world, "
-                                                "all_reduce(f32[64], sum) with label 'mlp.fc1'"));
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("the last launch is softmax_rows on cuda:0 stream 3, before 31 s"));
+  EXPECT_THAT(found.verdict.sentence,
+              HasSubstr("it last reached collective 16 of group world, all_reduce(f32[64], sum) with label 'mlp.fc1'"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("the last launch is softmax_rows on cuda:0 stream 3, 31 s ago"));
   EXPECT_THAT(found.verdict.advice, HasSubstr("after label 'mlp.fc1'"));
 }
 
@@ -97,7 +97,7 @@ TEST(Waits, AStreamThatCameWhenTheOthersHadFailedIsNamed) {
   run.pass(8);
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kStream, {2}, Confidence::kHigh);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("its stream 1 on host came to it 7.0 s after the first"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("stream 1 of host reached it 7.0 s after the first rank"));
 }
 
 TEST(Waits, ARankThatLeftInOrderIsBlamedThoughTheOthersFailAtOnce) {
@@ -142,9 +142,9 @@ TEST(Waits, AStreamThatHasNotComeToItIsNamed) {
   run.pass(31);
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kStream, {2}, Confidence::kHigh);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 asked for collective 17 of group world, all_reduce(f32[1024], "
-                                                "sum) 31 s ago, but its stream 3 on cuda:0 has not come to it"));
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("the last launch there is spin"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 enqueued collective 17 of group world, all_reduce(f32[1024], "
+                                                "sum) 31 s ago, but stream 3 of cuda:0 has not reached it"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("the last launch on the stream is spin"));
 }
 
 TEST(Waits, AHangInAReplayNamesTheReplayAndTheNode) {
@@ -196,7 +196,7 @@ TEST(Waits, OneRankAheadOfAllOthersDoesNotBlameThem) {
   run.pass(15);
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kUnknown, {}, Confidence::kLow);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("only rank 1 came to collective 4"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("only rank 1 reached collective 4"));
 }
 
 TEST(Waits, ADeadlockAcrossTwoGroupsIsACircle) {
@@ -225,7 +225,7 @@ TEST(Waits, TheOneThatTookGroupsInAnotherOrderIsBlamedForTheCircle) {
   run.pass(15);
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kCircle, {2}, Confidence::kMedium);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 came in another order than most"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 called the collectives in a different order from most ranks"));
 }
 
 TEST(Waits, ACircleWhoseDeadlinesPassedIsStillOne) {
@@ -279,7 +279,7 @@ TEST(Waits, AMessageThatIsNotSentBlamesItsSender) {
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kAbsent, {0}, Confidence::kHigh);
   EXPECT_THAT(found.verdict.sentence,
-              HasSubstr("rank 0 did not come to message 4 of group world, recv(f32[8], from 0)"));
+              HasSubstr("rank 0 did not reach point-to-point operation 4 of group world, recv(f32[8], from 0)"));
 }
 
 TEST(Waits, ARankThatEndedOneShortIsBlamedByTheMany) {
@@ -288,7 +288,7 @@ TEST(Waits, ARankThatEndedOneShortIsBlamedByTheMany) {
   run.pass(15);
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 ended in order without coming to collective 17"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 ended normally without reaching collective 17"));
 }
 
 TEST(Waits, ARankThatDidOneMoreIsBlamedByTheManyThatEnded) {
@@ -300,7 +300,7 @@ TEST(Waits, ARankThatDidOneMoreIsBlamedByTheManyThatEnded) {
   run.pass(15);
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kMismatch, {2}, Confidence::kMedium);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("it did one more than the others"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("it ran one operation more than the others"));
 }
 
 TEST(Waits, HalfThatEndedAgainstHalfThatWaitIsATie) {
@@ -381,7 +381,7 @@ TEST(Waits, ARankThatCannotBePlacedIsNotBlamed) {
   run.pass(15);
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kUnknown, {}, Confidence::kLow);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 cannot be placed"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 cannot be located"));
 }
 
 TEST(Waits, ARankThatCannotBeSeenIsBelievedLess) {
@@ -465,7 +465,7 @@ TEST(Waits, WhatAllCameToAndDoesNotEndBlamesNobody) {
   run.pass(15);
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kSlow, {}, Confidence::kLow);
-  EXPECT_THAT(found.verdict.sentence, HasSubstr("all came to collective 1 of group world"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("all ranks reached collective 1 of group world"));
   Evidence sooner = run.evidence();
   sooner.taken_ns -= 10'000'000'000;  // five seconds are not a fault: the transfer may be large
   EXPECT_EQ(explain(sooner).verdict.fault, Fault::kNone);

@@ -144,7 +144,7 @@ std::vector<std::string> live_lines(const LiveView& view, const std::string& las
   }
   const Columns columns = columns_of(view, rows);
   std::string title = printable(view.source) + "  " + view.summary + "  " + clock_text(view.taken_ns);
-  if (view.problems > 0) title += fmt::format("  {} could not be read in full", view.problems);
+  if (view.problems > 0) title += fmt::format("  {} incomplete or unreadable files", view.problems);
   std::vector<std::string> lines = {coloured(cut(title, screen.width), "1", screen),
                                     coloured(cut(line_of(columns, 0), screen.width), "1", screen)};
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -152,7 +152,7 @@ std::vector<std::string> live_lines(const LiveView& view, const std::string& las
     lines.push_back(rows[i]->trouble == Trouble::kNone ? line : coloured(line, code_of(rows[i]->trouble), screen));
   }
   lines.push_back(
-      is_short ? cut(fmt::format("{} of {} ranks, those in trouble first; j and k move", rows.size(), view.rows.size()),
+      is_short ? cut(fmt::format("{} of {} ranks, failures first; j and k scroll", rows.size(), view.rows.size()),
                      screen.width)
                : "");
   lines.push_back(cut(printable(last), screen.width));

@@ -89,13 +89,13 @@ class RunReader {
     const std::string& directory = evidence_.source;
     std::error_code error;
     TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(directory, error), "run directory ", directory,
-                     ": there is no such directory", error ? " (" + error.message() + ")" : std::string());
+                     ": no such directory", error ? " (" + error.message() + ")" : std::string());
     launch_ = detail::read_launch_file(directory + "/launch.json", evidence_.problems);
     if (options_.smaller_since_ns != 0) leave_out_larger_world();
     detail::RunFiles found = detail::find_run_files(directory, launch_ ? &*launch_ : nullptr, evidence_.problems);
     TESSERA_CHECK_AS(IoError, found.has_any || launch_, "run directory ", directory,
-                     ": no record of a rank (rank-N.HOST.PID.SERIAL.record) and no launch.json that can be read; name "
-                     "the directory that the run was given as --run-dir or TESSERA_RUN_DIR");
+                     ": no record file (rank-N.HOST.PID.SERIAL.record) and no readable launch.json; use the --run-dir "
+                     "or TESSERA_RUN_DIR of the run");
     if (found.is_after_launch) launch_.reset();
     if (found.larger_size > 0) evidence_.before = words_before(found);
     if (launch_ && (found.larger_size > 0 || options_.smaller_since_ns != 0)) find_launched(found.files);
@@ -120,7 +120,7 @@ class RunReader {
     const RunFile file = detail::run_file_at(evidence_.source);
     TESSERA_CHECK_AS(
         IoError, file.world_size > 0, "record ", file.path, ": ",
-        file.problem.empty() ? "its header cannot be read: it is no record, or of a newer version" : file.problem);
+        file.problem.empty() ? "unreadable header; not a record file, or of a newer version" : file.problem);
     evidence_.world_size = file.world_size;
     evidence_.ranks.push_back({.rank = file.rank});
     read_file(file, evidence_.ranks.front());
@@ -158,7 +158,7 @@ class RunReader {
 
   // Describes how many ranks began, and the ends of those that the others continued without.
   [[nodiscard]] std::string words_before(const detail::RunFiles& found) const {
-    std::string words = tessera::detail::concat(found.larger_size, " ranks began");
+    std::string words = tessera::detail::concat(found.larger_size, " ranks started");
     for (const auto& [rank, one] : launch_->by_rank) {
       const bool is_bad = one.end && (one.end->signal != 0 || one.end->exit_code != 0);
       const bool is_here = std::ranges::find(found.files, one.pid,
@@ -188,8 +188,8 @@ class RunReader {
     rank.reason = info.state == RecordState::kFailed ? info.reason : std::string();
     settle_state(rank, info.state, process, launched_end(file.rank));
     if (info.rank != file.rank) {
-      problems.push_back(tessera::detail::concat(file.path, ": its header says rank ", info.rank,
-                                                 "; taken for the one that its name says"));
+      problems.push_back(tessera::detail::concat(file.path, ": the header names rank ", info.rank,
+                                                 "; using the rank of the file name"));
     }
     rank.first_ns = detail::first_launch_ns(*opened);
     rank.last_ns = detail::last_record_ns(*opened);

@@ -454,7 +454,7 @@ TEST_F(ReadRun, OfRanksThatWentOnWithoutOthersTheLastWorldIsRead) {
   EXPECT_EQ(evidence.ranks.at(0).file, zero);
   EXPECT_EQ(evidence.ranks.at(1).file, one);
   EXPECT_EQ(evidence.ranks.at(1).reason, "exited with 3") << "of its process, not of the rank that had its number";
-  EXPECT_EQ(evidence.before, "4 ranks began; rank 1 was killed by signal 9 (Killed)");
+  EXPECT_EQ(evidence.before, "4 ranks started; rank 1 was killed by signal 9 (Killed)");
 }
 
 TEST_F(ReadRun, ARunThatWasGoneOnWithWithoutTheLauncherIsReadFromThen) {
@@ -490,11 +490,11 @@ TEST_F(ReadRun, ALaunchFileThatIsSpoiltIsToldAndTheRecordsAreRead) {
   write_launch(R"({"ranks": 1, "starts": [)");
   Evidence evidence = read_run(directory);
   EXPECT_EQ(evidence.ranks.at(0).state, RankState::kEnded);
-  EXPECT_NE(joined(evidence.problems).find(directory + "/launch.json: no JSON"), std::string::npos);
+  EXPECT_NE(joined(evidence.problems).find(directory + "/launch.json: not JSON"), std::string::npos);
   write_launch(R"({"ranks": "many", "starts": [{"ranks": [{"rank": 0.5, "pid": "x", "end": 7}, 3]}, {}]})");
   evidence = read_run(directory);
   EXPECT_EQ(evidence.ranks.at(0).state, RankState::kEnded);
-  EXPECT_NE(joined(evidence.problems).find("how many ranks"), std::string::npos);
+  EXPECT_NE(joined(evidence.problems).find("the number of ranks is missing"), std::string::npos);
 }
 
 }  // namespace

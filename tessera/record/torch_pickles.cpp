@@ -110,7 +110,7 @@ Evidence read_torch_pickles(const std::string& directory) {
   const Found found = find_files(directory);
   const FilesByRank* files = chosen_files(found);
   TESSERA_CHECK_AS(IoError, files != nullptr, "directory ", directory,
-                   ": no pickle of PyTorch's flight recorder (a prefix and the rank: ", kUsualPrefixes[0], "0)");
+                   ": no PyTorch flight recorder pickle found (prefix and rank, as in ", kUsualPrefixes[0], "0)");
   std::map<int, Rank> ranks;
   for (const auto& [number, path] : *files) {
     try {

@@ -283,7 +283,7 @@ std::vector<std::string> write_torch_pickles(const Evidence& evidence, const std
                                              const std::string& prefix, FileKind kind) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  TESSERA_CHECK_AS(IoError, !error, "directory ", directory, " cannot be made: ", error.message());
+  TESSERA_CHECK_AS(IoError, !error, "directory ", directory, " cannot be created: ", error.message());
   std::vector<std::string> files;
   for (const Rank& rank : evidence.ranks) {
     if (rank.state == RankState::kMissing && rank.groups.empty()) continue;

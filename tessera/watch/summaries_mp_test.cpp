@@ -123,7 +123,7 @@ TEST_F(SummariesOfRanks, RanksWithDirectoriesOfTheirOwnComeToOneVerdict) {
   run(stuck, {0, 2});
   const std::string line = line_of(0);
   const std::string sentence = line.substr(0, line.find("; see "));
-  EXPECT_EQ(sentence.rfind("rank 1 did not come to collective 4 of group world", 0), 0U) << line;
+  EXPECT_EQ(sentence.rfind("rank 1 did not reach collective 4 of group world", 0), 0U) << line;
   EXPECT_NE(sentence.find("checkpoint=7"), std::string::npos)
       << "the mark of a rank that only it has recorded: " << line;
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -139,7 +139,7 @@ TEST_F(SummariesOfRanks, RanksWithDirectoriesOfTheirOwnComeToOneVerdict) {
 TEST_F(SummariesOfRanks, RanksWithoutDirectoriesComeToOneVerdict) {
   has_run_dirs = false;
   run(stuck, {0, 2});
-  EXPECT_EQ(line_of(0).rfind("rank 1 did not come to collective 4 of group world", 0), 0U) << line_of(0);
+  EXPECT_EQ(line_of(0).rfind("rank 1 did not reach collective 4 of group world", 0), 0U) << line_of(0);
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(line_of(rank), line_of(0));
   EXPECT_EQ(line_of(0).find("; see "), std::string::npos) << line_of(0);
 }
@@ -163,7 +163,7 @@ TEST_F(SummariesOfRanks, ARankThatEndedSoonerIsNamed) {
         if (rank != kCulprit) barrier(world);
       },
       {0, 1, 2});
-  EXPECT_EQ(line_of(0).rfind("rank 1 ended in order without coming to collective 4", 0), 0U) << line_of(0);
+  EXPECT_EQ(line_of(0).rfind("rank 1 ended normally without reaching collective 4", 0), 0U) << line_of(0);
   EXPECT_EQ(line_of(2).substr(0, line_of(2).find("; see ")), line_of(0).substr(0, line_of(0).find("; see ")));
 }
 
@@ -214,7 +214,7 @@ TEST_F(SummariesOfRanks, TravelUnderMpirun) {
                                   "TSAN_OPTIONS=ignore_noninstrumented_modules=1 report_thread_leaks=0"});
   EXPECT_EQ(end.exit_code, 0) << end.output;
   for (int rank = 0; rank < kRanks; ++rank) {
-    const std::string words = "tessera: rank " + std::to_string(rank) + ": rank 1 did not come to collective 4";
+    const std::string words = "tessera: rank " + std::to_string(rank) + ": rank 1 did not reach collective 4";
     EXPECT_NE(end.output.find(words), std::string::npos) << end.output;
   }
 }

@@ -97,21 +97,22 @@ class Absences {
       verdict.culprits = ended;
       verdict.confidence = meeting.is_old ? Confidence::kHigh : Confidence::kMedium;
       verdict.sentence =
-          fmt::format("{} ended in order without coming to {}: {}{}", text_of_ranks(ended), what,
+          fmt::format("{} ended normally without reaching {}: {}{}", text_of_ranks(ended), what,
                       text_of_fewer(meeting, ended.size()), text_of_waiting(waiters.size(), ended.size()));
       verdict.advice = fmt::format(
-          "look for a way on which {} leaves one out: a loop that ends sooner, fewer batches, a condition "
-          "that is not the same on all ranks",
+          "look for a path on which {} skips one: a shorter loop, fewer batches, a condition that differs between "
+          "ranks",
           text_of_ranks(ended));
     } else {
       const bool is_clear = ended.size() > waiters.size() && !meeting.is_message;
       verdict.fault = Fault::kMismatch;
       if (is_clear) verdict.culprits = waiters;
       verdict.confidence = is_clear ? Confidence::kMedium : Confidence::kLow;
-      verdict.sentence = fmt::format(
-          "{} came to {}, and {} ended in order without it: {}", text_of_ranks(waiters), what, text_of_ranks(ended),
-          is_clear ? "it did one more than the others" : "one side did one more, or the other one fewer");
-      verdict.advice = fmt::format("compare the loops of {} and of {}: how often each comes to this operation",
+      verdict.sentence = fmt::format("{} reached {}, and {} ended normally without it: {}", text_of_ranks(waiters),
+                                     what, text_of_ranks(ended),
+                                     is_clear ? "it ran one operation more than the others"
+                                              : "one side ran one operation more, or the other one fewer");
+      verdict.advice = fmt::format("compare the loops of {} and {}: count the calls of this operation",
                                    text_of_ranks(waiters), text_of_ranks(ended));
     }
     finding.involved = ended;
@@ -121,8 +122,8 @@ class Absences {
 
   // Describes how many operations it ran, where the others ran one more, and which it may have skipped.
   [[nodiscard]] std::string text_of_fewer(const Meeting& meeting, std::size_t ended) const {
-    std::string did = fmt::format("{} came to {} where the others come to {}", ended == 1 ? "it" : "they",
-                                  meeting.ordinal - 1, meeting.ordinal);
+    std::string did =
+        fmt::format("{} reached {}, the others {}", ended == 1 ? "it" : "they", meeting.ordinal - 1, meeting.ordinal);
     if (meeting.is_message) return did;
     const Waiter& waiter = meeting.waiters.front();
     const Member& other = group_of(meeting).members[waiter.member];
@@ -133,8 +134,7 @@ class Absences {
       --first;
     }
     if (first == meeting.ordinal) return did;
-    return did +
-           fmt::format("; {} to {} are alike, and any of them may be the one that it left out", first, meeting.ordinal);
+    return did + fmt::format("; {} to {} are equal, and it may have skipped any of them", first, meeting.ordinal);
   }
 
   // Returns true if the absence of a member from a meeting counts. If a rank is gone or ended without it, or the run
@@ -236,10 +236,10 @@ class Absences {
       verdict.fault = Fault::kUnknown;
       finding.strength = Strength::kWeak;
       verdict.sentence =
-          fmt::format("only {} came to {}: {} did not, or are not there; {}", text_of_ranks(finding.involved),
+          fmt::format("only {} reached {}; {} did not, or are missing; {}", text_of_ranks(finding.involved),
                       text_with_group(material_, meeting), text_of_ranks(ranks),
                       whereabouts(material_.overview, *material_.overview.find(ranks.front())));
-      verdict.advice = fmt::format("see whether {} must come to it at all, and what holds the others",
+      verdict.advice = fmt::format("check whether {} must call it at all, and what blocks the others",
                                    text_of_ranks(finding.involved));
       findings_.push_back(std::move(finding));
       return;
@@ -288,9 +288,8 @@ class Absences {
     const std::string where = one + whereabouts(material_.overview, first);
     if (fault == Fault::kStream && root.held.late_ns > 0) {
       return fmt::format(
-          "{} asked for {} in time, but its stream {} on {} came to it {} after the first, when it had failed: it "
-          "waited "
-          "behind other work{}",
+          "{} enqueued {} in time, but stream {} of {} reached it {} after the first rank, when it had failed; earlier "
+          "work blocked the stream{}",
           who, what, root.held.asked->stream, visible(root.held.asked->device), text_of_duration(root.held.late_ns),
           end);
     }
@@ -298,25 +297,25 @@ class Absences {
       const std::int64_t since = material_.overview.shared_time(first.rank, root.held.asked->asked_ns);
       const std::int64_t passed = elapsed(since, material_.overview.evidence->taken_ns);
       return fmt::format(
-          "{} asked for {}{}, but its stream {} on {} has not come to it: it waits behind other work; {}{}", who, what,
+          "{} enqueued {}{}, but stream {} of {} has not reached it; earlier work blocks the stream; {}{}", who, what,
           passed == 0 ? "" : " " + text_of_duration(passed) + " ago", root.held.asked->stream,
           visible(root.held.asked->device), stream_text(first, *root.held.asked), end);
     }
     if (fault == Fault::kSlow && root.held.late_ns > 0) {
-      return fmt::format("{} came to {} {} after the first, when it had failed{}", who, what,
+      return fmt::format("{} reached {} {} after the first rank, when it had failed{}", who, what,
                          text_of_duration(root.held.late_ns), end);
     }
     if (fault == Fault::kSlow)
-      return fmt::format("{} has not come to {} and is still at work: {}{}", who, what, where, end);
+      return fmt::format("{} has not reached {} and is still running: {}{}", who, what, where, end);
     if (fault == Fault::kOutOfMemory) {
       const Memory& memory = *refusing_memory(first);
-      return fmt::format("{} ran out of memory on {} (asked for {}, {} in use) and did not come to {}: {}{}", who,
+      return fmt::format("{} ran out of memory on {} (requested {}, {} in use) and did not reach {}: {}{}", who,
                          visible(memory.device), format_bytes(memory.refused_nbytes), format_bytes(memory.live_nbytes),
                          what, where, end);
     }
     if (meeting.is_signal) return signal_sentence(meeting) + where;
     const bool has_joined = group_of(meeting).members[root.member].is_seen();
-    return fmt::format("{} did not come to {}: {}{}{}", who, what, has_joined ? "" : "it has not joined the group; ",
+    return fmt::format("{} did not reach {}: {}{}{}", who, what, has_joined ? "" : "it has not joined the group; ",
                        where, end);
   }
 
@@ -326,7 +325,7 @@ class Absences {
     const Waiter& waiter = meeting.waiters.front();
     const int peer = group.members[static_cast<std::size_t>(waiter.message->peer)].rank;
     return fmt::format(
-        "rank {} waits for signal {} on channel {} of pool '{}' (group {}) from rank {}, for {}; rank {} has not put "
+        "rank {} waits for signal {} on channel {} of pool '{}' (group {}) from rank {}, for {}; rank {} has not sent "
         "it: ",
         group.members[waiter.member].rank, meeting.ordinal, waiter.message->channel, visible(waiter.launch->label),
         visible(group.name), peer, text_of_duration(waiter.waited_ns), peer);
@@ -335,9 +334,9 @@ class Absences {
   static std::string stream_text(const Rank& rank, const Launch& asked) {
     for (const LastLaunch& last : rank.launches) {
       if (last.device == asked.device && last.stream == asked.stream)
-        return "the last launch there is " + visible(last.name);
+        return "the last launch on the stream is " + visible(last.name);
     }
-    return "no launch on it is known";
+    return "no launch on the stream is known";
   }
 
   [[nodiscard]] std::string advice_of(Fault fault, const std::vector<int>& ranks) const {
@@ -345,19 +344,18 @@ class Absences {
     const Root& root = roots_.at(ranks.front());
     if (fault == Fault::kStream) {
       return fmt::format(
-          "look at what rank {} put on stream {} of {} before it: a kernel that does not end, a wait for an event or a "
-          "value that does not come",
+          "look at the earlier work of rank {} on stream {} of {}: a kernel that does not end, or a wait for an event "
+          "or a value that does not arrive",
           first.rank, root.held.asked->stream, visible(root.held.asked->device));
     }
-    if (fault == Fault::kOutOfMemory)
-      return fmt::format("see what rank {} keeps in memory: tessera memory", first.rank);
+    if (fault == Fault::kOutOfMemory) return fmt::format("look at the memory of rank {}: tessera memory", first.rank);
     if (fault == Fault::kSlow)
       return fmt::format("find out why rank {} takes longer than the others, or give the group a longer deadline",
                          first.rank);
     const std::string label = last_label(first);
     const std::string after = label.empty() ? "" : fmt::format(", after label '{}'", label);
     if (!first.marks.empty())
-      return fmt::format("look at the code of rank {} in mark {}{}{}", first.rank, text_of_marks(first), after,
+      return fmt::format("look at the code of rank {} in annotation {}{}{}", first.rank, text_of_marks(first), after,
                          first.state == RankState::kRunning
                              ? fmt::format("; a debugger shows the stack of its process {}", first.pid)
                              : "");
@@ -390,13 +388,12 @@ class Absences {
     verdict.ordinal = meeting.is_message ? 0 : meeting.ordinal;
     verdict.confidence = can_tell ? Confidence::kMedium : Confidence::kLow;
     const std::string why =
-        is_all_missing ? "left no record" : "cannot be placed: what it did last is not in its record";
+        is_all_missing ? "left no record" : "cannot be located: its record does not contain its last operation";
     verdict.sentence = fmt::format("{} {}, and {} in {}", text_of_ranks(ranks), why,
                                    text_of_count(meeting.waiters.size(), "rank waits", "ranks wait"),
                                    text_with_group(material_, meeting));
-    if (can_tell) verdict.sentence += ", to which all others came";
-    verdict.advice =
-        fmt::format("find the record file or the output of {}: it is what is missing here", text_of_ranks(ranks));
+    if (can_tell) verdict.sentence += ", which all others reached";
+    verdict.advice = fmt::format("find the record file or the output of {}", text_of_ranks(ranks));
     findings_.push_back(std::move(finding));
   }
 

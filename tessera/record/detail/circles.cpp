@@ -85,14 +85,16 @@ void find_circles(const Material& material, std::vector<Finding>& findings) {
     verdict.ordinal = first.is_message ? 0 : first.ordinal;
     const bool is_odd = verdict.culprits.size() < all.size();
     verdict.confidence = is_odd ? Confidence::kMedium : Confidence::kHigh;
-    verdict.sentence = fmt::format("{} wait for each other: {}", text_of_ranks(finding.involved), text_of_way(*way));
+    verdict.sentence = fmt::format("deadlock between {}: {}", text_of_ranks(finding.involved), text_of_way(*way));
     if (is_odd)
-      verdict.sentence += fmt::format("; {} came in another order than most", text_of_ranks(verdict.culprits));
+      verdict.sentence += fmt::format("; {} called the collectives in a different order from most ranks",
+                                      text_of_ranks(verdict.culprits));
     if (is_message_circle(material, circle)) {
-      verdict.advice = "let one of them receive before it sends, or put the messages of a rank into one launch";
+      verdict.advice = "let one of them receive before it sends, or coalesce the operations of a rank into one launch";
     } else {
-      verdict.advice = fmt::format("let all ranks ask for operations of these groups in one order; look at {} first",
-                                   text_of_ranks(verdict.culprits));
+      verdict.advice =
+          fmt::format("let all ranks enqueue the operations of these groups in the same order; look at {} first",
+                      text_of_ranks(verdict.culprits));
     }
     findings.push_back(std::move(finding));
   }
@@ -118,19 +120,19 @@ void find_slow_operations(const Material& material, std::vector<Finding>& findin
     if (waiters.size() < meeting.ended.size() && !meeting.is_message) {
       verdict.fault = Fault::kSlow;
       verdict.culprits = waiters;
-      verdict.sentence = fmt::format("{} still in {}, which all others have ended, since {}",
+      verdict.sentence = fmt::format("{} still in {} after {}; all other ranks have finished it",
                                      text_of_ranks(waiters) + (waiters.size() == 1 ? " is" : " are"), what,
                                      text_of_duration(longest.waited_ns));
     } else {
-      verdict.sentence =
-          fmt::format("all came to {}, and it has not ended since {}: {}", what, text_of_duration(longest.waited_ns),
-                      has_met ? "it moves, or its transport is stuck" : "its transport does not say more");
+      verdict.sentence = fmt::format(
+          "all ranks reached {}, and it has not finished after {}: {}", what, text_of_duration(longest.waited_ns),
+          has_met ? "it is transferring data, or its backend is stuck" : "its backend records no details");
     }
     verdict.advice = fmt::format(
-        "look at the machine and the network under transport {}; tessera watch shows whether it moves",
+        "look at the machine and the network under {}; tessera watch shows whether it makes progress",
         group.members[longest.member].group == nullptr || group.members[longest.member].group->backend.empty()
-            ? "of this group"
-            : visible(group.members[longest.member].group->backend));
+            ? "this group"
+            : "backend " + visible(group.members[longest.member].group->backend));
     findings.push_back(std::move(finding));
   }
 }

@@ -21,7 +21,7 @@ std::string text_of_sides(const GroupView& group, const Disagreement& found) {
   constexpr std::size_t kMostSides = 4;
   std::string text;
   for (std::size_t i = 0; i < found.sides.size() && i < kMostSides; ++i) {
-    text += fmt::format("{}{} asked for {}", i == 0 ? "" : ", ", text_of_ranks(ranks_of(group, found.sides[i].members)),
+    text += fmt::format("{}{} enqueued {}", i == 0 ? "" : ", ", text_of_ranks(ranks_of(group, found.sides[i].members)),
                         text_of(*found.sides[i].launch));
   }
   if (found.sides.size() > kMostSides) text += fmt::format(", and {} more differ", found.sides.size() - kMostSides);
@@ -31,31 +31,29 @@ std::string text_of_sides(const GroupView& group, const Disagreement& found) {
 std::string sentence_of(const GroupView& group, const Disagreement& found) {
   const std::string name = visible(group.name);
   if (found.culprits.empty()) {
-    return fmt::format("ranks of group {} differ in collective {}, and as many say the one as the other: {}", name,
-                       found.ordinal, text_of_sides(group, found));
+    return fmt::format("ranks of group {} differ in collective {}, without a majority: {}", name, found.ordinal,
+                       text_of_sides(group, found));
   }
   const std::string who = text_of_ranks(ranks_of(group, found.culprits));
   const std::string they = found.culprits.size() == 1 ? "it" : "they";
   const std::string others = text_of_ranks(ranks_of(group, found.sides[0].members));
   const std::string theirs = text_of(*found.sides[0].launch);
   const std::string own = text_of(*found.sides[1].launch);
-  std::string asked = fmt::format("{} asked for {} as collective {} of group {} where {} asked for {}", who, own,
+  std::string asked = fmt::format("{} enqueued {} as collective {} of group {}, but {} enqueued {}", who, own,
                                   found.ordinal, name, others, theirs);
   switch (found.shift) {
     case Shift::kSkipped:
       return fmt::format(
-          "{} skipped collective {} of group {}, {}: {} went on to {}, and from there on {} one ahead of {}", who,
+          "{} skipped collective {} of group {}, {}: {} continued with {} and {} one collective ahead of {}", who,
           found.ordinal, name, theirs, they, own, found.culprits.size() == 1 ? "is" : "are", others);
     case Shift::kAdded:
-      return fmt::format("{} did one more than {}: {} as collective {} of group {}, where the others did {}", who,
-                         others, own, found.ordinal, name, theirs);
+      return fmt::format("{} ran one collective more than {}: {} as collective {} of group {}, where the others ran {}",
+                         who, others, own, found.ordinal, name, theirs);
     case Shift::kSwapped:
-      return fmt::format(
-          "{} did collectives {} and {} of group {} in the other order: first {}, where {} began with {}", who,
-          found.ordinal, found.ordinal + 1, name, own, others, theirs);
-    case Shift::kPerhapsSkipped:
-      return asked + ": " + they + " seems to have skipped it, for what follows on it is what " + they + " did";
-    case Shift::kPerhapsAdded: return asked + ": " + they + " seems to have done the one before it twice";
+      return fmt::format("{} ran collectives {} and {} of group {} in reverse order: first {}, where {} ran {} first",
+                         who, found.ordinal, found.ordinal + 1, name, own, others, theirs);
+    case Shift::kPerhapsSkipped: return asked + ": " + they + " probably skipped that collective and ran the next one";
+    case Shift::kPerhapsAdded: return asked + ": " + they + " probably ran the previous collective twice";
     case Shift::kNone: break;
   }
   return asked;
@@ -75,11 +73,11 @@ std::string advice_of(const GroupView& group, const Disagreement& found) {
   std::string where = own.label.empty() ? "its operation " + std::to_string(own.task) + " of this group"
                                         : "label '" + visible(own.label) + "'";
   if (found.shift == Shift::kSkipped || found.shift == Shift::kPerhapsSkipped) {
-    return fmt::format("look in the code of {} for a way around {}{}: a condition that is not the same on all ranks",
-                       who, text_of(theirs), theirs.label.empty() ? "" : " (label '" + visible(theirs.label) + "')");
+    return fmt::format("look in the code of {} for a path that skips {}{}: a condition that differs between ranks", who,
+                       text_of(theirs), theirs.label.empty() ? "" : " (label '" + visible(theirs.label) + "')");
   }
-  return fmt::format("look at the code of {} around {}: it asked for {} where {} asked for {}", who, where,
-                     text_of(own), text_of_ranks(ranks_of(group, found.sides[0].members)), text_of(theirs));
+  return fmt::format("look at the code of {} around {}: it enqueued {}, but {} enqueued {}", who, where, text_of(own),
+                     text_of_ranks(ranks_of(group, found.sides[0].members)), text_of(theirs));
 }
 
 void add(const Material& material, const GroupView& group, const Disagreement& found, std::vector<Finding>& findings) {
@@ -124,12 +122,12 @@ void add(const Material& material, const GroupView& group, const MessageDisagree
   const std::string sent = fmt::format("{}[{}]", visible(found.send->operation->dtype), found.send->operation->count);
   const std::string expected =
       fmt::format("{}[{}]", visible(found.recv->operation->dtype), found.recv->operation->count);
-  verdict.sentence =
-      fmt::format("message {} of group {} from rank {} to rank {} differs: rank {} sent {}, rank {} expected {}",
-                  found.send->number, visible(group.name), sender, receiver, sender, sent, receiver, expected);
+  verdict.sentence = fmt::format(
+      "point-to-point operation {} of group {} from rank {} to rank {} differs: rank {} sent {}, rank {} expected {}",
+      found.send->number, visible(group.name), sender, receiver, sender, sent, receiver, expected);
   if (!verdict.culprits.empty()) {
     verdict.sentence +=
-        fmt::format("; rank {} is the odd one: {} messages before were {}", verdict.culprits[0],
+        fmt::format("; rank {} is the one that changed: {} earlier operations were {}", verdict.culprits[0],
                     std::max(found.like_send, found.like_recv), verdict.culprits[0] == sender ? expected : sent);
   }
   const Launch& odd =

@@ -111,16 +111,16 @@ std::optional<LaunchFile> read_launch_file(const std::string& path, std::vector<
   try {
     text = read_regular_file(path, kMostBytes);
   } catch (const IoError& problem) {
-    problems.push_back(concat(problem.message(), "; left out"));
+    problems.push_back(concat(problem.message(), "; ignored"));
     return std::nullopt;
   }
   const Json json = tessera::detail::json_depth(text) > kMostDepth ? Json() : Json::parse(text, nullptr, false);
   if (json.is_discarded()) {
-    problems.push_back(concat(path, ": no JSON, or cut off; how ranks ended as their launcher saw it is not known"));
+    problems.push_back(concat(path, ": not JSON, or truncated; the ends of ranks that the launcher saw are unknown"));
     return std::nullopt;
   }
   LaunchFile launch = read_json(json);
-  if (launch.ranks == 0) problems.push_back(concat(path, ": it does not say how many ranks there are"));
+  if (launch.ranks == 0) problems.push_back(concat(path, ": the number of ranks is missing"));
   return launch;
 }
 

@@ -46,11 +46,10 @@ void find_not_joined(const Material& material, std::vector<Finding>& findings) {
     verdict.culprits = outside;
     verdict.group = group.name;
     verdict.confidence = Confidence::kMedium;
-    verdict.sentence = fmt::format("{} has not joined group {}, in which {} ranks are: {}", text_of_ranks(outside),
+    verdict.sentence = fmt::format("{} has not joined group {}, which {} ranks have joined: {}", text_of_ranks(outside),
                                    visible(group.name), seen,
                                    whereabouts(material.overview, *material.overview.find(outside.front())));
-    verdict.advice =
-        fmt::format("look at the output of {}: what it does before it makes its groups", text_of_ranks(outside));
+    verdict.advice = fmt::format("look at the output of {} before it creates its groups", text_of_ranks(outside));
     findings.push_back(std::move(finding));
   }
 }
@@ -62,10 +61,10 @@ void find_told(const Material& material, std::vector<Finding>& findings) {
   Verdict& verdict = finding.verdict;
   verdict.fault = Fault::kDied;
   verdict.confidence = Confidence::kMedium;
-  verdict.sentence = fmt::format("the run was ended from outside: {} was told to end by {}",
-                                 text_of_ranks(numbers_of(told)), text_of_signal(told.front()->signal));
+  verdict.sentence = fmt::format("the run was ended from outside: {} received {}", text_of_ranks(numbers_of(told)),
+                                 text_of_signal(told.front()->signal));
   if (!told.front()->ended_by.empty()) verdict.sentence += ": " + first_line(told.front()->ended_by);
-  verdict.advice = "ask whoever ended it: a person, a scheduler, a time limit; no rank did anything wrong before";
+  verdict.advice = "find out what ended it: a user, a scheduler or a time limit; no rank had a fault before";
   findings.push_back(std::move(finding));
 }
 
@@ -93,11 +92,9 @@ void find_missing(const Material& material, std::vector<Finding>& findings) {
   if (missing.empty() || missing.size() < material.overview.ranks.size()) return;
   Finding finding;
   finding.verdict.fault = Fault::kUnknown;
-  finding.verdict.sentence =
-      fmt::format("nothing can be said: none of {} left a record", text_of_ranks(numbers_of(missing)));
+  finding.verdict.sentence = fmt::format("no verdict: none of {} left a record", text_of_ranks(numbers_of(missing)));
   finding.verdict.advice =
-      "see whether this is the directory of the run, and whether recording was off (TESSERA_RECORD_BYTES, "
-      "TESSERA_RECORD_DIR)";
+      "check that this is the run directory and that recording was on (TESSERA_RECORD_BYTES, TESSERA_RECORD_DIR)";
   findings.push_back(std::move(finding));
 }
 
@@ -138,9 +135,9 @@ void tell_order_of_groups(std::map<std::string, std::vector<int>>& by_group, Ver
   std::sort(few.begin(), few.end());
   verdict.group = is_first_larger ? second : first;
   verdict.sentence =
-      fmt::format("{} came to group {} where {} came to group {}: in another order", text_of_ranks(few),
+      fmt::format("{} reached group {} where {} reached group {}: the order differs", text_of_ranks(few),
                   visible(verdict.group), text_of_ranks(most), visible(is_first_larger ? first : second));
-  verdict.advice = "let all ranks ask for operations of these groups in one order";
+  verdict.advice = "let all ranks enqueue the operations of these groups in the same order";
   if (few.size() == most.size()) return;
   verdict.culprits = few;
   verdict.confidence = Confidence::kMedium;
@@ -167,8 +164,9 @@ void find_failed(const Material& material, std::vector<Finding>& findings) {
   const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
   verdict.sentence = fmt::format("{} failed{}, and the records do not show why", text_of_ranks(numbers_of(victims)),
                                  first == victims.end() ? "" : ": " + first_line((*first)->reason));
-  if (!missing.empty()) verdict.sentence += fmt::format("; nothing is known of {}", text_of_ranks(numbers_of(missing)));
-  verdict.advice = missing.empty() ? "look at the output of the rank that the words name"
+  if (!missing.empty())
+    verdict.sentence += fmt::format("; nothing is known about {}", text_of_ranks(numbers_of(missing)));
+  verdict.advice = missing.empty() ? "look at the output of the rank that the error names"
                                    : fmt::format("find the record file of {}", text_of_ranks(numbers_of(missing)));
   if (is_mismatch) {
     if (by_group.size() == 1) verdict.group = by_group.begin()->first;
@@ -203,9 +201,9 @@ void find_failed_launches(const Material& material, std::vector<Finding>& findin
   verdict.ordinal = first->is_message() ? 0 : first->ordinal;
   verdict.confidence = Confidence::kLow;
   verdict.sentence = fmt::format("{} {} of group {}, {}, failed on {} ({}), and the records do not show why",
-                                 first->is_message() ? "message" : "collective", first->ordinal, visible(where->name),
-                                 text_of(*first), text_of_ranks(ranks), visible(first->failure));
-  verdict.advice = "look at the words of the error on these ranks: it names who differs or did not come";
+                                 first->is_message() ? "point-to-point operation" : "collective", first->ordinal,
+                                 visible(where->name), text_of(*first), text_of_ranks(ranks), visible(first->failure));
+  verdict.advice = "look at the error of these ranks: it names the ranks that differ or did not arrive";
   tell_order_of_groups(by_group, verdict);
   findings.push_back(std::move(finding));
 }

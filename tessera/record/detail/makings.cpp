@@ -112,20 +112,19 @@ class NotMade {
       finding.strength = Strength::kWeak;
       verdict.fault = Fault::kUnknown;
       verdict.confidence = Confidence::kLow;
-      verdict.sentence = fmt::format("only {} came to {}: {} did not; {}", text_of_ranks(view.waiting), what,
-                                     text_of_ranks(view.absent), where);
-      verdict.advice = fmt::format("see whether {} must make this group at all", text_of_ranks(view.waiting));
+      verdict.sentence = fmt::format("only {} reached the creation of {}; {} did not; {}", text_of_ranks(view.waiting),
+                                     what, text_of_ranks(view.absent), where);
+      verdict.advice = fmt::format("check whether {} must create this group at all", text_of_ranks(view.waiting));
     } else {
       verdict.fault = Fault::kAbsent;
       verdict.culprits = view.absent;
       const bool is_sure = view.has_timed_out && !view.has_others;
       verdict.confidence = is_sure ? Confidence::kHigh : Confidence::kMedium;
-      verdict.sentence =
-          fmt::format("{} did not come to {}, in which a group is made: {}{}{}", text_of_ranks(view.absent), what,
-                      view.absent.size() == 1 ? "" : fmt::format("of rank {}: ", first.rank), where,
-                      text_of_waiting(view.waiting.size(), view.absent.size()));
+      verdict.sentence = fmt::format("{} did not reach the creation of {}: {}{}{}", text_of_ranks(view.absent), what,
+                                     view.absent.size() == 1 ? "" : fmt::format("of rank {}: ", first.rank), where,
+                                     text_of_waiting(view.waiting.size(), view.absent.size()));
       verdict.advice = fmt::format(
-          "look at the code of {} before it makes its groups: all ranks that are named must come to it, in one order",
+          "look at the code of {} before it creates its groups: all ranks of a group must create it, in the same order",
           text_of_ranks(view.absent));
     }
     findings_.push_back(std::move(finding));

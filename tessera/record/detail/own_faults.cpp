@@ -17,7 +17,7 @@ constexpr int kSigKill = 9;
 // Returns "and did not come to collective 17 ...", "in collective 17 ..." or "after collective 16 ...".
 std::string text_of_place(const Material& material, const Rank& rank, const Missed& missed) {
   if (missed.meeting != nullptr && missed.is_absent) {
-    return " and did not come to " + text_with_group(material, *missed.meeting);
+    return " and did not reach " + text_with_group(material, *missed.meeting);
   }
   const Launch* last = nullptr;
   const Group* where = nullptr;
@@ -33,21 +33,22 @@ std::string text_of_place(const Material& material, const Rank& rank, const Miss
       where = &group;
     }
   }
-  if (rank.is_unread) return "; its record is missing or cannot be read, so its last operation is not known";
+  if (rank.is_unread) return "; its record is missing or cannot be read, so its last operation is unknown";
   if (left_no_record(rank)) return " and left no record";
-  if (last == nullptr && rank.lost > 0) return "; its record does not hold its last operation";
+  if (last == nullptr && rank.lost > 0) return "; its record does not contain its last operation";
   if (last == nullptr) return rank.groups.empty() ? " before it had joined a group" : " before its first operation";
-  const std::string what = fmt::format("{} {} of group {}, {}", last->is_message() ? "message" : "collective",
-                                       last->ordinal, visible(where->name), text_of(*last));
+  const std::string what =
+      fmt::format("{} {} of group {}, {}", last->is_message() ? "point-to-point operation" : "collective",
+                  last->ordinal, visible(where->name), text_of(*last));
   return (last->has_ended() ? " after " : " in ") + what;
 }
 
 std::string text_of_memory(const Rank& rank) {
   const Memory* memory = refusing_memory(rank);
   if (memory == nullptr) return "";
-  std::string text = fmt::format(" on {}: it asked for {} with {} in use and {} taken from the device",
-                                 visible(memory->device), format_bytes(memory->refused_nbytes),
-                                 format_bytes(memory->live_nbytes), format_bytes(memory->mapped_nbytes));
+  std::string text = fmt::format(" on {}: it requested {} with {} in use and {} reserved", visible(memory->device),
+                                 format_bytes(memory->refused_nbytes), format_bytes(memory->live_nbytes),
+                                 format_bytes(memory->mapped_nbytes));
   if (!memory->owners.empty()) {
     text += fmt::format(", most of it by '{}' ({})", visible(memory->owners[0].first),
                         format_bytes(memory->owners[0].second));
@@ -67,11 +68,10 @@ std::string text_of_end(const Rank& rank, Fault fault) {
     case Fault::kStopped: return "was stopped by a signal or a debugger";
     case Fault::kDied:
       if (rank.signal != 0) return fmt::format("was killed by {}", text_of_signal(rank.signal));
-      return "died without a word";
+      return "died without a message";
     default: break;
   }
-  return rank.reason.empty() ? "failed with an error that it did not name"
-                             : fmt::format("failed: {};", first_line(rank.reason));
+  return rank.reason.empty() ? "failed with an unknown error" : fmt::format("failed: {};", first_line(rank.reason));
 }
 
 std::string advice_of(const Rank& rank, Fault fault) {
@@ -81,8 +81,8 @@ std::string advice_of(const Rank& rank, Fault fault) {
       if (has_address_limit(rank)) return fmt::format("raise the limit of rank {}: ulimit -v unlimited", rank.rank);
       const Memory* memory = refusing_memory(rank);
       if (memory == nullptr || memory->owners.empty())
-        return fmt::format("see what rank {} keeps in memory: tessera memory", rank.rank);
-      return fmt::format("free or shrink what '{}' keeps on rank {}, which has {} of {}",
+        return fmt::format("look at the memory of rank {}: tessera memory", rank.rank);
+      return fmt::format("free or shrink the memory of '{}' on rank {}, which holds {} of {}",
                          visible(memory->owners[0].first), rank.rank, format_bytes(memory->owners[0].second),
                          visible(memory->device));
     }
@@ -93,17 +93,17 @@ std::string advice_of(const Rank& rank, Fault fault) {
             "later",
             rank.pid, rank.rank);
       }
-      return rank.pid == 0 ? fmt::format("let rank {} go on: kill -CONT its process", rank.rank)
-                           : fmt::format("let rank {} go on: kill -CONT {}{}", rank.rank, rank.pid,
+      return rank.pid == 0 ? fmt::format("continue rank {}: kill -CONT its process", rank.rank)
+                           : fmt::format("continue rank {}: kill -CONT {}{}", rank.rank, rank.pid,
                                          rank.host.empty() ? "" : " on " + visible(rank.host));
     case Fault::kDied:
       if (rank.signal == kSigKill) {
         return fmt::format(
-            "find out who killed process {} of rank {}: the kernel, when the machine ran out of memory "
-            "(dmesg), a scheduler or a person",
+            "find out what killed process {} of rank {}: the kernel if the machine ran out of memory (dmesg), a "
+            "scheduler or a user",
             rank.pid, rank.rank);
       }
-      return fmt::format("look at {} of rank {} and at its core dump, if there is one", record, rank.rank);
+      return fmt::format("look at {} of rank {} and at its core dump, if it exists", record, rank.rank);
     default: break;
   }
   const std::string label = last_label(rank);
@@ -137,8 +137,8 @@ void find_stopped_training(const Material& material, std::vector<Finding>& findi
   finding.verdict.fault = Fault::kFailed;
   finding.verdict.sentence = "the trainer stopped the run: " + first_line(reason);
   finding.verdict.advice =
-      "look at the loss before that step, and at the folder bad-step-N of the run directory, which holds its "
-      "parameters and gradients; a lower learning rate, gradient clipping or other data may help";
+      "look at the loss before that step, and at bad-step-N in the run directory with its parameters and gradients; a "
+      "lower learning rate, gradient clipping or other data may help";
   finding.verdict.confidence = Confidence::kHigh;
   findings.push_back(std::move(finding));
 }
@@ -170,7 +170,7 @@ void find_own_faults(const Material& material, std::vector<Finding>& findings) {
     }
     verdict.sentence =
         fmt::format("rank {} {}{}", rank.rank, text_of_end(rank, fault), text_of_place(material, rank, missed));
-    if (!rank.marks.empty()) verdict.sentence += "; it was in mark " + text_of_marks(rank);
+    if (!rank.marks.empty()) verdict.sentence += "; it was in annotation " + text_of_marks(rank);
     verdict.sentence += text_of_waiting(missed.waiting, 1);
     verdict.advice = advice_of(rank, fault);
     const bool is_bare = rank.state == RankState::kDied && rank.signal == 0;

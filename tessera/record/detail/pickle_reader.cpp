@@ -92,7 +92,7 @@ class PickleParser {
       opcode_at_ = at_;
       step(static_cast<unsigned char>(take(1)[0]));
     }
-    check(marks_.empty() && stack_.size() == 1, "it does not end with one value");
+    check(marks_.empty() && stack_.size() == 1, "must end with one value");
     pickle_.root_ = stack_.back();
     return std::move(pickle_);
   }
@@ -104,7 +104,7 @@ class PickleParser {
     TESSERA_CHECK_AS(IoError, is_right, "pickle ", name_, ": byte ", opcode_at_, ": ", what);
   }
   std::string_view take(std::uint64_t nbytes) {
-    check(nbytes <= bytes_.size() - at_, "it is cut off here");
+    check(nbytes <= bytes_.size() - at_, "truncated here");
     const std::string_view taken = bytes_.substr(at_, nbytes);
     at_ += nbytes;
     return taken;
@@ -118,14 +118,14 @@ class PickleParser {
   }
   std::string_view line() {
     const std::size_t end = bytes_.find('\n', at_);
-    check(end != std::string_view::npos, "a line without its end");
+    check(end != std::string_view::npos, "unterminated line");
     const std::string_view text = bytes_.substr(at_, end - at_);
     at_ = end + 1;
     return text;
   }
 
   void push(Value value) {
-    check(++values_ <= Pickle::kMostValues, "more values than any flight recorder keeps");
+    check(++values_ <= Pickle::kMostValues, "too many values for a flight recorder");
     stack_.push_back(value);
   }
   void push_text(std::string text) {
@@ -133,19 +133,19 @@ class PickleParser {
     push(Value(&pickle_.texts_.back()));
   }
   Value pop() {
-    check(stack_.size() > floor(), "a value is missing");
+    check(stack_.size() > floor(), "missing value");
     const Value value = stack_.back();
     stack_.pop_back();
     return value;
   }
   const Value& top() const {
-    check(stack_.size() > floor(), "a value is missing");
+    check(stack_.size() > floor(), "missing value");
     return stack_.back();
   }
   // Values below the last mark must not be touched.
   [[nodiscard]] std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   std::vector<Value> pop_to_mark() {
-    check(!marks_.empty(), "a mark is missing");
+    check(!marks_.empty(), "missing mark");
     std::vector<Value> values(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
     stack_.resize(marks_.back());
     marks_.pop_back();
@@ -156,7 +156,7 @@ class PickleParser {
     push(Value(&pickle_.lists_.back()));
   }
   void push_tuple(std::size_t count) {
-    check(stack_.size() >= floor() + count, "a value is missing");
+    check(stack_.size() >= floor() + count, "missing value");
     const auto first = stack_.end() - static_cast<std::ptrdiff_t>(count);
     std::vector<Value> values(first, stack_.end());
     stack_.erase(first, stack_.end());
@@ -168,18 +168,19 @@ class PickleParser {
   }
   void extend_list(const std::vector<Value>& values) {
     auto* const* list = std::get_if<PickleList*>(&top().held());
-    check(list != nullptr, "values for something that is no list");
+    check(list != nullptr, "values for an object that is not a list");
     (*list)->insert((*list)->end(), values.begin(), values.end());
   }
   void extend_dict(const std::vector<Value>& values) {
     auto* const* dict = std::get_if<PickleDict*>(&top().held());
-    check(dict != nullptr && values.size() % 2 == 0, "keys and values for something that is no dict, or a key alone");
+    check(dict != nullptr && values.size() % 2 == 0,
+          "keys and values for an object that is not a dict, or a key without a value");
     for (std::size_t i = 0; i < values.size(); i += 2) (*dict)->emplace_back(values[i], values[i + 1]);
   }
   void put(std::uint64_t place) { memo_[place] = top(); }
   void get(std::uint64_t place) {
     const auto found = memo_.find(place);
-    check(found != memo_.end(), "a value that was not stored before");
+    check(found != memo_.end(), "reference to a value that was not stored");
     push(found->second);
   }
 
@@ -187,7 +188,7 @@ class PickleParser {
     const std::string_view text = line();
     std::uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    check(error == std::errc() && end == text.data() + text.size(), "no number");
+    check(error == std::errc() && end == text.data() + text.size(), "not a number");
     return value;
   }
   void push_line_integer() {
@@ -196,14 +197,14 @@ class PickleParser {
     if (text.ends_with('L')) text.remove_suffix(1);
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    check(error == std::errc() && end == text.data() + text.size(), "no integer of 64 bits");
+    check(error == std::errc() && end == text.data() + text.size(), "not a 64-bit integer");
     push(Value(value));
   }
   void push_line_float() {
     const std::string_view text = line();
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    check(error == std::errc() && end == text.data() + text.size(), "no float");
+    check(error == std::errc() && end == text.data() + text.size(), "not a float");
     push(Value(value));
   }
   // Two's complement, little-endian; beyond 64 bits the value is approximate.
@@ -236,10 +237,10 @@ class PickleParser {
                                                                       : 0;
       std::uint32_t code = static_cast<unsigned char>(raw[i]);
       if (digits != 0) {
-        check(i + 2 + digits <= raw.size(), "an escape that is cut off");
+        check(i + 2 + digits <= raw.size(), "truncated escape");
         const char* first = raw.data() + i + 2;
         const auto [end, error] = std::from_chars(first, first + digits, code, 16);
-        check(error == std::errc() && end == first + digits && code <= 0x10ffff, "an escape that is none");
+        check(error == std::errc() && end == first + digits && code <= 0x10ffff, "invalid escape");
         i += 1 + digits;
       }
       append_utf8(text, code);
@@ -250,7 +251,7 @@ class PickleParser {
     std::string_view text = line();
     const bool is_quoted =
         text.size() >= 2 && (text.front() == '\'' || text.front() == '"') && text.back() == text.front();
-    check(is_quoted, "a string without its quotes");
+    check(is_quoted, "string without quotes");
     push_text(std::string(text.substr(1, text.size() - 2)));
   }
 
@@ -258,13 +259,13 @@ class PickleParser {
     if (step_simple(opcode) || step_text(opcode) || step_container(opcode) || step_memo(opcode)) return;
     const char* refused = refused_name(opcode);
     TESSERA_CHECK_AS(IoError, refused == nullptr, "pickle ", name_, ": byte ", opcode_at_, ": ", refused,
-                     " makes an object; only plain data is read here");
+                     " creates an object; only plain data is supported");
     TESSERA_THROW(IoError, "pickle ", name_, ": byte ", opcode_at_, ": ", static_cast<int>(opcode),
-                  " is no opcode of a pickle; the file is none, or is spoilt");
+                  " is not a pickle opcode; the file is not a pickle, or is corrupt");
   }
   bool step_simple(unsigned char opcode) {
     switch (opcode) {
-      case 0x80: check(static_cast<unsigned char>(take(1)[0]) <= 5, "a protocol after 5"); return true;
+      case 0x80: check(static_cast<unsigned char>(take(1)[0]) <= 5, "protocol must be at most 5"); return true;
       case 0x95: (void)number<std::uint64_t>(); return true;  // a frame: the length to read ahead
       case '.': is_over_ = true; return true;
       case 'N': push(Value()); return true;
@@ -301,7 +302,7 @@ class PickleParser {
   bool step_container(unsigned char opcode) {
     switch (opcode) {
       case '(':
-        check(++values_ <= Pickle::kMostValues, "more marks than any flight recorder needs");
+        check(++values_ <= Pickle::kMostValues, "too many marks for a flight recorder");
         marks_.push_back(stack_.size());
         return true;
       case '0': (void)pop(); return true;

@@ -37,8 +37,7 @@ class GroupsReader {
     for_each_row("comm_running", [&](const RowInfo& row) { return add_to_group(row, &GroupBuilder::add_running_row); });
     for_each_row("comm_replay", [&](const RowInfo& row) { return add_to_group(row, &GroupBuilder::add_replay_row); });
     for_each_row("comm_signal", [&](const RowInfo& row) { return add_to_group(row, &GroupBuilder::add_signal_row); });
-    if (senseless_ > 0)
-      problem(concat(senseless_, " records or rows of communication make no sense; left out, and the others read"));
+    if (senseless_ > 0) problem(concat(senseless_, " records or rows of communication are invalid; ignored"));
     std::vector<Group> groups;
     for (auto& [number, builder] : groups_) groups.push_back(builder.finish(last_launches));
     return groups;
@@ -56,9 +55,9 @@ class GroupsReader {
       torn += row.is_torn ? 1 : 0;
       if (!row.is_torn && !add(row)) ++senseless_;
     }
-    if (torn > 0) problem(concat(torn, " rows of table ", kind, " are torn; left out, and the others read"));
+    if (torn > 0) problem(concat(torn, " rows of table ", kind, " are torn; ignored"));
     if (kind == "comm_group" && table->refused > 0)
-      problem(concat(table->refused, " groups found no row in table ", kind, ", and are not known"));
+      problem(concat(table->refused, " groups did not fit table ", kind, "; they are unknown"));
   }
 
   // A destroyed group has no row, but possibly a record of its creation. The last one of a name counts.

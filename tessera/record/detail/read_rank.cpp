@@ -30,8 +30,7 @@ std::vector<const RowInfo*> whole_rows(const RecordFile& file, std::string_view 
     if (!row.is_torn) rows.push_back(&row);
   }
   const std::size_t torn = table->claimed.size() - rows.size();
-  if (torn > 0)
-    problems.push_back(concat(file.info().path, ": ", torn, " rows of table ", kind, " are torn; left out"));
+  if (torn > 0) problems.push_back(concat(file.info().path, ": ", torn, " rows of table ", kind, " are torn; ignored"));
   return rows;
 }
 

@@ -181,7 +181,7 @@ std::vector<RunFile> all_files(const std::string& directory, std::vector<std::st
     (void)read_header(*file);
     all.push_back(std::move(*file));
   }
-  if (error) problems.push_back(concat(directory, ": listing it ended early: ", error.message()));
+  if (error) problems.push_back(concat(directory, ": listing stopped early: ", error.message()));
   std::sort(all.begin(), all.end(), [](const RunFile& a, const RunFile& b) { return a.path < b.path; });
   return all;
 }
@@ -223,8 +223,8 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
   }
   for (const auto& [rank, file] : others) {
     if (!chosen.contains(rank) && found.larger_size == 0)
-      problems.push_back(concat(file->path, ": of a world of ", file->world_size, " ranks, where the others are of ",
-                                found.world_size, "; left out"));
+      problems.push_back(concat(file->path, ": of a world of ", file->world_size, " ranks, but the others are of ",
+                                found.world_size, "; ignored"));
   }
   for (auto& [rank, file] : chosen) {
     if (!file.problem.empty()) problems.push_back(concat(file.path, ": ", file.problem));

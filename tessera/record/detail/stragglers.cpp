@@ -99,8 +99,8 @@ void find_stragglers(const std::vector<Lateness>& late, std::vector<Finding>& fi
         "rank {} is slow: it was the last in {} of {} collectives of group {}, {:.0f} ms later than the "
         "median rank, which costs the others {:.0f} % of their time",
         who.rank, who.last_to_come, who.collectives, visible(who.group), who.late_ms, std::min(1.0, one.share) * 100);
-    verdict.advice =
-        fmt::format("see what rank {} does that the others do not, and what else runs on its machine", who.rank);
+    verdict.advice = fmt::format(
+        "compare the work of rank {} with that of the others, and look for other processes on its machine", who.rank);
     findings.push_back(std::move(finding));
   }
 }

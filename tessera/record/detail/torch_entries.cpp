@@ -125,7 +125,7 @@ class DumpReader {
     if (entries != nullptr && entries->list() != nullptr) {
       for (const PickleValue& entry : *entries->list()) add_entry(entry);
     }
-    if (senseless_ > 0) problems.push_back(concat(path_, ": ", senseless_, " entries make no sense; left out"));
+    if (senseless_ > 0) problems.push_back(concat(path_, ": ", senseless_, " entries are invalid; ignored"));
     Rank rank{.rank = number, .file = path_};
     rank.lost = first_record_ > 0 ? static_cast<std::uint64_t>(first_record_) : 0;
     for (auto& [name, group] : groups_) {
@@ -151,7 +151,7 @@ class DumpReader {
   }
   void charge(std::uint64_t work) {
     TESSERA_CHECK_AS(IoError, work <= work_left_, "pickle ", path_,
-                     ": must not name large values again and again; no flight recorder wrote it");
+                     ": must not repeat large values; not a flight recorder dump");
     work_left_ -= work;
   }
   // Charges the work of reading a value: its text is copied, its keys are searched.
@@ -186,12 +186,12 @@ class DumpReader {
   }
 
   void check_version() const {
-    TESSERA_CHECK_AS(IoError, dump_.dict() != nullptr, "pickle ", path_, ": no dict, so no flight recorder wrote it");
+    TESSERA_CHECK_AS(IoError, dump_.dict() != nullptr, "pickle ", path_,
+                     ": must be a dict; not a flight recorder dump");
     const std::string version = text_at(dump_, "version");
     TESSERA_CHECK_AS(IoError, !version.empty() && dump_.find("pg_config") != nullptr, "pickle ", path_,
-                     ": it has no version and pg_config, so no flight recorder wrote it");
-    TESSERA_CHECK_AS(IoError, version.starts_with("2."), "pickle ", path_, ": of version ", version,
-                     ", and this reader knows 2.x");
+                     ": must have version and pg_config; not a flight recorder dump");
+    TESSERA_CHECK_AS(IoError, version.starts_with("2."), "pickle ", path_, ": version must be 2.x, got ", version);
   }
 
   // A group has the name that PyTorch uses, with its description if that adds information.

@@ -394,7 +394,7 @@ std::string text_of(const Overview& overview, const Meeting& meeting) {
   const Waiter& first = meeting.waiters.front();
   if (first.message == nullptr) return fmt::format("collective {}, {}", meeting.ordinal, text_of(*first.launch));
   const GroupView& group = overview.groups[meeting.group];
-  std::string text = fmt::format("{} {}, ", meeting.is_signal ? "signal" : "message", meeting.ordinal);
+  std::string text = fmt::format("{} {}, ", meeting.is_signal ? "signal" : "point-to-point operation", meeting.ordinal);
   Operation operation = *first.message;
   const auto place = static_cast<std::size_t>(operation.peer);
   if (operation.peer >= 0 && place < group.members.size()) operation.peer = group.members[place].rank;

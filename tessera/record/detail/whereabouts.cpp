@@ -31,9 +31,10 @@ const LastLaunch* last_kernel(const Rank& rank) {
   return last == rank.launches.end() ? nullptr : &*last;
 }
 
-std::string ago(const Overview& overview, const Rank& rank, std::int64_t time_ns, std::string_view before) {
+std::string ago(const Overview& overview, const Rank& rank, std::int64_t time_ns, std::string_view before,
+                std::string_view after = "") {
   const std::int64_t passed = elapsed(overview.shared_time(rank.rank, time_ns), overview.evidence->taken_ns);
-  return passed == 0 ? "" : fmt::format("{}{}", before, text_of_duration(passed));
+  return passed == 0 ? "" : fmt::format("{}{}{}", before, text_of_duration(passed), after);
 }
 
 }  // namespace
@@ -53,23 +54,23 @@ std::string whereabouts(const Overview& overview, const Rank& rank) {
   if (!rank.marks.empty()) {
     const auto inner = std::find_if(rank.marks.rbegin(), rank.marks.rend(),
                                     [&](const Mark& mark) { return mark.thread == rank.marks.front().thread; });
-    text =
-        fmt::format("its host is in mark {}{}", text_of_marks(rank), ago(overview, rank, inner->since_ns, ", since "));
+    text = fmt::format("its host is in annotation {}{}", text_of_marks(rank),
+                       ago(overview, rank, inner->since_ns, ", for "));
   }
   const Group* group = nullptr;
   const Launch* launch = text.empty() ? last_launch(rank, &group) : nullptr;
   if (launch != nullptr) {
-    text = fmt::format("the last that it came to is {} {} of group {}, {}",
-                       launch->is_message() ? "message" : "collective", launch->ordinal, visible(group->name),
-                       text_of(*launch));
+    text = fmt::format("it last reached {} {} of group {}, {}",
+                       launch->is_message() ? "point-to-point operation" : "collective", launch->ordinal,
+                       visible(group->name), text_of(*launch));
     if (!launch->label.empty()) text += fmt::format(" with label '{}'", visible(launch->label));
-    text += ago(overview, rank, std::max(launch->ended_ns, launch->begun_ns), ", before ");
+    text += ago(overview, rank, std::max(launch->ended_ns, launch->begun_ns), ", ", " ago");
   }
   if (const LastLaunch* kernel = last_kernel(rank)) {
     text += fmt::format("{}the last launch is {} on {} stream {}{}", text.empty() ? "" : "; ", visible(kernel->name),
-                        visible(kernel->device), kernel->stream, ago(overview, rank, kernel->when_ns, ", before "));
+                        visible(kernel->device), kernel->stream, ago(overview, rank, kernel->when_ns, ", ", " ago"));
   }
-  return text.empty() ? "nothing is known of where it is" : text;
+  return text.empty() ? "its position is unknown" : text;
 }
 
 std::int64_t last_activity_ns(const Rank& rank) {

@@ -49,11 +49,10 @@ std::optional<Evidence> read_evidence(const std::string& directory, std::vector<
   try {
     return read_run(directory, {.last_launches = std::numeric_limits<std::size_t>::max()});
   } catch (const IoError&) {
-    missing.push_back(
-        {"records of ranks",
-         "There is no rank-N.HOST.PID.SERIAL.record and no launch.json: the timeline, the collectives and "
-         "the verdict are made from these. Ranks leave them in TESSERA_RUN_DIR, or where tessera train was given "
-         "--run.directory, unless TESSERA_RECORD=off."});
+    missing.push_back({"records of ranks",
+                       "No rank-N.HOST.PID.SERIAL.record and no launch.json exists. The timeline, the collectives and "
+                       "the verdict need them. Ranks write them to TESSERA_RUN_DIR, or to the --run.directory of "
+                       "tessera train, unless TESSERA_RECORD=off."});
     return std::nullopt;
   }
 }
@@ -79,18 +78,18 @@ void tell_what_records_lack(const Evidence& evidence, const detail::PackedTimeli
     lost += rank.lost;
   }
   if (running > 0)
-    missing.push_back({"the end", fmt::format("{} of {} ranks still run: this is what they have done so far.", running,
-                                              evidence.ranks.size())});
+    missing.push_back(
+        {"the end", fmt::format("{} of {} ranks are still running; the report shows their progress so far.", running,
+                                evidence.ranks.size())});
   if (without > 0)
     missing.push_back({"records", fmt::format("{} of {} ranks left no record.", without, evidence.ranks.size())});
   if (lost > 0)
     missing.push_back(
-        {"old launches", fmt::format("Some {} records of communication were overwritten by later ones: the "
-                                     "timeline and the table begin after them. TESSERA_RECORD_BYTES "
-                                     "makes records larger.",
+        {"old launches", fmt::format("About {} communication records were overwritten by later ones. The timeline and "
+                                     "the table begin after them. A larger TESSERA_RECORD_BYTES keeps more.",
                                      lost)});
   if (timeline.left_out > 0)
-    missing.push_back({"old events", fmt::format("The {} oldest events of the timeline are drawn from afar alone.",
+    missing.push_back({"old events", fmt::format("The {} oldest events of the timeline are drawn only when zoomed out.",
                                                  timeline.left_out)});
 }
 
@@ -99,13 +98,12 @@ void tell_what_records_lack(const Evidence& evidence, const detail::PackedTimeli
 ReportPage make_report_page(const std::string& directory, const ReportOptions& options) {
   std::error_code error;
   TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(directory, error), "run directory ", directory,
-                   ": there is no such directory");
+                   ": no such directory");
   detail::RunTables tables = detail::read_run_tables(directory);
   std::vector<MissingPart>& missing = tables.missing;
   std::optional<Evidence> evidence = read_evidence(directory, missing);
   TESSERA_CHECK_AS(IoError, tables.has_any() || evidence, "run directory ", directory,
-                   ": no summary.json, loss.csv, metrics.jsonl, launch.json and no record of a rank; name the "
-                   "directory of a run");
+                   ": no summary.json, loss.csv, metrics.jsonl, launch.json or record file; give a run directory");
   if (evidence) end_ranks(tables, *evidence);
   const Evidence* known = evidence ? &*evidence : nullptr;
   detail::keep_ranks_of(tables.world_size > 0 || !known ? tables.world_size : known->world_size, tables);

@@ -133,7 +133,7 @@ TEST_F(Report, OfARunThatGoesOnItShowsWhatThereIsAndSaysSo) {
   EXPECT_EQ(data.at("run").at("steps"), 7);
   ASSERT_EQ(page.missing.size(), 2U);
   EXPECT_EQ(page.missing[0].find("summary.json: "), 0U) << page.missing[0];
-  EXPECT_EQ(page.missing[1], "the end: 1 of 1 ranks still run: this is what they have done so far.");
+  EXPECT_EQ(page.missing[1], "the end: 1 of 1 ranks are still running; the report shows their progress so far.");
 }
 
 // As if a rank that has trained creates the page before it ends.
@@ -144,7 +144,7 @@ TEST_F(Report, ARunWhoseSummarySaysThatItIsDoneRunsNoMore) {
   const ReportPage page = make_report_page(directory);
   const json data = json::parse(page.data);
   EXPECT_EQ(data.at("run").at("state"), "done");
-  EXPECT_EQ(data.at("verdict").at("sentence"), "no fault: 1 rank ended in order");
+  EXPECT_EQ(data.at("verdict").at("sentence"), "no fault: 1 rank ended normally");
   EXPECT_EQ(page.missing, std::vector<std::string>());
 }
 
@@ -160,8 +160,8 @@ TEST_F(Report, RecordsThatAreSpoiltAreToldAndTheOthersShown) {
 }
 
 TEST_F(Report, ADirectoryThatHoldsNoRunIsRefusedWithTheWayOut) {
-  expect_error<IoError>([&] { (void)make_report_page(directory + "/none"); }, {"there is no such directory"});
-  expect_error<IoError>([&] { (void)make_report_page(directory); }, {"name the directory of a run"});
+  expect_error<IoError>([&] { (void)make_report_page(directory + "/none"); }, {": no such directory"});
+  expect_error<IoError>([&] { (void)make_report_page(directory); }, {"give a run directory"});
   EXPECT_EQ(leave_report_page(directory).find("no report: "), 0U);
   EXPECT_TRUE(fs::is_empty(directory));
 }

@@ -173,8 +173,8 @@ TEST_F(RunJson, SpoiltLinesArePassedOverAndCounted) {
   EXPECT_EQ(tables.ranks.at(0).size(), 4U);
   EXPECT_EQ(tables.owners.size(), 4U) << "bytes below none are no bytes";
   ASSERT_EQ(tables.problems.size(), 2U);
-  EXPECT_EQ(tables.problems[0], "loss.csv: 3 lines that cannot be read were passed over");
-  EXPECT_EQ(tables.problems[1], "metrics.jsonl: 4 lines that cannot be read were passed over");
+  EXPECT_EQ(tables.problems[0], "loss.csv: 3 unreadable lines were skipped");
+  EXPECT_EQ(tables.problems[1], "metrics.jsonl: 4 unreadable lines were skipped");
 }
 
 TEST_F(RunJson, OfAStepThatWasTakenAgainTheLastLineCounts) {

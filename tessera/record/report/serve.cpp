@@ -86,14 +86,14 @@ struct PageServer::State {
 void PageServer::State::listen(std::uint16_t wanted) {
   asio::error_code error;
   const asio::ip::address address = asio::ip::make_address(bind, error);
-  TESSERA_CHECK(!error, "'", bind, "' is no address to listen on; give 127.0.0.1, ::1 or 0.0.0.0");
+  TESSERA_CHECK(!error, "bind: must be an IP address, got '", bind, "'; use 127.0.0.1, ::1 or 0.0.0.0");
   const tcp::endpoint endpoint(address, wanted);
   acceptor.open(endpoint.protocol(), error);
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(16, error);
   TESSERA_CHECK_AS(IoError, error != asio::error::address_in_use, "port ", wanted, " of ", bind,
-                   " is in use by another program; choose another, or 0 for one that is free");
+                   " is in use by another program; use another port, or 0 for a free one");
   TESSERA_CHECK_AS(IoError, !error, "cannot listen on port ", wanted, " of ", bind, ": ", error.message());
   port = acceptor.local_endpoint(error).port();
   if (address.is_v6()) bind = "[" + bind + "]";

@@ -209,7 +209,7 @@ TEST_F(Server, APortThatIsTakenIsTold) {
   expect_error<IoError>([&] { const PageServer other({.port = server.port()}, page); },
                         {"is in use by another program"});
   expect_error<InvalidArgument>([&] { const PageServer other({.bind = "here"}, page); },
-                                {"is no address to listen on"});
+                                {"must be an IP address, got 'here'"});
 }
 
 }  // namespace

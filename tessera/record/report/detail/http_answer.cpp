@@ -124,7 +124,7 @@ bool are_equal_secrets(std::string_view a, std::string_view b) {
 
 std::string http_answer(std::string_view request, const PageAccess& access, const std::function<std::string()>& page) {
   const std::size_t end = request.find("\r\n");
-  if (end == std::string_view::npos) return refusal("400 Bad Request", "this is no HTTP request");
+  if (end == std::string_view::npos) return refusal("400 Bad Request", "not an HTTP request");
   const std::string_view line = request.substr(0, end);
   const std::size_t first = line.find(' ');
   const std::size_t second = first == std::string_view::npos ? first : line.find(' ', first + 1);
@@ -132,9 +132,10 @@ std::string http_answer(std::string_view request, const PageAccess& access, cons
     return refusal("400 Bad Request", "the first line must be METHOD PATH HTTP/1.1");
   const auto headers = headers_of(request.substr(end + 2));
   if (!headers) return refusal("400 Bad Request", "a header must be NAME: VALUE");
-  if (!headers->host || headers->is_host_given_twice) return refusal("400 Bad Request", "one Host header is needed");
+  if (!headers->host || headers->is_host_given_twice)
+    return refusal("400 Bad Request", "exactly one Host header is required");
   if (!is_address(*headers->host))
-    return refusal("403 Forbidden", "name this server by its address or as localhost; other names are not answered");
+    return refusal("403 Forbidden", "use the address of this server or localhost as host; other names are rejected");
   const std::string_view target = line.substr(first + 1, second - first - 1);
   const std::size_t question = std::min(target.find('?'), target.size());
   const std::string_view query = target.substr(std::min(question + 1, target.size()));
@@ -144,7 +145,7 @@ std::string http_answer(std::string_view request, const PageAccess& access, cons
   if (!has_token && !has_cookie)
     return refusal("403 Forbidden", "open the address that tessera view printed, with its token");
   if (line.substr(0, first) != "GET")
-    return refusal("405 Method Not Allowed", "only GET is answered", "Allow: GET\r\n");
+    return refusal("405 Method Not Allowed", "only GET is supported", "Allow: GET\r\n");
   const std::string_view path = target.substr(0, question);
   if (path != "/" && path != "/report.html") return refusal("404 Not Found", "the page is at /");
   try {

@@ -59,7 +59,7 @@ std::string page_of(std::string_view data, std::string_view base64) {
     page += frame.substr(at, open == std::string_view::npos ? open : open - at);
     if (open == std::string_view::npos) return page;
     const std::size_t close = frame.find("}}", open);
-    TESSERA_CHECK(close != std::string_view::npos, "the frame of the report page names a part and does not end it");
+    TESSERA_CHECK(close != std::string_view::npos, "report page: unterminated placeholder in the template");
     const std::string_view name = frame.substr(open + 2, close - open - 2);
     if (name == "nonce") page += nonce;
     if (name == "style") page += between(tessera_embedded_page_css, tessera_embedded_page_css_end);

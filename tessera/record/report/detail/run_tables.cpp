@@ -106,20 +106,20 @@ class TableReader {
  private:
   void miss(const std::string& what, const std::string& why) { tables_.missing.push_back({what, why}); }
   void pass_over(const std::string& file, std::size_t lines) {
-    if (lines > 0) tables_.problems.push_back(concat(file, ": ", lines, " lines that cannot be read were passed over"));
+    if (lines > 0) tables_.problems.push_back(concat(file, ": ", lines, " unreadable lines were skipped"));
   }
 
   void read_summary() {
     const auto text = read_end(directory_ + "/summary.json", kMostSummary);
     if (!text) {
-      miss("summary.json", "Rank 0 writes it at the end: the run goes on, was killed, or did not train.");
+      miss("summary.json", "Rank 0 writes it at the end. The run is active, was killed, or was not a training run.");
       return;
     }
     if (tessera::detail::json_depth(text->bytes) <= kMostDepth)
       tables_.summary = PageJson::parse(text->bytes, nullptr, false);
     if (tables_.summary.is_object()) return;
     tables_.summary = nullptr;
-    miss("summary.json", "It is there and is no JSON object, so that nothing of it can be shown.");
+    miss("summary.json", "The file is not a JSON object; its data cannot be shown.");
   }
 
   void read_mesh() {
@@ -138,7 +138,8 @@ class TableReader {
   void read_losses() {
     const auto text = read_end(directory_ + "/loss.csv", kMostLosses);
     if (!text) {
-      miss("loss.csv", "Rank 0 of a training run writes a line a step: no step has ended, or this run did not train.");
+      miss("loss.csv",
+           "Rank 0 of a training run writes one line per step. No step has finished, or this was not a training run.");
       return;
     }
     std::size_t spoilt = 0;
@@ -152,23 +153,26 @@ class TableReader {
     });
     settle(tables_.losses);
     pass_over("loss.csv", spoilt);
-    if (tables_.losses.empty()) miss("loss.csv", "It holds no step: none has ended.");
-    if (text->is_cut) miss("loss.csv", concat("It is long; its last ", format_bytes(kMostLosses), " are shown."));
+    if (tables_.losses.empty()) miss("loss.csv", "The file contains no step; none has finished.");
+    if (text->is_cut)
+      miss("loss.csv", concat("The file is long; only its last ", format_bytes(kMostLosses), " are shown."));
   }
 
   void read_metrics() {
     const auto text = read_end(directory_ + "/metrics.jsonl", kMostMetrics);
     if (!text) {
       miss("metrics.jsonl",
-           "Every rank of a training run writes a line a step: no step has ended, or this run did not train.");
+           "Each rank of a training run writes one line per step. No step has finished, or this was not a training "
+           "run.");
       return;
     }
     std::size_t spoilt = 0;
     for_each_line(text->bytes, [&](std::string_view line) { spoilt += take_metrics(line) ? 0U : 1U; });
     for (auto& [rank, lines] : tables_.ranks) settle(lines);
     pass_over("metrics.jsonl", spoilt);
-    if (tables_.ranks.empty()) miss("metrics.jsonl", "It holds no step: none has ended.");
-    if (text->is_cut) miss("metrics.jsonl", concat("It is long; its last ", format_bytes(kMostMetrics), " are shown."));
+    if (tables_.ranks.empty()) miss("metrics.jsonl", "The file contains no step; none has finished.");
+    if (text->is_cut)
+      miss("metrics.jsonl", concat("The file is long; only its last ", format_bytes(kMostMetrics), " are shown."));
   }
 
   bool take_metrics(std::string_view text) {
@@ -212,8 +216,9 @@ void keep_ranks_of(int world_size, RunTables& tables) {
   if (world_size <= 0) return;
   const std::size_t dropped = std::erase_if(tables.ranks, [&](const auto& each) { return each.first >= world_size; });
   if (dropped > 0)
-    tables.missing.push_back({"earlier ranks", concat("metrics.jsonl tells of ", dropped, " more ranks: of a larger ",
-                                                      "world before this one of ", world_size, ".")});
+    tables.missing.push_back(
+        {"earlier ranks", concat("metrics.jsonl contains ", dropped,
+                                 " more ranks, from a larger world before this one of ", world_size, " ranks.")});
 }
 
 RunTables read_run_tables(const std::string& directory) { return TableReader(directory).read(); }

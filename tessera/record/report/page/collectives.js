@@ -9,7 +9,7 @@ const kColumns = [
   {key: 'nbytes', name: 'Bytes', text: (row) => bytesText(row.nbytes)},
   {key: 'bus_bandwidth', name: 'Bus bandwidth', text: (row) => rateText(row.bus_bandwidth)},
   {key: 'skew_median', name: 'Skew, median', text: (row) => secondsText(row.skew_median)},
-  {key: 'skew_most', name: 'Skew, most', text: (row) => secondsText(row.skew_most)},
+  {key: 'skew_most', name: 'Skew, maximum', text: (row) => secondsText(row.skew_most)},
   {key: 'exposed_seconds', name: 'Exposed', text: (row) => secondsText(row.exposed_seconds)},
 ];
 
@@ -35,7 +35,7 @@ function sortCollectives(column, heads) {
 function showCollectives() {
   if (data.collectives.length === 0) {
     document.querySelector('#collectives-section .scroll').hidden = true;
-    byId('collectives-words').textContent = 'No collectives: no record of a rank tells of one.';
+    byId('collectives-words').textContent = 'No collectives: the record files contain none.';
     return;
   }
   const heads = new Map();
@@ -48,7 +48,7 @@ function showCollectives() {
   }
   fillCollectives(data.collectives);
   const {has_kernels: hasKernels, has_rest: hasRest, has_graphs: hasGraphs} = data.timeline || {};
-  const rest = !hasKernels || hasGraphs ? 'time in it; kernels, which may have run meanwhile, were not recorded'
-    : `time in it in which the rank ran no kernel${hasRest ? '; where kernels were not recorded, all time in it' : ''}`;
-  byId('collectives-words').textContent = `Bytes: what one rank gives or gets, the larger. Bus bandwidth: from when all had come until the last had ended. Skew: from the first rank that came to the last. Exposed: over all ranks, ${rest}.`;
+  const rest = !hasKernels || hasGraphs ? 'time in the collective; kernels were not recorded and may have run meanwhile'
+    : `time in the collective in which the rank ran no kernel${hasRest ? '; all time in it if kernels were not recorded' : ''}`;
+  byId('collectives-words').textContent = `Bytes: sent or received by one rank, whichever is larger. Bus bandwidth: from the arrival of the last rank to the end of the last rank. Skew: from the arrival of the first rank to that of the last. Exposed: over all ranks, ${rest}.`;
 }

@@ -14,13 +14,13 @@ function lossChart() {
     return words;
   };
   return new Chart(byId('loss-chart'), {
-    title: heldOut.length ? 'Loss, nats a token (dots: held out)' : 'Loss, nats a token',
+    title: heldOut.length ? 'Loss, nats per token (dots: held out)' : 'Loss, nats per token',
     steps: loss.step, lines: [{name: 'loss', values: loss.loss}],
     points: heldOut.map((point) => ({step: point.step, value: point.loss, name: 'held-out loss'})),
     rules: isNumber(bigram) ? [{value: bigram, name: 'bigram entropy of the held-out text'}] : [],
     text: (value) => trimmed(value, 3), say,
-    empty: 'No losses: no step has ended, or this run did not train.',
-    blank: 'No loss to draw: of no step was it finite.',
+    empty: 'No losses: no step has finished, or this was not a training run.',
+    blank: 'No loss to draw: no step has a finite loss.',
   });
 }
 
@@ -28,9 +28,9 @@ function speedChart() {
   const {speed} = data.curves;
   const say = (at) => `step ${speed.step[at]}${mergedWords(speed.stride)}: ${countText(speed.tokens_per_second[at])} tokens/s, exposed ${shareText(speed.exposed_share[at])}`;
   return new Chart(byId('speed-chart'), {
-    title: 'Tokens a second, all ranks', steps: speed.step, fromZero: true,
-    lines: [{name: 'tokens a second', values: speed.tokens_per_second}], text: countText, say,
-    empty: 'No speed: metrics.jsonl holds no step.', blank: 'No speed: metrics.jsonl says of no step how long it took.',
+    title: 'Tokens/s, all ranks', steps: speed.step, fromZero: true,
+    lines: [{name: 'tokens/s', values: speed.tokens_per_second}], text: countText, say,
+    empty: 'No speed: metrics.jsonl contains no step.', blank: 'No speed: metrics.jsonl contains no step times.',
   });
 }
 

@@ -10,12 +10,12 @@ function peakWords(peak) {
   const owners = Object.entries(peak.measured).filter(([owner]) => owner !== 'total').sort((a, b) => b[1] - a[1]);
   let words = `Rank ${peak.rank} had ${bytesText(total)} in use at its peak, within a step.`;
   if (owners.length && total > 0) {
-    words += ` The largest owner is ${owners[0][0]}: at its own peak, which may be at another moment, it had ${bytesText(owners[0][1])}.`;
+    words += ` The largest owner is ${owners[0][0]}, with ${bytesText(owners[0][1])} at its own peak, which may be at another time.`;
   }
   const planned = totalOf(peak.predicted);
   if (planned > 0) {
     const off = total / planned - 1;
-    words += Math.abs(off) < 0.0005 ? ' The plan had said the same.' : ` The plan had said ${bytesText(planned)}, ${Math.abs(100 * off).toFixed(1)}\u00a0% ${off > 0 ? 'less' : 'more'}.`;
+    words += Math.abs(off) < 0.0005 ? ' The plan predicted the same.' : ` The plan predicted ${bytesText(planned)}, ${Math.abs(100 * off).toFixed(1)}\u00a0% ${off > 0 ? 'less' : 'more'}.`;
   }
   return words;
 }
@@ -35,7 +35,7 @@ function peakTable(peak) {
     body.append(make('tr', {}, make('td', {text: owner}, bar), make('td', {text: bytesText(peak.measured[owner])}),
                      make('td', {text: bytesText(peak.predicted[owner])})));
   });
-  body.append(make('tr', {}, make('td', {text: 'at once'}), make('td', {text: bytesText(totalOf(peak.measured))}),
+  body.append(make('tr', {}, make('td', {text: 'total'}), make('td', {text: bytesText(totalOf(peak.measured))}),
                    make('td', {text: bytesText(totalOf(peak.predicted))})));
   return make('table', {}, make('thead', {}, make('tr', {}, make('th', {scope: 'col', text: 'Peak of each owner'}),
                                                   make('th', {scope: 'col', text: 'measured'}), make('th', {scope: 'col', text: 'planned'}))), body);
@@ -44,7 +44,7 @@ function peakTable(peak) {
 function showMemoryOf(rank) {
   const peak = data.memory.peaks.find((each) => each.rank === rank);
   const lines = data.memory.ranks.find((each) => each.rank === rank);
-  byId('memory-words').textContent = peak ? peakWords(peak) : 'No peak: it stands in summary.json, which a run writes at its end.';
+  byId('memory-words').textContent = peak ? peakWords(peak) : 'No peak: it is in summary.json, which a run writes at its end.';
   byId('peak').hidden = !peak;
   byId('peak').replaceChildren(...(peak ? [peakTable(peak)] : []));
   const areas = lines ? data.memory.owners.map((name, at) => ({name, values: lines.nbytes[at], color: ownerColor(at)})) : [];
@@ -52,7 +52,7 @@ function showMemoryOf(rank) {
   new Chart(byId('memory-chart'), {
     title: 'After each step, by owner', steps: lines ? lines.step : [], areas, isBytes: true, text: bytesText, say,
     rules: peak ? [{value: totalOf(peak.measured), name: `peak within steps, ${bytesText(totalOf(peak.measured))}`}] : [],
-    empty: 'No memory: metrics.jsonl holds no step of this rank.',
+    empty: 'No memory: metrics.jsonl contains no step of this rank.',
   });
   const legend = areas.map((area) => make('li', {}, painted(make('span', {class: 'swatch'}), area.color), area.name));
   if (legend.length) byId('memory-chart').append(make('ul', {class: 'legend'}, ...legend));
@@ -62,7 +62,7 @@ function showMemory() {
   const ranks = [...new Set([...data.memory.ranks, ...data.memory.peaks].map((each) => each.rank))].sort((a, b) => a - b);
   const select = byId('memory-rank');
   if (ranks.length === 0) {
-    byId('memory-words').textContent = 'Nothing is known of the memory of this run: metrics.jsonl and summary.json say it, and neither does.';
+    byId('memory-words').textContent = 'The memory of this run is unknown: neither metrics.jsonl nor summary.json contains it.';
     select.parentElement.hidden = true;
     document.querySelector('#memory-section .pair').hidden = true;
     return;

@@ -30,29 +30,29 @@ function chooseRank(rank) {
     box.append(make('p', {text: `It ${rank.process.state}${where}`}));
     if (rank.process.reason && rank.process.state !== 'ended') box.append(make('p', {text: rank.process.reason}));
   }
-  if (isNumber(rank.step_seconds)) box.append(make('p', {text: `${secondsText(rank.step_seconds)} in steps, ${secondsText(rank.exposed_seconds)} of them waiting for others`}));
+  if (isNumber(rank.step_seconds)) box.append(make('p', {text: `${secondsText(rank.step_seconds)} in steps, ${secondsText(rank.exposed_seconds)} of that waiting for other ranks`}));
   const body = make('tbody', {});
   ownerOrder.forEach((owner, at) => {
     if (!(owner in rank.owners)) return;
     body.append(make('tr', {}, make('td', {}, painted(make('span', {class: 'swatch'}), ownerColor(at)), owner), make('td', {text: bytesText(rank.owners[owner])})));
   });
   if (body.children.length) box.append(make('table', {}, body));
-  else box.append(make('p', {text: 'What it owned is not known: metrics.jsonl and summary.json say it.'}));
+  else box.append(make('p', {text: 'Its memory is unknown: neither metrics.jsonl nor summary.json contains it.'}));
 }
 
 function showMesh() {
   const {axes, ranks} = data.mesh;
   const holder = byId('mesh');
   if (ranks.length === 0) {
-    byId('mesh-words').textContent = 'No ranks are known.';
+    byId('mesh-words').textContent = 'No ranks found.';
     document.querySelector('.mesh-pair').hidden = true;
     return;
   }
   const shown = ranks.slice(0, kMostCells);
   const isSmall = ranks.length > 64;
   byId('mesh-words').textContent = axes
-    ? `dp ${axes.dp} × fsdp ${axes.fsdp} × tp ${axes.tp}: ${axes.dp === 1 ? 'one copy' : `${axes.dp} copies`} of the model, each over ${axes.fsdp * axes.tp} rank${axes.fsdp * axes.tp === 1 ? '' : 's'}.`
-    : `${ranks.length} ranks; how they make a mesh is not known: summary.json and config.toml say it.`;
+    ? `dp ${axes.dp} × fsdp ${axes.fsdp} × tp ${axes.tp}: ${axes.dp === 1 ? 'one replica' : `${axes.dp} replicas`} of the model, each over ${axes.fsdp * axes.tp} rank${axes.fsdp * axes.tp === 1 ? '' : 's'}.`
+    : `${ranks.length} ranks; the mesh is unknown: neither summary.json nor config.toml contains it.`;
   if (shown.length < ranks.length) byId('mesh-words').textContent += ` The first ${shown.length} are shown.`;
   if (!axes) {
     holder.append(make('div', {class: 'copy'}, (() => { const cells = make('div', {class: 'mesh'}); cells.append(...shown.map((rank) => rankCell(rank, isSmall))); return cells; })()));

@@ -9,7 +9,7 @@ function showHead() {
   const state = byId('state');
   state.textContent = run.state;
   state.classList.add({done: 'good', ended: 'good', running: 'warn', stopped: 'bad', failed: 'bad'}[run.state] || 'warn');
-  byId('made-by').textContent = `Made by ${data.made_by}. This file holds all of its data and asks nothing of a network.`;
+  byId('made-by').textContent = `Created by ${data.made_by}. This file contains all of its data and makes no network requests.`;
   const tile = (name, text, note) => {
     if (text !== null) byId('tiles').append(make('div', {}, make('dt', {text: name}), make('dd', {text}, ...(note ? [make('small', {text: note})] : []))));
   };
@@ -17,7 +17,7 @@ function showHead() {
   const skipped = (run.skipped_nan || 0) + (run.skipped_spike || 0);
   tile('Steps', known(run.steps, wholeText), skipped ? `${skipped} skipped` : known(run.tokens, (n) => `${countText(n)} tokens`));
   tile('Last loss', known(run.last_loss, lossText), known(run.held_out_loss, (loss) => `held out ${lossText(loss)}`));
-  tile('Tokens a second', known(run.tokens_per_second, countText), 'sum of medians');
+  tile('Tokens/s', known(run.tokens_per_second, countText), 'sum of medians');
   let peak = null;
   for (const each of data.memory.peaks) if (!peak || totalOf(each.measured) > totalOf(peak.measured)) peak = each;
   tile('Peak memory', peak ? bytesText(totalOf(peak.measured)) : null, peak ? `of rank ${peak.rank}` : null);
@@ -50,11 +50,11 @@ function showVerdict() {
     if (verdict.advice && (isLead || isFault)) lines.push(sentenceText(verdict.advice));
     if (isFault) lines.push(`Confidence: ${verdict.confidence}.`);
   } else {
-    lines.push('No verdict: it is made from the records of the ranks, and there are none.');
+    lines.push('No verdict: it requires the record files of the ranks, and none were found.');
   }
   if (run.reason && !isOwnEnd && isFault) lines.push(run.reason);
   if (skipped && isFault) lines.push(skipped);
-  if (run.before) lines.push(`Before this world of ${wholeText(run.world_size)} there was another: ${run.before}.`);
+  if (run.before) lines.push(`Before this world of ${wholeText(run.world_size)}: ${run.before}.`);
   box.append(...lines.map((text) => make('p', {text})));
   if (verdict && verdict.others.length) box.append(make('ul', {}, ...verdict.others.map((other) => make('li', {text: other.sentence}))));
   if (isFault || ['stopped', 'failed'].includes(run.state)) box.classList.add('bad');
@@ -69,7 +69,7 @@ function showMissing() {
   const box = byId('missing-box');
   box.hidden = false;
   box.open = data.missing.length > 0 && lines.length <= 6;
-  byId('missing-title').textContent = `What is not here: ${lines.map((line) => line.what).join(', ')}`;
+  byId('missing-title').textContent = `Missing data: ${lines.map((line) => line.what).join(', ')}`;
   byId('missing').append(...lines.flatMap((line) => [make('dt', {text: line.what}), make('dd', {text: line.why})]));
 }
 

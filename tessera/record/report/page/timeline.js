@@ -148,7 +148,7 @@ class Timeline {
     if (!found) { output.textContent = this.viewWords(); return; }
     const {lane, at} = found;
     if (at === null) {
-      output.textContent = `Rank ${lane.rank}, ${kLaneWords[lane.kind]}: no data before ${secondsText(lane.noData * this.seconds)}, since later records overwrote the older ones`;
+      output.textContent = `Rank ${lane.rank}, ${kLaneWords[lane.kind]}: no data before ${secondsText(lane.noData * this.seconds)}; later records overwrote the older ones`;
       return;
     }
     output.textContent = `Rank ${lane.rank}, ${kLaneWords[lane.kind]}: ${this.told.names[lane.names[at]]}, ${secondsText(lane.lengths[at] * this.seconds)}, at ${secondsText(lane.begins[at] * this.seconds)}`;
@@ -325,16 +325,16 @@ function timelineWords() {
   const ranks = new Set(told.lanes.map((lane) => lane.rank)).size;
   let words = `${wholeText(told.events)} events of ${ranks} rank${ranks === 1 ? '' : 's'}.`;
   const isDerived = told.lanes.some((lane) => lane.is_derived);
-  if (isDerived) words += ' Kernels were not recorded: compute is what is left of a step outside of collectives, and each wait counts as exposed.';
-  else if (told.has_rest) words += ' Kernels were recorded in a part of the run: elsewhere compute is what is left of a step outside of collectives, and each wait counts as exposed.';
-  if (told.lanes.some((lane) => lane.no_data > 0)) words += ' No data where it is hatched: later records overwrote the older ones.';
-  if (told.has_graphs) words += ' What a replayed graph ran is not told apart: its compute is what is left of it outside of collectives.';
+  if (isDerived) words += ' Kernels were not recorded: compute is the part of a step outside collectives, and all waits count as exposed.';
+  else if (told.has_rest) words += ' Kernels were recorded for part of the run: elsewhere, compute is the part of a step outside collectives, and all waits count as exposed.';
+  if (told.lanes.some((lane) => lane.no_data > 0)) words += ' Hatched areas have no data: later records overwrote the older ones.';
+  if (told.has_graphs) words += ' The kernels of a replayed graph are not distinguished: its compute is its time outside collectives.';
   return words;
 }
 
 function showTimeline() {
   if (!data.timeline) {
-    byId('timeline-words').textContent = 'No timeline: no record of a rank holds an event. Ranks record unless TESSERA_RECORD=off.';
+    byId('timeline-words').textContent = 'No timeline: the record files contain no events. Ranks record unless TESSERA_RECORD=off.';
     for (const id of ['timeline-frame', 'timeline-help', 'timeline-output', 'timeline-legend']) byId(id).hidden = true;
     document.querySelector('#timeline-section .tools').hidden = true;
     return;

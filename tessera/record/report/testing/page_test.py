@@ -99,7 +99,7 @@ class NumbersTest(PageTest):
         tiles = dict(zip(self.texts("#tiles dt"), self.texts("#tiles dd")))
         self.assertEqual(tiles["Steps"], "40" + "41 k tokens")
         self.assertEqual(tiles["Last loss"], f"{run['last_loss']:.4f}held out {run['held_out_loss']:.4f}")
-        self.assertEqual(tiles["Tokens a second"], "20 k" + "sum of medians")
+        self.assertEqual(tiles["Tokens/s"], "20 k" + "sum of medians")
         self.assertEqual(tiles["Exposed waits"], "20.0 %" + "of all step time")
         peak = max(self.data["memory"]["peaks"], key=lambda each: each["measured"]["total"])
         self.assertEqual(tiles["Peak memory"], f"{bytes_text(peak['measured']['total'])}of rank {peak['rank']}")
@@ -141,11 +141,11 @@ class NumbersTest(PageTest):
         rows = PAGE.evaluate("[...document.querySelectorAll('#peak tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
         shown = {row[0]: [cell.replace("\u00a0", " ") for cell in row[1:]] for row in rows}
         for owner, measured in peak["measured"].items():
-            name = "at once" if owner == "total" else owner
+            name = "total" if owner == "total" else owner
             self.assertEqual(shown[name], [bytes_text(measured), bytes_text(peak["predicted"][owner])], owner)
         self.assertIn("Rank 2 had " + bytes_text(peak["measured"]["total"]), self.text("#memory-words"))
         own = bytes_text(peak["measured"]["activations"])
-        self.assertIn(f"The largest owner is activations: at its own peak, which may be at another moment, it had {own}.",
+        self.assertIn(f"The largest owner is activations, with {own} at its own peak, which may be at another time.",
                       self.text("#memory-words"))
 
     def test_collectives(self):
@@ -354,7 +354,7 @@ class SkippedTest(PageTest):
 
     def test_steps_that_were_skipped_are_a_warning(self):
         self.assertEqual(self.texts("#verdict p")[0], "40 of 40 steps were skipped: 40 with a loss or gradient that is not finite.")
-        self.assertNotIn("nothing to do", self.text("#verdict"))
+        self.assertNotIn("action is needed", self.text("#verdict"))
         self.assertEqual(PAGE.evaluate("document.querySelector('#verdict').className"), "verdict warn")
         self.assertIn("No loss to draw", self.text("#loss-chart"))
         self.keep("skipped")
@@ -384,7 +384,7 @@ class LostTest(PageTest):
         told = self.data["timeline"]
         lanes = {lane["kind"]: lane for lane in told["lanes"] if lane["rank"] == 0}
         self.assertGreater(lanes["compute"]["no_data"], lanes["collective"]["no_data"], "more records of launches are gone")
-        self.assertIn("No data where it is hatched", self.text("#timeline-words"))
+        self.assertIn("Hatched areas have no data", self.text("#timeline-words"))
         self.assertIn("no data", self.texts("#timeline-legend li"))
         box = PAGE.evaluate("(e => { e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect(); return [b.left, b.top, b.width]; })(document.querySelector('#timeline'))")
         room = box[2] - 128
