@@ -63,7 +63,7 @@ TEST(Causes, AnOutOfMemoryErrorBeforeABareExitIsAConclusion) {
   Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kOutOfMemory, {1});
   EXPECT_EQ(found.verdict.confidence, Confidence::kMedium);
-  run.rank(1).reason = "nobody caught: out of memory: host";
+  run.rank(1).reason = "uncaught exception: out of memory: host";
   found = explain(run.evidence());
   expect_fault(found, Fault::kOutOfMemory, {1});
   EXPECT_EQ(found.verdict.confidence, Confidence::kHigh);
@@ -76,7 +76,7 @@ TEST(Causes, ALimitOfTheAddressSpaceIsNamed) {
   run.rank(1).memory.push_back(refused(run.now()));
   run.rank(1).state = RankState::kFailed;
   run.rank(1).reason =
-      "nobody caught: out of memory: host: no room for 1 GiB (stream 1, default pool): the address space of the "
+      "uncaught exception: out of memory: host: no room for 1 GiB (stream 1, default pool): the address space of the "
       "process is limited to 5 GiB (ulimit -v), of which 4 GiB are in use";
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kOutOfMemory, {1});

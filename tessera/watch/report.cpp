@@ -85,7 +85,7 @@ detail::ToldReport detail::make_report(const record::Evidence& evidence, const s
                                        const std::string& words) {
   const record::Explanation found = record::explain(evidence);
   ToldReport told{.text = record::to_text(evidence, found)};
-  if (!words.empty()) told.text += "told by a rank: " + words + "\n";
+  if (!words.empty()) told.text += "reported by a rank: " + words + "\n";
   if (!run_dir.empty() && !is_lost_run_directory(run_dir)) {
     std::string data = record::to_json(evidence, found);
     auto json = nlohmann::ordered_json::parse(data, nullptr, /*allow_exceptions=*/false);
@@ -108,7 +108,7 @@ void detail::write_heard_report(const std::string& run_dir, const ToldReport& to
   if (is_lost_run_directory(run_dir)) return;
   const nlohmann::ordered_json json = {{"verdict", {{"fault", told.report.fault}, {"sentence", told.report.sentence}}},
                                        {"whole", where}};
-  write_file(run_dir + kText, told.text + (where.empty() ? "" : "the whole report: " + where + "\n"), FileKind::kRun);
+  write_file(run_dir + kText, told.text + (where.empty() ? "" : "complete report: " + where + "\n"), FileKind::kRun);
   write_file(run_dir + kJson, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n",
              FileKind::kRun);
 }

@@ -322,7 +322,7 @@ TEST_F(Watched, ASmallerWorldIsWatchedLikeTheOneBefore) {
   EXPECT_EQ(run("killed twice", [](LaunchOptions& options) { options.on_failure = OnFailure::kKeep; }).exit_code, 137);
   EXPECT_EQ(count("[2] tessera: rank 2: rank 1 ") + count("[0] tessera: rank 0: rank 1 "), 1u) << said;
   EXPECT_EQ(count(kReported), 1u) << said;
-  EXPECT_EQ(count("[0] tessera: rank 0: in the smaller world of 2 ranks, rank 1 "), 1u) << said;
+  EXPECT_EQ(count("[0] tessera: rank 0: in the shrunk world of 2 ranks, rank 1 "), 1u) << said;
   EXPECT_EQ(count("] tessera: rank "), 3u) << "each failure is told once by each that is left\n" << said;
   const std::string report = content(run_dir + "/explain.txt");
   EXPECT_NE(report.find(": 2 ranks\n"), std::string::npos) << report;
@@ -363,7 +363,7 @@ TEST_F(Watched, AnExceptionThatNobodyCaughtIsInTheRecord) {
   EXPECT_EQ(run("terminates").exit_code, 128 + SIGABRT);
   const probe::FileInfo info = record_of(kCulprit);
   EXPECT_EQ(info.state, probe::RecordState::kFailed);
-  EXPECT_EQ(info.reason, "nobody caught: nobody is there to catch this");
+  EXPECT_EQ(info.reason, "uncaught exception: nobody is there to catch this");
 }
 
 TEST_F(Watched, WhoIsToldToWaitWaitsOn) {

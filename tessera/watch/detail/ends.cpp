@@ -40,9 +40,9 @@ std::string text_of_current() {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& known) {
-    return tessera::detail::concat("nobody caught: ", known.what());
+    return tessera::detail::concat("uncaught exception: ", known.what());
   } catch (...) {
-    return "nobody caught an exception of an unknown kind";
+    return "uncaught exception of an unknown type";
   }
 }
 
@@ -92,7 +92,7 @@ void save_failure(const std::string& reason) noexcept {
     probe::Recorder* recorder = current_rank()->find_part<probe::Recorder>();
     if (recorder != nullptr) recorder->save_failure(reason);
   } catch (const std::exception& error) {
-    log::debug("the failure of this rank was not noted: ", error.what());
+    log::debug("the failure of this rank was not recorded: ", error.what());
   }
 }
 

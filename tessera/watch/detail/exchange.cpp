@@ -53,16 +53,16 @@ std::string text_of_verdict(const ToldReport& told, const std::string& where) {
 }
 
 HeardVerdict parse_verdict(const std::string& text) {
-  TESSERA_CHECK_AS(IoError, text.size() <= kMostVerdict, "a verdict of ", text.size(), " bytes; at most ", kMostVerdict,
-                   " are read");
+  TESSERA_CHECK_AS(IoError, text.size() <= kMostVerdict, "verdict: must have at most ", kMostVerdict, " bytes, got ",
+                   text.size());
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto member = [&](const char* name) {
     const auto found = json.is_object() ? json.find(name) : json.end();
-    TESSERA_CHECK_AS(IoError, json.is_object() && found != json.end() && found->is_string(), "a verdict without '",
-                     name, "' is none");
+    TESSERA_CHECK_AS(IoError, json.is_object() && found != json.end() && found->is_string(),
+                     "verdict: must have a text '", name, "'");
     return found->get<std::string>();
   };
-  TESSERA_CHECK_AS(IoError, member("format") == "tessera verdict", "a verdict of another format");
+  TESSERA_CHECK_AS(IoError, member("format") == "tessera verdict", "verdict: format must be 'tessera verdict'");
   HeardVerdict heard;
   heard.told.report.fault = member("fault");
   heard.told.report.sentence = member("sentence");
@@ -165,7 +165,7 @@ void Exchange::take(const std::string& verdict) {
     verdict_ = std::move(report);
     heard_at_ = Clock::now();
   } catch (const Error& error) {
-    log::warn("watchdog: the verdict of the ranks: ", error.what());
+    log::warn("watchdog: cannot exchange the verdict: ", error.what());
   }
 }
 

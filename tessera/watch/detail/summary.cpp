@@ -94,11 +94,10 @@ Evidence joined(int world_size, const std::map<int, std::string>& summaries) {
   all.taken_ns = now_ns();
   for (const auto& [sender, text] : summaries) {
     try {
-      TESSERA_CHECK_AS(IoError, text.size() <= kMostSummaryBytes, text.size(), " bytes; at most ", kMostSummaryBytes,
-                       " are read");
+      TESSERA_CHECK_AS(IoError, text.size() <= kMostSummaryBytes, "must have at most ", kMostSummaryBytes,
+                       " bytes, got ", text.size());
       for (record::Rank& rank : record::read_evidence_json(text).ranks) {
-        TESSERA_CHECK_AS(IoError, rank.rank < world_size, "it speaks of rank ", rank.rank, " in a world of ",
-                         world_size);
+        TESSERA_CHECK_AS(IoError, rank.rank < world_size, "rank must be in [0, ", world_size, "), got ", rank.rank);
         const int number = rank.rank;
         if (number == sender) {
           told.emplace(number, std::move(rank));

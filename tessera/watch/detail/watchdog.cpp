@@ -275,12 +275,12 @@ std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point
   if (!is_ours || seen.was_told || now - seen.since - extra < deadline) return std::nullopt;
   seen.was_told = true;
   const std::string time = comm::detail::text_of_deadline(deadline, extra);
-  std::string words =
-      standing == Standing::kOwnStream
-          ? concat("group ", group.name, ": launch ", progress.asked, " has not begun within ", time,
-                   ": it waits behind other work of this rank's own stream")
-          : concat("group ", group.name, ": ", text_of(progress), " has not ended within ", time, ": it ",
-                   standing == Standing::kPeer ? "waits for a peer" : "moves slowly", ", and is waited for on");
+  std::string words = standing == Standing::kOwnStream
+                          ? concat("group ", group.name, ": launch ", progress.asked, " did not start within ", time,
+                                   ": earlier work of this rank blocks its stream")
+                          : concat("group ", group.name, ": ", text_of(progress), " did not finish within ", time,
+                                   ": it ", standing == Standing::kPeer ? "waits for a peer" : "transfers slowly",
+                                   "; this rank continues to wait");
   return Trouble{.rank = rank_of(group),
                  .group = group.name,
                  .kind = ErrorKind::kTimeout,
@@ -422,7 +422,7 @@ void Watchdog::tell(const Due& due) {
     found = run_dir.empty() ? Found{report_of_all(trouble)} : report_of(trouble, run_dir, before);
   } catch (const std::exception& error) {
     release_claim(run_dir);
-    log::warn("watchdog: no report into ", run_dir, ": ", error.what());
+    log::warn("watchdog: cannot write a report to ", run_dir, ": ", error.what());
   }
   const std::optional<Report>& report = found.report;
   if (report && report->is_verdict()) {
@@ -471,7 +471,7 @@ void Watchdog::say(int rank, const std::string& words, const std::string& path, 
   std::string world;
   {
     const std::lock_guard lock(mutex_);
-    if (smaller_since_ns_ != 0) world = concat("in the smaller world of ", world_size_, " ranks, ");
+    if (smaller_since_ns_ != 0) world = concat("in the shrunk world of ", world_size_, " ranks, ");
   }
   const std::string line = concat("tessera: rank ", rank, ": ", world, words, path.empty() ? "" : "; see ", path, "\n");
   // One write: lines of ranks that share a terminal do not mix.
