@@ -132,7 +132,7 @@ TEST_F(CheckpointVerb, ReshardOverwritesNothing) {
   EXPECT_TRUE(contains(outcome.err, "must not be an input")) << outcome.err;
   EXPECT_EQ(run("verify run").code, 0);
   std::filesystem::create_directories(base_ + "/other/step-000000010");
-  EXPECT_TRUE(contains(run("reshard run --ranks 1 --out other").err, "is there already"));
+  EXPECT_TRUE(contains(run("reshard run --ranks 1 --out other").err, "already exists"));
 }
 
 TEST_F(CheckpointVerb, ReshardSaysWhatMakesNoSense) {
@@ -156,7 +156,7 @@ TEST_F(CheckpointVerb, WhatIsDamagedIsNeitherReshardedNorCompared) {
   save("run", "dp=1,fsdp=2,tp=1", {10});
   save("other", "dp=1,fsdp=2,tp=1", {10});
   damage("run/checkpoints/step-000000010/rank-000001.safetensors", 2);
-  const std::string fault = "checkpoints/step-000000010 is damaged: rank-000001.safetensors, ";
+  const std::string fault = "checkpoints/step-000000010 is corrupt: rank-000001.safetensors, ";
   for (const char* arguments : {"reshard run --ranks 1 --out new", "diff run other", "diff other run --json"}) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 1) << arguments;
@@ -174,7 +174,7 @@ TEST_F(CheckpointVerb, TheNewestIsMeantThoughItsIndexIsDamaged) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 1) << arguments;
     const std::string told = outcome.out + outcome.err;
-    EXPECT_TRUE(contains(told, "step-000000020/index.json: it is no index of a checkpoint, or damaged")) << told;
+    EXPECT_TRUE(contains(told, "step-000000020/index.json: not an index of a checkpoint, or corrupt")) << told;
   }
   const json verdict = json::parse(run("verify run --json").out);
   EXPECT_FALSE(verdict["is_good"]);
@@ -241,7 +241,7 @@ TEST_F(CheckpointVerb, DiffTellsWhatDiffersAndFails) {
 TEST_F(CheckpointVerb, RejectsADirectoryThatIsNamedAfterAnotherStep) {
   save("run", "dp=1,fsdp=2,tp=1", {10, 20});
   std::filesystem::rename(base_ + "/run/checkpoints/step-000000020", base_ + "/run/checkpoints/step-000000030");
-  const std::string fault = "must be of the step 30 that its directory is named after, got step 20; rename";
+  const std::string fault = "must be of step 30, the name of its directory, got step 20; rename";
   for (const char* arguments : {"verify run", "verify run/checkpoints/step-000000030/", "reshard run --ranks 1 --out x",
                                 "diff run run/checkpoints/step-000000010"}) {
     const Outcome outcome = run(arguments);

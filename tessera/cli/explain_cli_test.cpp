@@ -124,8 +124,7 @@ TEST_F(Explain, BlamesTheRankWhoseRecordDiffersFromMost) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_TRUE(contains(outcome.out,
-                       "\n"
-                       "verdict: rank 0 enqueued all_reduce(f32[4], sum) as collective 2 of group world, but ranks 1 "
+                       "\nverdict: rank 0 enqueued all_reduce(f32[4], sum) as collective 2 of group world, but ranks 1 "
                        "and 2 enqueued all_reduce(f32[8], sum)\n"))
       << outcome.out;
 }
@@ -134,10 +133,7 @@ TEST_F(Explain, ReadsPicklesOfPyTorch) {
   write_stuck();
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, 3) << outcome.err;
-  EXPECT_TRUE(contains(outcome.out,
-                       "\n"
-                       "verdict: rank 2 did not reach collective 7 of group world"))
-      << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "\nverdict: rank 2 did not reach collective 7 of group world")) << outcome.out;
 }
 
 TEST_F(Explain, PrintsJsonOfTheRanksAndTheGroupAskedFor) {

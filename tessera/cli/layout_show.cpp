@@ -215,11 +215,7 @@ void show_text(const Shown& shown) {
   const auto grid = grid_of(shown);
   if (!grid) return;
   if (style.is_terminal) {
-    std::fputs(("\n"
-                "Owners of each block:\n" +
-                drawn(*grid, style))
-                   .c_str(),
-               stdout);
+    std::fputs(("\nOwners of each block:\n" + drawn(*grid, style)).c_str(), stdout);
     return;
   }
   Table table{{"OWNERS"}, {}};

@@ -84,7 +84,7 @@ TEST_F(Tokenize, RefusesAWidthTooSmall) {
   write("many.txt", text);
   const Outcome outcome = run("many.txt -o x.tokens --learn 66000 --save-tokenizer t.json --dtype u16");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_TRUE(contains(outcome.err, "u16 holds 65536 different tokens, but the vocabulary has 66000; say u32"))
+  EXPECT_TRUE(contains(outcome.err, "u16 requires a vocabulary of at most 65536 tokens, got 66000; use u32"))
       << outcome.err;
   EXPECT_FALSE(std::filesystem::exists(path("x.tokens")));
   EXPECT_FALSE(std::filesystem::exists(path("t.json"))) << "nothing is written by halves";
@@ -110,9 +110,9 @@ TEST_F(Tokenize, SaysInOneLineWhatIsWrong) {
            Wrong{"missing.txt -o x", 1, "'missing.txt': No such file"},
            Wrong{"empty -o x", 1, "'empty' is empty"},
            Wrong{"text -o no/x", 1, "No such file"},
-           Wrong{"text -o text", 1, "is a directory"},
+           Wrong{"text -o text", 1, "must be a file, got a directory"},
            Wrong{"text -o x --tokenizer no.json", 1, "'no.json': No such file"},
-           Wrong{"text -o x --tokenizer text/a.txt", 1, "is no tokenizer.json"},
+           Wrong{"text -o x --tokenizer text/a.txt", 1, "is not a tokenizer.json"},
            Wrong{"text -o x --learn 300", 2, "--save-tokenizer"},
            Wrong{"text -o x --save-tokenizer t", 2, "--learn"},
            Wrong{"text -o x --learn 300 --save-tokenizer t --tokenizer t", 2, "--tokenizer"},

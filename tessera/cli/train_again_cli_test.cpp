@@ -47,12 +47,12 @@ TEST_F(TrainAgain, WhatIsRefusedLeavesAFinishedRunAsItWas) {
     const auto before = files();
     const Outcome other = train(start + " --train.seed 2");
     EXPECT_EQ(other.code, 1);
-    EXPECT_TRUE(contains(other.err, "which is finished")) << other.err;
+    EXPECT_TRUE(contains(other.err, "already contains a finished run")) << other.err;
     EXPECT_TRUE(contains(other.err, "train.seed is 2 here, and was 1")) << other.err;
     EXPECT_TRUE(files() == before);
     const Outcome same = train(start);
     EXPECT_EQ(same.code, 0) << same.err;
-    EXPECT_EQ(same.out, "the run in " + directory + "/run is finished already, with these options: nothing to do\n");
+    EXPECT_EQ(same.out, "the run in " + directory + "/run is already finished with these options; nothing to do\n");
     EXPECT_TRUE(files() == before);
     fs::remove_all(directory + "/run");
   }
@@ -67,7 +67,7 @@ TEST_F(TrainAgain, OtherDataLeaveARunAsItWas) {
   const auto before = files();
   const Outcome other = train(small + "--train.steps 100000 --data.files other");
   EXPECT_EQ(other.code, 1);
-  EXPECT_TRUE(contains(other.err, "the data are not the same")) << other.err;
+  EXPECT_TRUE(contains(other.err, "the data differ")) << other.err;
   EXPECT_TRUE(files() == before);
 }
 
@@ -102,7 +102,7 @@ TEST_F(TrainAgain, AJobThatIsLostInItsLastMomentsIsNotAFailureWhenStartedAgain) 
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "(restart 1 of 2)")) << outcome.err;
   EXPECT_FALSE(contains(outcome.err, "(restart 2 of 2)")) << outcome.err;
-  EXPECT_TRUE(contains(outcome.out, "is finished already")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "is already finished")) << outcome.out;
   EXPECT_TRUE(fs::exists(directory + "/run/report.html")) << "which the first start could not leave";
 }
 
@@ -115,7 +115,7 @@ TEST_F(TrainAgain, AShrinkThatIsRefusedLeavesASummary) {
   EXPECT_EQ(outcome.code, 1) << outcome.out << outcome.err;
   ASSERT_TRUE(summary().is_object());
   EXPECT_EQ(summary().at("end"), "failed");
-  EXPECT_TRUE(contains(summary().at("reason"), "1 of 2 ranks are left and cannot go on")) << summary().at("reason");
+  EXPECT_TRUE(contains(summary().at("reason"), "1 of 2 ranks survive and cannot continue")) << summary().at("reason");
 }
 
 TEST_F(TrainAgain, ARunDirectoryMayHaveANameThatIsNoUtf8) {

@@ -63,9 +63,9 @@ TEST_F(Train, RefusesOptionsThatMakeNoSenseBeforeAnythingRuns) {
     EXPECT_EQ(count(outcome.err, "\n"), 1u) << outcome.err;
   };
   refuses(small + "--model.layres 3", "'--model.layres' (did you mean '--model.layers'?)");
-  refuses(small + "--train.dtype bf61", "train.dtype is 'bf61' (did you mean 'bf16'?)");
-  refuses(small + "--optimizer.learning_rate 0", "optimizer.learning_rate is 0");
-  refuses("-n 3 --mesh.tp 2 " + small, "does not divide the world of 3 ranks");
+  refuses(small + "--train.dtype bf61", "train.dtype: must be one of f32|bf16, got 'bf61' (did you mean 'bf16'?)");
+  refuses(small + "--optimizer.learning_rate 0", "optimizer.learning_rate: must be a number, above 0, got 0");
+  refuses("-n 3 --mesh.tp 2 " + small, "must divide the world of 3 ranks, got 2");
   refuses("-n 2", "--data.files: required, as in --data.files my.txt");
   std::ofstream(directory + "/run.toml") << "[train]\nstep = 7\n";
   refuses("--config run.toml " + small, "run.toml:2: section [train] has no key 'step' (did you mean 'steps'?)");
@@ -197,7 +197,7 @@ TEST_F(Train, IsStartedAgainAndGoesOnFromItsLastCheckpoint) {
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "rank 1 was killed by signal 9")) << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "(restart 1 of 2)")) << outcome.err;
-  EXPECT_TRUE(contains(outcome.out, "going on after step ")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "resuming after step ")) << outcome.out;
   const auto summary = nlohmann::json::parse(run("summary.json"));
   EXPECT_EQ(summary.at("end"), "done");
   EXPECT_EQ(summary.at("resumed_from").size(), 1u);
@@ -215,7 +215,7 @@ TEST_F(Train, ATermEndsItWithACheckpointAndTheSameCommandGoesOn) {
   EXPECT_EQ(first.at("checkpoints").at("last"), first.at("steps"));
   const Outcome done = train(options);
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_TRUE(contains(done.out, "going on after step " + first.at("steps").dump())) << done.out;
+  EXPECT_TRUE(contains(done.out, "resuming after step " + first.at("steps").dump())) << done.out;
   EXPECT_EQ(nlohmann::json::parse(run("summary.json")).at("resumed_from").at(0), first.at("steps"));
 }
 
@@ -224,7 +224,7 @@ TEST_F(Train, GoesOnWithoutARankThatDied) {
       "-n 2 --on-failure shrink " + small + " --train.steps 1000 --eval.every 0 --checkpoint.every 100";
   const Outcome outcome = train_and(options, 150, "kill -9 " + kPidOfRank1);
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
-  EXPECT_TRUE(contains(outcome.out, "going on with 1 of 2 ranks")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "continuing with 1 of 2 ranks")) << outcome.out;
   const auto summary = nlohmann::json::parse(run("summary.json"));
   EXPECT_EQ(summary.at("end"), "done");
   EXPECT_EQ(summary.at("world_size"), 1);
@@ -302,7 +302,7 @@ TEST_F(Train, ARunThatDoesNotFitIntoMemoryIsRejected) {
     const Outcome outcome = train(ranks + small + "--model.width 4096 --model.layers 4000");
     EXPECT_EQ(outcome.code, 1) << outcome.err;
     EXPECT_TRUE(outcome.err.starts_with("tessera: train: predicted peak ")) << outcome.err;
-    EXPECT_TRUE(contains(outcome.err, "; --force tries anyway\n")) << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, "; --force starts anyway\n")) << outcome.err;
     EXPECT_FALSE(std::filesystem::exists(directory + "/run"));
   }
   const Outcome capped = tessera("train " + small, "cd " + directory + " && TESSERA_HOST_CAPACITY=100KiB");

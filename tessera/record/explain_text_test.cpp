@@ -51,12 +51,9 @@ TEST(ExplainText, ShowsRanksGroupsWaitsAndEndsWithTheVerdict) {
       HasSubstr(
           "ranks 0, 1 and 3 wait for rank 2 in collective 17, all_reduce(f32[1024], sum) of group world, for 31 s\n"));
   EXPECT_THAT(shown, HasSubstr("label 'mlp.fc1'"));
-  const std::size_t verdict = shown.find(
-      "\n"
-      "verdict: rank 2 did not reach collective 17");
+  const std::size_t verdict = shown.find("\nverdict: rank 2 did not reach collective 17");
   ASSERT_NE(verdict, std::string::npos) << shown;
-  EXPECT_THAT(shown.substr(verdict), HasSubstr("\n"
-                                               "confidence: high (absent)\n"
+  EXPECT_THAT(shown.substr(verdict), HasSubstr("\nconfidence: high (absent)\n"
                                                "next: look at the code of rank 2 in annotation"));
   EXPECT_EQ(std::count(shown.begin() + static_cast<std::ptrdiff_t>(verdict), shown.end(), '\n'), 4);
 }

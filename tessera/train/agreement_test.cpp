@@ -160,7 +160,7 @@ TEST_F(RankAgreement, ARankThatCannotStartStopsAllAndIsNamed) {
   };
   Config other = config();
   other.train.batch = 3;
-  expect_first_told(other, "train.batch is 3");
+  expect_first_told(other, "train.batch: must be a multiple of 2");
   other = config();
   other.data.files = {path("nothing_here").string()};
   expect_first_told(other, "nothing_here");

@@ -18,16 +18,28 @@ const Option& find_option(std::string_view name) {
     if (option.name == name) return option;
     names.push_back(option.name);
   }
-  TESSERA_THROW(InvalidArgument, "there is no option '", name, "'", did_you_mean(name, names),
-                "; `tessera train --help` lists them");
+  TESSERA_THROW(InvalidArgument, "unknown option '", name, "'", did_you_mean(name, names),
+                "; `tessera train --help` lists the options");
 }
+
+namespace {
+
+// Returns the requirement of an option for an error message: "an integer, 0 or more".
+std::string requirement(const Option& option) {
+  const std::string text = type_text(option);
+  if (!option.choices.empty()) return "one of " + text;
+  if (text.starts_with("true")) return text;
+  return (text.starts_with("integer") ? "an " : "a ") + text;
+}
+
+}  // namespace
 
 void check_range(const Option& option, double value, std::string_view text) {
   const OptionRange& range = option.range;
   const bool is_low = range.is_open_below ? !(value > range.least) : !(value >= range.least);
   const bool is_high = range.is_open_above ? !(value < range.most) : !(value <= range.most);
   const bool is_finite = std::isfinite(value);
-  TESSERA_CHECK(!is_low && !is_high && is_finite, option.name, " is ", text, "; it must be ", type_text(option));
+  TESSERA_CHECK(!is_low && !is_high && is_finite, option.name, ": must be ", requirement(option), ", got ", text);
 }
 
 void check_choice(const Option& option, const std::string& value) {
@@ -35,8 +47,8 @@ void check_choice(const Option& option, const std::string& value) {
   for (const std::string& choice : option.choices) {
     if (choice == value) return;
   }
-  TESSERA_THROW(InvalidArgument, option.name, " is '", value, "'", did_you_mean(value, option.choices),
-                "; it must be one of ", type_text(option));
+  TESSERA_THROW(InvalidArgument, option.name, ": must be ", requirement(option), ", got '", value, "'",
+                did_you_mean(value, option.choices));
 }
 
 Option::Place place_of(const Option& option, const Config& config) {
@@ -84,13 +96,13 @@ template <class T>
 T parsed(const Option& option, std::string_view text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  TESSERA_CHECK(error == std::errc() && end == text.data() + text.size(), option.name, " is '", text, "'; it must be ",
-                type_text(option));
+  TESSERA_CHECK(error == std::errc() && end == text.data() + text.size(), option.name, ": must be ",
+                detail::requirement(option), ", got '", text, "'");
   return value;
 }
 
 bool parsed_bool(const Option& option, std::string_view text) {
-  TESSERA_CHECK(text == "true" || text == "false", option.name, " is '", text, "'; it must be true or false");
+  TESSERA_CHECK(text == "true" || text == "false", option.name, ": must be true or false, got '", text, "'");
   return text == "true";
 }
 
@@ -163,12 +175,12 @@ std::pair<std::int64_t, std::int64_t> profiled_steps(const RunConfig& config) {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     const bool is_number = error == std::errc() && end == digits.data() + digits.size() && value > 0;
-    TESSERA_CHECK(is_number, "run.profile_steps is '", text, "'; it must be A..B, two steps, the first is 1");
+    TESSERA_CHECK(is_number, "run.profile_steps: must be A..B with steps from 1 on, got '", text, "'");
     return value;
   };
   const std::int64_t first = number(text.substr(0, dots));
   const std::int64_t last = dots == std::string_view::npos ? first : number(text.substr(dots + 2));
-  TESSERA_CHECK(first <= last, "run.profile_steps is '", text, "', which ends before it begins");
+  TESSERA_CHECK(first <= last, "run.profile_steps: must not end before it begins, got '", text, "'");
   return {first, last};
 }
 

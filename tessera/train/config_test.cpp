@@ -59,16 +59,16 @@ TEST(Config, RefusesWhatIsNoValueAndChangesNothing) {
     expect_error<InvalidArgument>([&] { set(config, name, value); }, words);
   };
   refuses("model.layres", "3", {"'model.layres'", "did you mean 'model.layers'?"});
-  refuses("model.layers", "many", {"model.layers", "'many'", "integer, 0 or more"});
+  refuses("model.layers", "many", {"model.layers", "'many'", "must be an integer, 0 or more"});
   refuses("model.layers", "3x", {"'3x'"});
-  refuses("model.layers", "-1", {"model.layers is -1", "0 or more"});
-  refuses("train.steps", "0", {"train.steps is 0", "1 or more"});
+  refuses("model.layers", "-1", {"model.layers: must be an integer, 0 or more, got -1"});
+  refuses("train.steps", "0", {"train.steps: must be an integer, 1 or more, got 0"});
   refuses("train.seed", "-3", {"train.seed", "'-3'"});
-  refuses("optimizer.learning_rate", "0", {"optimizer.learning_rate is 0", "above 0"});
-  refuses("optimizer.learning_rate", "nan", {"optimizer.learning_rate is nan"});
-  refuses("optimizer.learning_rate", "inf", {"optimizer.learning_rate is inf"});
-  refuses("schedule.floor", "1.5", {"schedule.floor is 1.5", "0 to 1"});
-  refuses("model.dropout", "1", {"model.dropout is 1", "0 to 1, without 1"});
+  refuses("optimizer.learning_rate", "0", {"optimizer.learning_rate: must be a number, above 0, got 0"});
+  refuses("optimizer.learning_rate", "nan", {"optimizer.learning_rate: must be", "got nan"});
+  refuses("optimizer.learning_rate", "inf", {"optimizer.learning_rate: must be", "got inf"});
+  refuses("schedule.floor", "1.5", {"schedule.floor: must be a number, 0 to 1, got 1.5"});
+  refuses("model.dropout", "1", {"model.dropout: must be a number, 0 to 1, without 1, got 1"});
   refuses("model.tied", "yes", {"model.tied", "'yes'", "true or false"});
   refuses("train.dtype", "bf61", {"train.dtype", "'bf61'", "did you mean 'bf16'?", "f32|bf16"});
   EXPECT_EQ(hash_of(config), hash_of(Config())) << "what was refused left a trace";
@@ -107,31 +107,34 @@ void refused(std::initializer_list<std::pair<const char*, const char*>> values, 
 }
 
 TEST(Config, RefusesAMeshThatIsNotTheWorldWithOneThatIs) {
-  refused({{"mesh.dp", "2"}, {"mesh.tp", "2"}}, 8, {"is 4", "8 ranks", "-n 4", "mesh.dp 4"});
-  refused({{"mesh.tp", "4"}, {"model.kv_heads", "4"}}, 6, {"mesh.tp 4", "6 ranks", "1, 2, 3, 6", "multiple of 4"});
-  refused({{"mesh.tp", "2"}}, 1, {"the world of 1 rank;"});
-  refused({}, 0, {"at least one rank"});
+  refused({{"mesh.dp", "2"}, {"mesh.tp", "2"}}, 8, {"must equal the world of 8 ranks, got 4", "-n 4", "mesh.dp 4"});
+  refused({{"mesh.tp", "4"}, {"model.kv_heads", "4"}}, 6,
+          {"mesh.tp 4", "must divide the world of 6 ranks, got 4", "1, 2, 3, 6", "multiple of 4"});
+  refused({{"mesh.tp", "2"}}, 1, {"must divide the world of 1 rank, got 2;"});
+  refused({}, 0, {"world size: must be at least 1, got 0"});
 }
 
 TEST(Config, RefusesWhatDoesNotDivide) {
-  refused({{"model.heads", "6"}}, 1, {"model.width is 128", "6 heads", "126 or 132"});
-  refused({{"model.width", "12"}}, 1, {"3 numbers a head", "even"});
-  refused({{"model.kv_heads", "3"}}, 1, {"model.kv_heads is 3", "model.heads, 4"});
-  refused({{"mesh.tp", "3"}}, 3, {"model.heads is 4", "mesh.tp 3", "such as 6"});
-  refused({{"mesh.tp", "4"}}, 4, {"model.kv_heads is 2", "mesh.tp 4"});
-  refused({{"mesh.tp", "2"}, {"model.hidden", "351"}}, 2, {"model.hidden is 351", "352"});
-  refused({{"mesh.tp", "2"}, {"model.vocabulary", "257"}}, 2, {"model.vocabulary is 257", "258"});
-  refused({{"mesh.tp", "2"}, {"model.sequence", "127"}}, 2, {"model.sequence is 127"});
+  refused({{"model.heads", "6"}}, 1, {"model.width: must be a multiple of model.heads (6), got 128", "126 or 132"});
+  refused({{"model.width", "12"}}, 1, {"model.width / model.heads: must be even, got 12 / 4 = 3"});
+  refused({{"model.kv_heads", "3"}}, 1, {"model.kv_heads: must divide model.heads (4), got 3"});
+  refused({{"mesh.tp", "3"}}, 3, {"model.heads: must be a multiple of mesh.tp (3), got 4", "use 6"});
+  refused({{"mesh.tp", "4"}}, 4, {"model.kv_heads: must be a multiple of mesh.tp (4), got 2"});
+  refused({{"mesh.tp", "2"}, {"model.hidden", "351"}}, 2, {"model.hidden: must be", "got 351", "352"});
+  refused({{"mesh.tp", "2"}, {"model.vocabulary", "257"}}, 2, {"model.vocabulary: must be", "got 257", "258"});
+  refused({{"mesh.tp", "2"}, {"model.sequence", "127"}}, 2, {"model.sequence: must be", "got 127"});
   EXPECT_NO_THROW(
       (void)resolved(with({{"mesh.tp", "2"}, {"model.sequence", "127"}, {"mesh.sequence_parallel", "false"}}), 2));
-  refused({{"train.batch", "6"}, {"train.accumulate", "2"}}, 2, {"train.batch is 6", "take 8", "multiple of 4"});
-  refused({{"train.steps", "5"}, {"schedule.warmup", "6"}}, 1, {"schedule.warmup is 6", "train.steps is 5"});
+  refused({{"train.batch", "6"}, {"train.accumulate", "2"}}, 2,
+          {"train.batch: must be a multiple of 4", "got 6", "use 8"});
+  refused({{"train.steps", "5"}, {"schedule.warmup", "6"}}, 1,
+          {"schedule.warmup: must be at most train.steps (5), got 6"});
 }
 
 TEST(Config, RefusesValuesThatCodePutThere) {
   Config config;
   config.optimizer.beta2 = 1;
-  expect_error<InvalidArgument>([&] { (void)resolved(config, 1); }, {"optimizer.beta2 is 1", "without 1"});
+  expect_error<InvalidArgument>([&] { (void)resolved(config, 1); }, {"optimizer.beta2: must be", "without 1, got 1"});
   config = {};
   config.train.checkpointing = "most";
   expect_error<InvalidArgument>([&] { (void)resolved(config, 1); }, {"train.checkpointing", "'most'"});
@@ -156,12 +159,13 @@ TEST(Config, StepsThatAreAskedForAreStepsOfTheRun) {
   config.train.steps = 200;
   config.run.profile_steps = "201..300";
   expect_error<InvalidArgument>([&] { (void)resolved(config, 1); },
-                                {"run.profile_steps is '201..300'", "train.steps is 200", "1 to 200"});
+                                {"run.profile_steps: must begin at or before train.steps (200), got '201..300'"});
   config.run.profile_steps = "200..300";
   config.run.dump_step = 200;
   EXPECT_NO_THROW((void)resolved(config, 1));
   config.run.dump_step = 201;
-  expect_error<InvalidArgument>([&] { (void)resolved(config, 1); }, {"run.dump_step is 201", "train.steps is 200"});
+  expect_error<InvalidArgument>([&] { (void)resolved(config, 1); },
+                                {"run.dump_step: must be at most train.steps (200), got 201"});
 }
 
 TEST(Config, HashIsOfWhatIsComputedAlone) {

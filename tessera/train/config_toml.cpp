@@ -67,14 +67,14 @@ class ValueReader {
     place = node_.is_integer() ? static_cast<double>(node_.as_integer()->get()) : node_.as_floating_point()->get();
   }
   void read_into(std::string& place) {
-    if (!node_.is_string()) refuse(node_, "is not a text in quotes");
+    if (!node_.is_string()) refuse(node_, "is not a quoted string");
     place = node_.as_string()->get();
   }
   void read_into(std::vector<std::string>& place) {
-    if (!node_.is_array()) refuse(node_, "is not a list, as [\"a\", \"b\"]");
+    if (!node_.is_array()) refuse(node_, "is not a list, as in [\"a\", \"b\"]");
     place.clear();
     for (const toml::node& entry : *node_.as_array()) {
-      if (!entry.is_string()) refuse(entry, "has an entry that is not a text in quotes");
+      if (!entry.is_string()) refuse(entry, "has an entry that is not a quoted string");
       place.push_back(entry.as_string()->get());
     }
   }
@@ -101,7 +101,7 @@ void read_section(Config& config, const std::string& section, const toml::table&
     const std::string name(key.str());
     TESSERA_CHECK(std::find(keys.begin(), keys.end(), name) != keys.end(), where(file, key.source()), ": section [",
                   section, "] has no key '", name, "'", did_you_mean(name, keys),
-                  "; `tessera train --help` lists them");
+                  "; `tessera train --help` lists the options");
     ValueReader(detail::find_option(section + "." + name), node, file).read(config);
   }
 }
@@ -109,7 +109,7 @@ void read_section(Config& config, const std::string& section, const toml::table&
 toml::table parse(const std::filesystem::path& path) {
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(path, error);
-  TESSERA_CHECK_AS(IoError, is_file, "there is no configuration file '", path.string(), "'");
+  TESSERA_CHECK_AS(IoError, is_file, "no configuration file '", path.string(), "'");
   try {
     return toml::parse(read_regular_file(path.string(), kMostNbytes), path.string());
   } catch (const toml::parse_error& wrong) {
@@ -170,9 +170,9 @@ void read_toml(Config& config, const std::filesystem::path& path) {
     const std::string name(key.str());
     const bool is_section = std::find(sections.begin(), sections.end(), name) != sections.end();
     TESSERA_CHECK(is_section || node.is_table(), where(file, key.source()), ": key '", name,
-                  "' stands in no section; write it under one, as in [train]");
-    TESSERA_CHECK(is_section, where(file, key.source()), ": there is no section [", name, "]",
-                  did_you_mean(name, sections), "; there are: ", sections);
+                  "' is in no section; put it in a section, as in [train]");
+    TESSERA_CHECK(is_section, where(file, key.source()), ": unknown section [", name, "]", did_you_mean(name, sections),
+                  "; sections: ", sections);
     TESSERA_CHECK(node.is_table(), where(file, key.source()), ": '", name, "' is a section, written [", name,
                   "], not a key");
     read_section(changed, name, *node.as_table(), file);

@@ -84,12 +84,12 @@ TEST_F(Toml, RefusesUnknownNamesWithTheNearestAndTheLine) {
 TEST_F(Toml, RefusesWrongTypesAndValuesWithTheLine) {
   refuses("[train]\n\nsteps = \"5\"\n", {"run.toml:3", "train.steps", "not an integer", "1 or more"});
   refuses("[train]\nsteps = 5.0\n", {"run.toml:2", "not an integer"});
-  refuses("[train]\nsteps = 0\n", {"run.toml:2", "train.steps is 0"});
+  refuses("[train]\nsteps = 0\n", {"run.toml:2", "train.steps: must be an integer, 1 or more, got 0"});
   refuses("[train]\nseed = -1\n", {"run.toml:2", "train.seed is -1"});
   refuses("[mesh]\ntp = 4294967298\n", {"run.toml:2", "mesh.tp is 4294967298"});
   refuses("[optimizer]\neps = true\n", {"run.toml:2", "optimizer.eps", "not a number"});
   refuses("[model]\ntied = 1\n", {"run.toml:2", "model.tied", "true or false"});
-  refuses("[train]\ndtype = 16\n", {"run.toml:2", "train.dtype", "text in quotes"});
+  refuses("[train]\ndtype = 16\n", {"run.toml:2", "train.dtype", "quoted string"});
   refuses("[train]\ndtype = \"f23\"\n", {"run.toml:2", "train.dtype", "did you mean 'f32'?"});
   refuses("[data]\nfiles = \"a\"\n", {"run.toml:2", "data.files", "not a list"});
   refuses("[data]\nfiles = [\"a\",\n 3]\n", {"run.toml:3", "data.files", "entry"});

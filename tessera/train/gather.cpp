@@ -98,7 +98,7 @@ class GatherFunction final : public autograd::Function {
 
 const Tensor& Weights::operator[](ParameterKind kind) const {
   const auto found = std::ranges::find(kinds_, kind);
-  TESSERA_CHECK(found != kinds_.end(), "the unit has no parameter '", row_of(kind).name, "'");
+  TESSERA_CHECK(found != kinds_.end(), "gather: the unit has no parameter '", row_of(kind).name, "'");
   return tensors_[static_cast<std::size_t>(found - kinds_.begin())];
 }
 
@@ -195,7 +195,7 @@ class SavedUnit {
   Tensor tensor(std::size_t place) {
     if (!gathered_) {
       TESSERA_CHECK(leaves_[place].version() == versions_[place], "gather: ", tensor::describe(leaves_[place]),
-                    " was changed in place between forward and backward: change parameters after backward");
+                    " must not change in place between forward and backward; change parameters after backward");
       gathered_ = again_();
     }
     Tensor out = gathered_->tensors[place];

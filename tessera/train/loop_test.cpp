@@ -222,7 +222,7 @@ TEST(RunDirectory, OneThatHoldsARunIsRefusedOnAllRanks) {
   simulate(2, [&] {
     const detail::RunRanks ranks;
     expect_error<IoError>([&] { (void)ranks.open_directory(resolved(into(base.path()), 2), silent); },
-                          {base.path().string(), "holds a run already", "--run.directory"});
+                          {base.path().string(), "already contains a run", "--run.directory"});
   });
   EXPECT_EQ(content(base.path() / "config.toml"), "[train]\nbatch = 12\n");
   expect_error<IoError>([&] { (void)detail::RunRanks().open_directory(into("/proc/nothing/here"), silent); },

@@ -96,7 +96,7 @@ std::string exceeded(const Need& need, const MemoryLimits& limits) {
   if (limits.rank_nbytes > 0 && need.tensors > limits.rank_nbytes)
     return " exceeds TESSERA_HOST_CAPACITY, " + bytes_text(limits.rank_nbytes);
   if (limits.address_nbytes && need.total() > *limits.address_nbytes)
-    return " exceeds " + bytes_text(*limits.address_nbytes) + " of address space that the process has left (ulimit -v)";
+    return " exceeds " + bytes_text(*limits.address_nbytes) + " of remaining address space (ulimit -v)";
   if (!limits.host_nbytes || need.total() <= *limits.host_nbytes / limits.ranks) return {};
   std::string text;
   if (limits.ranks > 1)
@@ -287,7 +287,7 @@ std::string memory_refusal(const Config& config, int world_size, const MemoryLim
   if (limit.empty()) return {};
   const std::string text = "train: predicted peak " + bytes_text(need.total()) + " per rank" + limit;
   const std::string fixes = Fixes(config, world_size, limits).text();
-  return text + "; " + (fixes.empty() ? "use more hosts, or a smaller model" : fixes) + "; --force tries anyway";
+  return text + "; " + (fixes.empty() ? "use more hosts, or a smaller model" : fixes) + "; --force starts anyway";
 }
 
 void check_memory(const Config& config, int world_size, int ranks) {

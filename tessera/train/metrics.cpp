@@ -27,14 +27,14 @@ void LineFile::append(std::string line) {
   TESSERA_CHECK_AS(IoError, written >= 0, "cannot append to '", path_.string(), "': ", std::strerror(errno));
   if (static_cast<std::size_t>(written) == line.size()) return;
   cut_off(written);
-  TESSERA_THROW(IoError, "'", path_.string(), "' took ", written, " of the ", line.size(),
-                " bytes of a line; is the disk full?");
+  TESSERA_THROW(IoError, "'", path_.string(), "': only ", written, " of ", line.size(),
+                " bytes of a line were written; check for a full disk");
 }
 
 void LineFile::sync() {
   const int synced = ::fsync(fd_);
   const int error = errno;
-  TESSERA_CHECK_AS(IoError, synced == 0 || error == EINVAL || error == ENOTSUP, "syncing '", path_.string(),
+  TESSERA_CHECK_AS(IoError, synced == 0 || error == EINVAL || error == ENOTSUP, "cannot sync '", path_.string(),
                    "': ", std::strerror(error));
   if (is_named_) return;
   sync_directory(path_.parent_path().string());

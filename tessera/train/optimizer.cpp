@@ -19,7 +19,7 @@ std::vector<Tensor> zeros_like(const std::vector<Tensor>& tensors) {
 
 Optimizer::Optimizer(const OptimizerConfig& config, std::span<const Parameter> parameters) : config_(config) {
   const bool is_adamw = config.kind == "adamw";
-  TESSERA_CHECK(is_adamw || config.kind == "sgd", "optimizer.kind is '", config.kind, "': take adamw or sgd");
+  TESSERA_CHECK(is_adamw || config.kind == "sgd", "optimizer.kind: must be adamw or sgd, got '", config.kind, "'");
   const memory::Label label("optimizer");
   for (const bool decays : {true, false}) {
     Group group{.weight_decay = decays ? config.weight_decay : 0};
@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, Tensor>> Optimizer::state(std::span<const Par
     for (const Parameter& parameter : parameters) {
       if (parameter.tensor == tensor) return parameter.name;
     }
-    TESSERA_THROW(InvalidArgument, "the optimizer has a parameter that is none of the ", parameters.size(), " given");
+    TESSERA_THROW(InvalidArgument, "optimizer: a parameter is not one of the ", parameters.size(), " given");
   };
   std::vector<std::pair<std::string, Tensor>> out;
   for (std::size_t g = 0; g < groups_.size(); ++g) {

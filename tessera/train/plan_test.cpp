@@ -47,33 +47,33 @@ TEST(Plan, WhatDoesNotFitIsRefusedWithTheReason) {
   const auto refuses = [](const Config& config, int ranks, std::initializer_list<std::string_view> words) {
     expect_error<InvalidArgument>([&] { (void)Plan::create(config, ranks); }, words);
   };
-  refuses(on(2, 1, 2), 8, {"mesh.dp 2 x mesh.fsdp 1 x mesh.tp 2 is 4", "8 ranks"});
+  refuses(on(2, 1, 2), 8, {"mesh.dp 2 x mesh.fsdp 1 x mesh.tp 2 must equal the world of 8 ranks, got 4"});
   Config config = on(1, 1, 8);
-  refuses(config, 8, {"model.kv_heads is 4", "mesh.tp 8"});
+  refuses(config, 8, {"model.kv_heads: must be a multiple of mesh.tp (8), got 4"});
   config = on(1, 1, 3);
-  refuses(config, 3, {"model.heads is 8", "mesh.tp 3"});
+  refuses(config, 3, {"model.heads: must be a multiple of mesh.tp (3), got 8"});
   config = on(1, 1, 4);
   config.model.hidden = 50;
-  refuses(config, 4, {"model.hidden is 50", "mesh.tp 4"});
+  refuses(config, 4, {"model.hidden: must be a multiple of mesh.tp (4), got 50"});
   config = on(1, 1, 4);
   config.model.sequence = 6;
-  refuses(config, 4, {"model.sequence is 6", "mesh.tp 4"});
+  refuses(config, 4, {"model.sequence: must be a multiple of mesh.tp (4), got 6"});
   config.mesh.sequence_parallel = false;
   EXPECT_NO_THROW((void)Plan::create(config, 4));
   config = on(1, 1, 4);
   config.model.vocabulary = 33;
-  refuses(config, 4, {"model.vocabulary is 33", "mesh.tp 4"});
+  refuses(config, 4, {"model.vocabulary: must be a multiple of mesh.tp (4), got 33"});
   config = on(4, 2, 1);
-  refuses(config, 8, {"train.batch is 4", "mesh.dp 4 x mesh.fsdp 2"});
+  refuses(config, 8, {"train.batch: must be a multiple of", "mesh.dp 4 x mesh.fsdp 2", "got 4"});
   config = on(2, 1, 1);
   config.train.accumulate = 3;
-  refuses(config, 2, {"train.batch is 4", "train.accumulate 3"});
+  refuses(config, 2, {"train.batch: must be a multiple of", "train.accumulate 3", "got 4"});
   config = on(1, 1, 1);
   config.model.heads = 3;
   config.model.kv_heads = 1;
-  refuses(config, 1, {"model.width is 32", "3 heads (model.heads)"});
+  refuses(config, 1, {"model.width: must be a multiple of model.heads (3), got 32"});
   config.model.heads = 32;
-  refuses(config, 1, {"model.width 32 over model.heads 32 is 1", "even"});
+  refuses(config, 1, {"model.width / model.heads: must be even, got 32 / 32 = 1"});
 }
 
 TEST(Plan, EverySampleIsReadOnceWhateverTheMesh) {

@@ -123,7 +123,7 @@ TEST_F(Resume, ATermOfOneRankEndsAllWithACheckpointAndTheSameCommandGoesOn) {
     const Summary done = run(stopped, out.file());
     EXPECT_EQ(done.end, RunEnd::kDone);
     EXPECT_EQ(done.resumed_from, std::vector<std::int64_t>{6});
-    EXPECT_TRUE(rank != 0 || lines.at(0).starts_with("going on after step 6 from ")) << lines.at(0);
+    EXPECT_TRUE(rank != 0 || lines.at(0).starts_with("resuming after step 6 from ")) << lines.at(0);
   }));
   EXPECT_EQ(testing::difference(testing::left_by(stopped.run.directory), testing::left_by(directory.path() / "whole")),
             "");
@@ -159,7 +159,7 @@ TEST_F(Resume, ATermOfOneRankEndsAnEvaluationOnAllAndTheSameCommandEvaluatesAgai
   EXPECT_EQ(summary("stopped").at("end"), "interrupted");
   EXPECT_EQ(summary("stopped").at("steps"), 12);
   EXPECT_EQ(summary("stopped").at("reason"),
-            "asked to end during the held-out evaluation; run the same command to evaluate again");
+            "stop requested during the held-out evaluation; run the same command to evaluate again");
   EXPECT_EQ(summary("stopped").at("checkpoints").at("last"), 12);
   EXPECT_EQ(summary("stopped").at("held_out").at("evaluations").size(), 2u) << "of steps 5 and 10";
   expect_all_ended(comm::run_rank_processes(2, [&](int) { EXPECT_EQ(run(stopped, nullptr).end, RunEnd::kDone); }));
@@ -174,7 +174,7 @@ TEST_F(Resume, ATermOfOneRankBeforeTheFirstStepEndsAllAndChangesNothing) {
       if (rank == asked) ::raise(SIGTERM);
       const Summary summary = run(config("run"), nullptr);
       EXPECT_EQ(summary.end, RunEnd::kInterrupted);
-      EXPECT_EQ(summary.reason, "asked to end before the first step; run the same command to start again");
+      EXPECT_EQ(summary.reason, "stop requested before the first step; run the same command to start again");
     }));
     EXPECT_FALSE(std::filesystem::exists(directory.path() / "run" / "config.toml"));
   }
@@ -190,7 +190,7 @@ TEST_F(Resume, ATermOfOneRankEndsTheSampleOfARunThatIsDone) {
       if (line.starts_with("12 steps, ")) ::raise(SIGTERM);
     });
     EXPECT_EQ(run(config, out.file()).end, RunEnd::kDone);
-    EXPECT_TRUE(rank != 0 || lines.back() == "sample: asked to end after 1 of 100000 tokens") << lines.back();
+    EXPECT_TRUE(rank != 0 || lines.back() == "sample: stop requested after 1 of 100000 tokens") << lines.back();
   }));
   EXPECT_EQ(summary("run").at("end"), "done");
 }
@@ -222,10 +222,10 @@ TEST_F(Resume, ThoseThatAreLeftGoOnAsASmallerWorld) {
     EXPECT_EQ(summary.world_size, rank == 3 ? 1 : 2);
     if (rank != 1) return;
     EXPECT_NE(lines.at(0).find("rank 0 died"), std::string::npos) << lines.at(0);
-    EXPECT_EQ(lines.at(1), "going on with 2 of 4 ranks, dp 2 x fsdp 1 x tp 1; 1 more has no place");
+    EXPECT_EQ(lines.at(1), "continuing with 2 of 4 ranks, dp 2 x fsdp 1 x tp 1; 1 more is unused");
     // A checkpoint that was being written is skipped first, with a warning.
     EXPECT_TRUE(std::ranges::any_of(
-        lines, [](const std::string& line) { return line.find("going on after step ") != std::string::npos; }));
+        lines, [](const std::string& line) { return line.find("resuming after step ") != std::string::npos; }));
   });
   EXPECT_EQ(ends[0].signal, SIGKILL);
   for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(ends[static_cast<std::size_t>(rank)].exit_code, 0) << rank;
@@ -274,7 +274,7 @@ TEST_F(Resume, ASecondRankThatDiesShrinksTheWorldAgain) {
     if (rank != 2) return;
     EXPECT_EQ(summary.world_size, 1);
     EXPECT_NE(said.at(0).find("rank 0 died"), std::string::npos) << said.at(0);
-    EXPECT_EQ(said.at(1), "going on with 1 of 2 ranks, dp 1 x fsdp 1 x tp 1");
+    EXPECT_EQ(said.at(1), "continuing with 1 of 2 ranks, dp 1 x fsdp 1 x tp 1");
   });
   EXPECT_EQ(ends[0].signal, SIGKILL);
   EXPECT_EQ(ends[1].signal, SIGKILL);
@@ -292,7 +292,7 @@ TEST_F(Resume, ARunThatLosesItsFirstRankAtTheEndSaysSoAtOnce) {
       waits();
       ADD_FAILURE() << "nobody was missed";
     } catch (const AbortedError& error) {
-      for (const char* part : {"a rank was lost", when, "rank 0 died", "the same command goes on"})
+      for (const char* part : {"a rank was lost", when, "rank 0 died", "run the same command to resume"})
         EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
     }
   };
@@ -342,7 +342,7 @@ TEST_F(Resume, WhatIsCutOverTensorRanksCannotGoOnWithoutOne) {
       (void)run(config, out.file());
       ADD_FAILURE() << "it went on";
     } catch (const AbortedError& error) {
-      for (const char* part : {"1 of 2 ranks are left", "mesh.tp 2 must stay", "start again"})
+      for (const char* part : {"1 of 2 ranks survive", "they must keep mesh.tp 2", "start again"})
         EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
     }
   });

@@ -61,7 +61,7 @@ void check_vocabulary(const Samples& samples, const Config& config, const char* 
 }
 
 void check_has_data(const Config& config) {
-  TESSERA_CHECK(!config.data.files.empty(), "data.files is empty; name what to train on, as in --data.files my.txt");
+  TESSERA_CHECK(!config.data.files.empty(), "data.files: required, as in --data.files my.txt");
 }
 
 // Returns the function that shows a phase before the first step, by its name and unit.
@@ -197,9 +197,9 @@ void keep(const BadStep& step, const std::string& directory, int rank) {
   try {
     const std::string path = write_bad_step(directory, rank, step);
     log::warn("step ", step.report.step, " was bad (loss ", step.report.loss, ", gradient norm ", step.report.grad_norm,
-              "); parameters and gradients of it are in ", path);
+              "); its parameters and gradients are in ", path);
   } catch (const Error& error) {
-    log::error("step ", step.report.step, " was bad, and could not be kept: ", error.message());
+    log::error("step ", step.report.step, " was bad, and its state could not be written: ", error.message());
   }
 }
 
@@ -224,8 +224,9 @@ void go_on_from(const std::filesystem::path& checkpoint, const std::string& dige
   detail::check_same_data(texts, summary.config, digest, checkpoint.string());
   trainer.continue_from(texts);
   detail::restore_summary(texts, summary);
-  TESSERA_CHECK_AS(MismatchError, trainer.step_count() == summary.steps, checkpoint.string(), " is after step ",
-                   trainer.step_count(), " by its trainer and ", summary.steps, " by its summary");
+  TESSERA_CHECK_AS(MismatchError, trainer.step_count() == summary.steps, checkpoint.string(),
+                   ": steps must be equal, got ", trainer.step_count(), " in its trainer and ", summary.steps,
+                   " in its summary");
 }
 
 // Warns about requests for steps before the resume step, unless an earlier start fulfilled them.
@@ -234,8 +235,8 @@ void tell_what_lies_behind(const Summary& summary, Progress& progress) {
   const auto tell = [&](const std::string& option, std::int64_t first, std::int64_t last, const char* folder) {
     const std::string left = summary.directory + "/" + folder + std::to_string(first);
     if (last == 0 || last > summary.steps || std::filesystem::exists(left)) return;
-    progress.say(option + " lies behind: the run goes on after step " + std::to_string(summary.steps) +
-                 ", and nothing is written for it\n");
+    progress.say(option + " is before the resume step, " + std::to_string(summary.steps) +
+                 "; nothing will be written for it\n");
   };
   tell("run.dump_step " + std::to_string(run.dump_step), run.dump_step, run.dump_step, "dump-");
   const auto [first, last] = profiled_steps(run);
@@ -245,9 +246,9 @@ void tell_what_lies_behind(const Summary& summary, Progress& progress) {
 void dump(const detail::SeenStep& seen, const Trainer& trainer, const std::string& directory, int rank) {
   const StepReport& report = seen.report;
   try {
-    log::info("what step ", report.step, " had in hand is in ", detail::write_step(directory, rank, trainer, seen));
+    log::info("the dump of step ", report.step, " is in ", detail::write_step(directory, rank, trainer, seen));
   } catch (const Error& error) {
-    log::error("what step ", report.step, " had in hand could not be written: ", error.message());
+    log::error("the dump of step ", report.step, " could not be written: ", error.message());
   }
 }
 
@@ -263,8 +264,8 @@ void note_unsaved(Summary& summary) {
   if (!summary.unsaved || summary.end == RunEnd::kStopped) return;
   if (summary.end == RunEnd::kDone) summary.end = RunEnd::kFailed;
   summary.reason = "the last checkpoint could not be written: " + *summary.unsaved + "; the same command " +
-                   (summary.last_checkpoint ? "goes on after step " + std::to_string(*summary.last_checkpoint)
-                                            : "begins anew, since there is none");
+                   (summary.last_checkpoint ? "resumes after step " + std::to_string(*summary.last_checkpoint)
+                                            : "starts from step 0, since no checkpoint exists");
 }
 
 // Takes the steps. Stops by policy or by a signal are recorded in the summary. After an error, the first failing rank
@@ -285,8 +286,8 @@ void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const 
     if (!between.is_interrupted()) return;
     summary.end = RunEnd::kInterrupted;
     summary.reason = summary.steps < summary.config.train.steps
-                         ? "asked to end; run the same command to continue"
-                         : "asked to end during the held-out evaluation; run the same command to evaluate again";
+                         ? "stop requested; run the same command to continue"
+                         : "stop requested during the held-out evaluation; run the same command to evaluate again";
   } catch (const TrainingStopped& stopped) {
     between.finish();
     summary.end = RunEnd::kStopped;
@@ -316,7 +317,7 @@ void say_sample(Trainer& trainer, const Config& config, const Tokenizer& tokeniz
         trainer.sample({tokenizer.end_of_text()}, config.run.sample, kTemperature, config.train.seed, on_progress);
     progress.say("\na sample of " + count + " tokens:\n" + printable(tokenizer.decode(tokens)) + "\n");
   } catch (const detail::AskedToEnd&) {
-    progress.say("sample: asked to end after " + std::to_string(drawn) + " of " + count + " tokens\n");
+    progress.say("sample: stop requested after " + std::to_string(drawn) + " of " + count + " tokens\n");
   }
 }
 
@@ -416,7 +417,7 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summ
 // Returns the summary of a run that was requested to end before it wrote anything.
 Summary ended_before_steps(std::FILE* out) {
   Summary summary{.end = RunEnd::kInterrupted,
-                  .reason = "asked to end before the first step; run the same command to start again"};
+                  .reason = "stop requested before the first step; run the same command to start again"};
   if (out != nullptr && current_place().rank == Rank(0)) std::fprintf(out, "interrupted: %s\n", summary.reason.c_str());
   return summary;
 }
@@ -482,7 +483,7 @@ bool is_finished_already(const Config& given, const std::string& directory, int 
 }
 
 std::string finished_text(const std::string& directory) {
-  return "the run in " + directory + " is finished already, with these options: nothing to do\n";
+  return "the run in " + directory + " is already finished with these options; nothing to do\n";
 }
 
 }  // namespace tessera::train

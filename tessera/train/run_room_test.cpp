@@ -56,7 +56,7 @@ TEST(LineFile, OfALineThatFindsNoRoomNothingStays) {
   file.append("the first");
   {
     const MostBytes most(15);
-    expect_error<IoError>([&] { file.append("the second"); }, {"took 5 of the 11 bytes"});
+    expect_error<IoError>([&] { file.append("the second"); }, {"only 5 of 11 bytes"});
     EXPECT_EQ(content(directory.path() / "lines"), "the first\n");
     file.append("abcd");
     expect_error<IoError>([&] { file.append("the second"); }, {"cannot append"});
@@ -91,7 +91,7 @@ TEST(Loop, GoesOnWithoutLinesThatFindNoRoomAndCountsThem) {
   const std::size_t first = said.find("a line of metrics.jsonl is lost: ");
   ASSERT_NE(first, std::string::npos) << said;
   EXPECT_FALSE(contains(said.substr(first + 1), "a line of metrics.jsonl is lost")) << "told once\n" << said;
-  EXPECT_TRUE(contains(said, "metrics.jsonl is written again; it lacks 4 lines\n")) << said;
+  EXPECT_TRUE(contains(said, "metrics.jsonl can be written again; 4 lines are missing\n")) << said;
 }
 
 TEST(Loop, ACurveWhoseHeadFoundNoRoomGetsItLater) {
@@ -145,7 +145,7 @@ TEST_F(RunWithoutRoom, ARunWhoseLastCheckpointIsNotThereIsNotDoneAndGoesOn) {
   EXPECT_EQ(none.end, RunEnd::kFailed);
   EXPECT_EQ(none.steps, 12);
   EXPECT_TRUE(contains(said, "failed after 12 of 12 steps: the last checkpoint could not be written: ")) << said;
-  EXPECT_TRUE(contains(said, "the same command begins anew, since there is none")) << said;
+  EXPECT_TRUE(contains(said, "the same command starts from step 0, since no checkpoint exists")) << said;
   EXPECT_EQ(told().at("end"), "failed");
 
   unblock();

@@ -39,9 +39,9 @@ TEST_F(RunStart, OtherDataAreRefusedBeforeAnythingIsChanged) {
   Config other = config();
   other.data.files = {path("other").string()};
   const auto before = files();
-  expect_error<InvalidArgument>([&] { (void)run_and(other); }, {"the data are not the same"});
+  expect_error<InvalidArgument>([&] { (void)run_and(other); }, {"the data differ"});
   EXPECT_TRUE(files() == before);
-  EXPECT_FALSE(contains(said, "going on")) << said;
+  EXPECT_FALSE(contains(said, "resuming after step")) << said;
   simulate(2, [&] {
     try {
       (void)run(other, nullptr);
@@ -61,7 +61,7 @@ TEST_F(RunStart, ARunThatIsAskedToEndBeforeItsFirstStepChangesNothing) {
     ::raise(SIGTERM);
     EXPECT_EQ(run_and(config()).end, RunEnd::kInterrupted);
   }
-  EXPECT_EQ(said, "interrupted: asked to end before the first step; run the same command to start again\n");
+  EXPECT_EQ(said, "interrupted: stop requested before the first step; run the same command to start again\n");
   EXPECT_FALSE(fs::exists(path()));
   EXPECT_EQ(run_and(config(), "step 6/").end, RunEnd::kInterrupted);
   // The signal arrives while checkpoints are verified: the newest is corrupt, and reported.
@@ -69,8 +69,8 @@ TEST_F(RunStart, ARunThatIsAskedToEndBeforeItsFirstStepChangesNothing) {
   testing::flip_byte(newest, static_cast<std::int64_t>(fs::file_size(newest)) - 3);
   const auto before = files();
   EXPECT_EQ(run_and(config(), "checkpoint ").end, RunEnd::kInterrupted);
-  EXPECT_TRUE(contains(said, "is passed over")) << said;
-  EXPECT_TRUE(contains(said, "asked to end before the first step")) << said;
+  EXPECT_TRUE(contains(said, "is skipped")) << said;
+  EXPECT_TRUE(contains(said, "stop requested before the first step")) << said;
   EXPECT_TRUE(files() == before);
   EXPECT_EQ(run_and(config()).end, RunEnd::kDone);
 }
@@ -121,7 +121,7 @@ TEST_F(RunStart, AFinishedRunHasNothingToDo) {
   EXPECT_TRUE(summary.was_finished);
   EXPECT_EQ(summary.end, RunEnd::kDone);
   EXPECT_EQ(summary.steps, 12);
-  EXPECT_EQ(said, "the run in " + path().string() + " is finished already, with these options: nothing to do\n");
+  EXPECT_EQ(said, "the run in " + path().string() + " is already finished with these options; nothing to do\n");
   again.mesh.fsdp = 2;  // possible after ranks were lost
   simulate(2, [&] { EXPECT_TRUE(run(again, nullptr).was_finished); });
   EXPECT_TRUE(is_finished_already(again, path().string(), 2));
@@ -130,8 +130,10 @@ TEST_F(RunStart, AFinishedRunHasNothingToDo) {
   const auto refuses = [&](const std::string& words, const std::function<void(Config&)>& change) {
     Config changed = config();
     change(changed);
-    expect_error<IoError>([&] { (void)run_and(changed); }, {"which is finished", words, "--run.directory"});
-    expect_error<IoError>([&] { (void)is_finished_already(changed, path().string(), 1); }, {"which is finished"});
+    expect_error<IoError>([&] { (void)run_and(changed); },
+                          {"already contains a finished run", words, "--run.directory"});
+    expect_error<IoError>([&] { (void)is_finished_already(changed, path().string(), 1); },
+                          {"already contains a finished run"});
     EXPECT_TRUE(files() == before) << words;
   };
   refuses("train.seed is 2 here, and was 1", [](Config& c) { c.train.seed = 2; });
@@ -152,15 +154,14 @@ TEST_F(RunStart, WhoStartsRanksIsToldFirstThatTheyWillBeRefused) {
   other = config();
   std::ofstream(path("other")) << std::string(9000, 'x');
   other.data.files = {path("other").string()};
-  expect_error<InvalidArgument>([&] { (void)is_finished_already(other, path().string(), 1); },
-                                {"the data are not the same"});
+  expect_error<InvalidArgument>([&] { (void)is_finished_already(other, path().string(), 1); }, {"the data differ"});
   other = config();
   other.checkpoint.resume = "never";
   expect_error<IoError>([&] { (void)is_finished_already(other, path().string(), 1); }, {"never"});
   fs::remove_all(path() / "checkpoints");
   other = config();
   other.train.seed = 2;
-  expect_error<IoError>([&] { (void)is_finished_already(other, path().string(), 1); }, {"no good checkpoint"});
+  expect_error<IoError>([&] { (void)is_finished_already(other, path().string(), 1); }, {"no valid checkpoint"});
   std::string refused;
   const testing::LineListener out([&](const std::string& line) {
     if (!line.starts_with("step 5/") || !refused.empty()) return;
@@ -178,13 +179,13 @@ TEST_F(RunStart, StepsThatWereAskedForAndAreBehindAreTold) {
   late.run.dump_step = 3;
   late.run.profile_steps = "2..5";
   EXPECT_EQ(run_and(late).end, RunEnd::kDone);
-  EXPECT_TRUE(contains(said, "run.dump_step 3 lies behind: the run goes on after step 5")) << said;
-  EXPECT_TRUE(contains(said, "run.profile_steps 2..5 lies behind")) << said;
+  EXPECT_TRUE(contains(said, "run.dump_step 3 is before the resume step, 5")) << said;
+  EXPECT_TRUE(contains(said, "run.profile_steps 2..5 is before the resume step, 5")) << said;
   Config early = config("early");
   early.run.dump_step = 3;
   EXPECT_EQ(run_and(early, "step 5/").end, RunEnd::kInterrupted);
   EXPECT_EQ(run_and(early).end, RunEnd::kDone);
-  EXPECT_FALSE(contains(said, "lies behind")) << "the start before has written it\n" << said;
+  EXPECT_FALSE(contains(said, "is before the resume step")) << "the start before has written it\n" << said;
 }
 
 TEST_F(RunStart, ADirectoryMayHaveANameThatIsNoUtf8) {

@@ -9,7 +9,7 @@
 namespace tessera::train {
 
 double learning_rate(const ScheduleConfig& config, double peak, std::int64_t step, std::int64_t steps) {
-  TESSERA_CHECK(step >= 1 && step <= steps, "step ", step, " is not one of 1 to ", steps);
+  TESSERA_CHECK(step >= 1 && step <= steps, "step must be in [1, ", steps, "], got ", step);
   if (step <= config.warmup) return peak * static_cast<double>(step) / static_cast<double>(config.warmup);
   if (config.kind == "constant") return peak;
   const std::int64_t falling =

@@ -30,7 +30,7 @@ TEST(Schedule, WarmUpThatIsLongerThanWhatIsLeftComesFirst) {
 }
 
 TEST(Schedule, KnowsItsSteps) {
-  expect_error<InvalidArgument>([] { (void)learning_rate({}, 1, 0, 10); }, {"step 0", "1 to 10"});
+  expect_error<InvalidArgument>([] { (void)learning_rate({}, 1, 0, 10); }, {"step must be in [1, 10], got 0"});
 }
 
 }  // namespace

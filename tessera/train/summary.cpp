@@ -120,17 +120,18 @@ std::string speed_text(const Summary& summary) {
   const Flops speed = speed_of(summary);
   const double peak = summary.config.run.peak_flops;
   const std::string mfu =
-      peak == 0 ? "unknown (run.peak_flops is not given)"
+      peak == 0 ? "unknown (run.peak_flops is not set)"
                 : fmt::format("{:.1f} % (causal {:.1f} %)", 100 * speed.full / peak, 100 * speed.causal / peak);
   return fmt::format(
-      "{:.0f} tokens/s in all, exposed communication {:.1f} %\n{:.2f} GFLOP/s a rank (causal {:.2f}), MFU {}\n",
+      "{:.0f} tokens/s in total, exposed communication {:.1f} %\n"
+      "{:.2f} GFLOP/s per rank (causal {:.2f}), MFU {}\n",
       totals.rate, 100 * exposed_share(totals), speed.full / 1e9, speed.causal / 1e9, mfu);
 }
 
 std::string held_out_text(const Summary& summary) {
   if (summary.evaluations.empty()) return "";
   const double loss = summary.evaluations.back().loss;
-  std::string text = fmt::format("held-out loss {:.4f} nats a token", loss);
+  std::string text = fmt::format("held-out loss {:.4f} nats per token", loss);
   if (summary.bigram_entropy)
     text += fmt::format(", {} the bigram entropy of that text, {:.4f}",
                         loss < *summary.bigram_entropy ? "below" : "not below", *summary.bigram_entropy);
@@ -155,8 +156,8 @@ RankNumbers rank_numbers(const std::string& text) {
             .predicted = owners_from(json.at("predicted_memory")),
             .missing = json.at("missing").get<std::vector<std::string>>()};
   } catch (const nlohmann::json::exception& error) {
-    TESSERA_THROW(MismatchError, "a rank reported numbers that cannot be read (", error.what(),
-                  "); do all ranks run the same build?");
+    TESSERA_THROW(MismatchError, "cannot read the values of a rank (", error.what(),
+                  "); all ranks must run the same build");
   }
 }
 
@@ -229,10 +230,10 @@ std::string short_text(const Summary& summary) {
                       summary.steps == 1 ? "" : "s", summary.tokens, summary.parameters, mesh.dp, mesh.fsdp, mesh.tp);
   text += held_out_text(summary) + speed_text(summary) + memory_text(summary);
   if (!summary.checkpoint_errors.empty())
-    text += fmt::format("{} of the checkpoints could not be written; the last: {}\n", summary.checkpoint_errors.size(),
+    text += fmt::format("{} checkpoints could not be written; the last: {}\n", summary.checkpoint_errors.size(),
                         summary.checkpoint_errors.back());
   for (const RankNumbers& rank : summary.ranks) {
-    for (const std::string& each : rank.missing) text += fmt::format("missing of rank {}: {}\n", rank.rank, each);
+    for (const std::string& each : rank.missing) text += fmt::format("missing from rank {}: {}\n", rank.rank, each);
   }
   return text + "run directory: " + summary.directory + "\n";
 }

@@ -105,8 +105,8 @@ TEST(Summary, UnknownPeaksAreSaidAndNotZero) {
 TEST(Summary, ShortTextNamesWhatMatters) {
   const std::string text = short_text(two_ranks());
   for (const char* part : {"5 steps, 500 tokens, 1000 parameters on dp 1 x fsdp 1 x tp 2\n",
-                           "held-out loss 2.2500 nats a token, below the bigram entropy of that text, 2.5000\n",
-                           "240 tokens/s in all, exposed communication 25.0 %\n",
+                           "held-out loss 2.2500 nats per token, below the bigram entropy of that text, 2.5000\n",
+                           "240 tokens/s in total, exposed communication 25.0 %\n",
                            "peak memory of rank 1: parameters 200 B, total 400 B\n", "run directory: /runs/a\n"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "is not in\n" << text;
   Summary worse = two_ranks();

@@ -155,8 +155,8 @@ StepEnd Trainer::State::judged(StepReport& report) {
   TESSERA_CHECK_AS(TrainingStopped, !stops, "step ", report.step, ": loss ", report.loss, ", gradient norm ",
                    report.grad_norm, is_finite ? ", a spike: more than " : ", not finite; ",
                    is_finite ? std::to_string(most) : "parameters are those before the step",
-                   is_finite ? "; train.on_spike = skip goes on without such steps"
-                             : "; train.on_nan = skip goes on without such steps");
+                   is_finite ? "; train.on_spike = skip continues without such steps"
+                             : "; train.on_nan = skip continues without such steps");
   return is_finite ? StepEnd::kSkippedSpike : StepEnd::kSkippedNan;
 }
 
@@ -254,7 +254,7 @@ double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, con
 std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, std::int64_t count, double temperature,
                                            std::uint64_t seed, const OnProgress& on_progress) {
   State& state = *state_;
-  TESSERA_CHECK(!prompt.empty(), "sample: an empty prompt: give at least the token between documents");
+  TESSERA_CHECK(!prompt.empty(), "sample: prompt must not be empty; give at least the end-of-text token");
   const autograd::NoGrad no_grad;
   const memory::Label label("activations");
   std::mt19937_64 bits(seed);

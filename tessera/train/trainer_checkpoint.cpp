@@ -52,19 +52,19 @@ CheckpointState Trainer::checkpoint_state() const {
 void Trainer::continue_from(const std::map<std::string, std::string>& texts) {
   const auto text = texts.find("trainer");
   TESSERA_CHECK_AS(MismatchError, text != texts.end(),
-                   "the checkpoint has no text 'trainer': it is none of a training run");
+                   "the checkpoint has no metadata 'trainer'; it is not from a training run");
   try {
     const nlohmann::json json = nlohmann::json::parse(text->second);
     const std::int64_t steps = json.at("step");
     const ops::GeneratorState random{.seed = json.at("random").at("seed"), .call = json.at("random").at("call")};
     std::optional<double> mean_norm;
     if (!json.at("mean_norm").is_null()) mean_norm = json.at("mean_norm").get<double>();
-    TESSERA_CHECK_AS(MismatchError, steps >= 0, "the checkpoint is of step ", steps);
+    TESSERA_CHECK_AS(MismatchError, steps >= 0, "checkpoint: step must be at least 0, got ", steps);
     state_->steps = steps;
     state_->mean_norm = mean_norm;
     ops::set_generator_state(random);
   } catch (const nlohmann::json::exception& error) {
-    TESSERA_THROW(MismatchError, "the checkpoint's text 'trainer' cannot be read (", error.what(),
+    TESSERA_THROW(MismatchError, "checkpoint metadata 'trainer' cannot be read (", error.what(),
                   "); was it written by another version?");
   }
 }

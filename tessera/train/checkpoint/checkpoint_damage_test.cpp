@@ -60,7 +60,7 @@ TEST(DamagedCheckpoint, MustBeOfTheStepThatItsDirectoryIsNamedAfter) {
   CheckpointInfo newest = open_checkpoint(directory.path() / "step-000000020");
   newest.path = directory.path() / "step-000000030";
   std::filesystem::rename(directory.path() / "step-000000020", newest.path);
-  const std::string fault = "must be of the step 30 that its directory is named after, got step 20";
+  const std::string fault = "must be of step 30, the name of its directory, got step 20";
   CheckpointState none;
   expect_error<IoError>([&] { load_checkpoint(newest, none); }, {fault});
   expect_error<IoError>([&] { (void)open_checkpoint(newest.path); }, {fault});
@@ -152,8 +152,8 @@ TEST(DamagedCheckpoint, WhatIsPassedOverIsToldInLinesThatATerminalCanShow) {
   damage(directory.path() / "step-000000010/rank-000000.safetensors");
   std::vector<std::string> lines;
   EXPECT_FALSE(last_good(directory.path(), [&](const std::string& line) { lines.push_back(line); }));
-  EXPECT_THAT(lines, ElementsAre(EndsWith("step-000000020.partial is passed over: it was not written to its end\n"),
-                                 EndsWith("its bytes are damaged\n")));
+  EXPECT_THAT(lines, ElementsAre(EndsWith("step-000000020.partial is skipped: it is incomplete\n"),
+                                 EndsWith("the shard is corrupt\n")));
   EXPECT_THAT(lines, Not(Contains(HasSubstr("\x1b"))));
 }
 

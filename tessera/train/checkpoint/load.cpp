@@ -24,26 +24,24 @@ std::vector<detail::Wanted> wanted_of(const CheckpointIndex& index, const Checkp
   for (std::size_t t = 0; t < index.tensors.size(); ++t) places.emplace(index.tensors[t].name, t);
   std::vector<detail::Wanted> wanted;
   for (const auto& [name, tensor] : state.tensors) {
-    TESSERA_CHECK(tensor, "checkpoint: '", name, "' is no tensor");
+    TESSERA_CHECK(tensor, "checkpoint: '", name, "' must be a tensor");
     const auto found = places.find(name);
     if (found == places.end()) {
       std::vector<std::string> names;
       for (const SavedTensor& each : index.tensors) names.push_back(each.name);
-      TESSERA_THROW(MismatchError, "checkpoint ", path, ": there is no tensor '", name, "'", did_you_mean(name, names),
-                    " among its ", names.size(),
-                    "; it was saved from another model or optimizer: load it with the "
-                    "configuration that it was saved with");
+      TESSERA_THROW(MismatchError, "checkpoint ", path, ": no tensor '", name, "'", did_you_mean(name, names),
+                    " among its ", names.size(), " tensors; use the configuration that it was saved with");
     }
     const SavedTensor& saved = index.tensors[found->second];
     TESSERA_CHECK_AS(MismatchError, saved.shape == tensor.shape(), "checkpoint ", path, ": tensor '", name,
-                     "' has the shape ", saved.shape, ", but ", tensor.shape(),
-                     " is asked for; give the model the sizes that it was saved with");
-    TESSERA_CHECK_AS(MismatchError, saved.dtype == tensor.dtype(), "checkpoint ", path, ": tensor '", name, "' is of ",
-                     saved.dtype, ", but ", tensor.dtype(), " is asked for; load it as ", saved.dtype,
-                     " and cast it then");
+                     "' has shape ", saved.shape, ", but the model requires ", tensor.shape(),
+                     "; use the model sizes that it was saved with");
+    TESSERA_CHECK_AS(MismatchError, saved.dtype == tensor.dtype(), "checkpoint ", path, ": tensor '", name,
+                     "' has dtype ", saved.dtype, ", but ", tensor.dtype(), " is required; load it as ", saved.dtype,
+                     " and cast it");
     TESSERA_CHECK(!tensor.has_layout() || tensor.layout().partials().empty(), "checkpoint: tensor '", name,
-                  "' has the layout ", tensor.layout().text(),
-                  ", of which each rank has only its part of every value; load into one without Partial()");
+                  "': layout must not be partial, got ", tensor.layout().text(),
+                  "; load into a layout without Partial()");
     wanted.push_back({found->second, tensor.layout()});
   }
   return wanted;
@@ -69,8 +67,8 @@ std::map<std::string, std::string> load_checkpoint(const CheckpointInfo& from, C
     Destination& to = destinations[i];
     to.part = tensor.local();
     if (!to.part || to.part.nbytes() == 0) continue;
-    TESSERA_CHECK(to.part.is_contiguous(), "checkpoint: tensor '", name, "' is ", tensor::describe(to.part),
-                  ", whose elements do not lie dense; load into a contiguous one");
+    TESSERA_CHECK(to.part.is_contiguous(), "checkpoint: tensor '", name, "' must be contiguous, got ",
+                  tensor::describe(to.part));
     to.part.device().synchronize();
     targets[i] = {to.part.data(), itemsize(to.part.dtype())};
     if (to.part.device_kind() == tensor::kHostKind) continue;

@@ -40,9 +40,9 @@ Layout layout_on(const Mesh& mesh, const Layout& old, const std::string& name) {
   for (int d = 0; d < old.ndim(); ++d) {
     for (const layout::Cut& cut : old.cuts(d)) {
       const layout::Axis& axis = old.mesh().axis(cut.by.axis);
-      TESSERA_CHECK_AS(NotSupported, cut.by.size == axis.size, "reshard: tensor '", name, "' has the layout ",
-                       old.text(), ", where a part of axis '", axis.name,
-                       "' cuts; only cuts by whole axes can be carried over to another mesh");
+      TESSERA_CHECK_AS(NotSupported, cut.by.size == axis.size, "reshard: tensor '", name,
+                       "': only complete axes may shard, got ", old.text(), ", where a sub-axis of '", axis.name,
+                       "' shards");
       const auto at = axis_of(mesh, axis.name);
       if (!at) continue;
       parts.dims[static_cast<std::size_t>(d)].cuts.push_back({{*at, 1, mesh.axis(*at).size}, cut.blocks});
@@ -59,8 +59,8 @@ void check_ranks(const CheckpointIndex& index, const Mesh& mesh) {
   }
   const auto ranks = static_cast<std::uint64_t>(mesh.size());
   TESSERA_CHECK(ranks <= std::max<std::uint64_t>(elements, 1) && mesh.size() <= detail::kMostRanks, "reshard: mesh ",
-                mesh.text(), " has ", ranks, " ranks, for a checkpoint of ", elements,
-                " elements; give at most as many ranks as that, and at most ", detail::kMostRanks);
+                mesh.text(), " must have at most one rank per element (", elements, " elements) and at most ",
+                detail::kMostRanks, " ranks, got ", ranks);
 }
 
 // Assembles the shard of a global tensor in its file, one buffer at a time.
@@ -173,7 +173,7 @@ CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const Mesh& mesh,
   // The output gets new checksums, which would hide corruption.
   detail::WholeTensors tensors(detail::good_checkpoint(from.path));
   TESSERA_CHECK(mesh.ranks().first == 0 && mesh == Mesh::parse(mesh.text()), "reshard: mesh ", mesh.text(),
-                " does not begin at rank 0");
+                " must begin at rank 0");
   CheckpointIndex index = tensors.index();
   check_ranks(index, mesh);
   index.world_size = static_cast<int>(mesh.size());
@@ -184,10 +184,10 @@ CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const Mesh& mesh,
   detail::check_tensors(index.tensors, index.world_size);
   const std::filesystem::path place = directory / detail::step_name(index.step);
   TESSERA_CHECK(!std::filesystem::exists(place), "reshard: '", place.string(),
-                "' is there already; give another --out, or remove it");
+                "' already exists; use another --out, or remove it");
   const std::filesystem::path aside = detail::partial_of(directory, index.step);
   TESSERA_CHECK(!std::filesystem::exists(aside), "reshard: '", aside.string(),
-                "' is being written, or was left by a writer that died; remove it if so");
+                "' is being written, or is a leftover of a dead writer; if so, remove it");
   detail::make_directory(directory);
   detail::make_partial(directory, index.step);
   try {
@@ -205,10 +205,10 @@ CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const Mesh& mesh,
 }
 
 Mesh mesh_with_ranks(const CheckpointInfo& from, int ranks) {
-  TESSERA_CHECK(ranks >= 1, "reshard: ", ranks, " ranks; give at least 1");
+  TESSERA_CHECK(ranks >= 1, "reshard: ranks must be at least 1, got ", ranks);
   if (from.mesh.empty()) return Mesh::create({{.name = "fsdp", .size = ranks}});
-  TESSERA_CHECK(from.mesh.find(';') == std::string::npos, "reshard: its tensors lie on several meshes, ", from.mesh,
-                "; give the new one with --mesh");
+  TESSERA_CHECK(from.mesh.find(';') == std::string::npos, "reshard: tensors must share one mesh, got ", from.mesh,
+                "; use --mesh");
   const Mesh old = Mesh::parse(from.mesh);
   if (old.ndim() == 0) return Mesh::create({{.name = "fsdp", .size = ranks}});
   const int free = axis_of(old, "fsdp").value_or(0);

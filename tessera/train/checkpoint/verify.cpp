@@ -40,8 +40,8 @@ class Verifier {
       if (depth == CheckDepth::kSizes) return;
       file.check_header();
       const tensor::SafetensorsFile parsed(file.path());
-      TESSERA_CHECK_AS(IoError, parsed.entries().size() == pieces.size(), "holds ", parsed.entries().size(),
-                       " tensors, and its rank owns ", pieces.size());
+      TESSERA_CHECK_AS(IoError, parsed.entries().size() == pieces.size(), "must hold the ", pieces.size(),
+                       " tensors of its rank, got ", parsed.entries().size());
       const std::uint64_t begin = index_.files[static_cast<std::size_t>(rank)].header_nbytes;
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         const std::string what = fault_of(file, parsed, parsed.entries()[i], pieces[i], begin, Rank(rank));
@@ -60,9 +60,9 @@ class Verifier {
     const bool is_same = entry.name == saved.name && entry.dtype == saved.dtype && entry.begin_nbytes == piece.offset &&
                          entry.end_nbytes == piece.offset + piece.nbytes &&
                          entry.shape == detail::part_of(saved.layout, saved.shape, rank).shape;
-    if (!is_same) return "it is not the part that the index gives this rank";
+    if (!is_same) return "not the shard of this rank in the index";
     const auto said = parsed.metadata().find("xxh3 of " + saved.name);
-    if (said == parsed.metadata().end()) return "its header has no checksum for it";
+    if (said == parsed.metadata().end()) return "the header has no checksum of this shard";
     detail::Hasher hasher;
     for (std::uint64_t at = 0; at < piece.nbytes; at += kChunk) {
       const std::size_t count = std::min<std::uint64_t>(kChunk, piece.nbytes - at);
@@ -72,7 +72,7 @@ class Verifier {
       done_ += count;
       if (on_progress_) on_progress_(done_, verdict_.info.nbytes);
     }
-    return hasher.hex() == said->second ? "" : "the checksum is wrong: its bytes are damaged";
+    return hasher.hex() == said->second ? "" : "the checksum is wrong: the shard is corrupt";
   }
 
   const std::filesystem::path& path_;
@@ -118,7 +118,7 @@ std::vector<CheckpointVerdict> list_checkpoints(const std::filesystem::path& dir
     verdict.info.path = each.path;
     verdict.info.step = each.step;
     verdict.is_partial = true;
-    verdict.faults.push_back({std::string(detail::kIndexName), "", "it was not written to its end"});
+    verdict.faults.push_back({std::string(detail::kIndexName), "", "it is incomplete"});
     all.push_back(std::move(verdict));
   }
   std::ranges::stable_sort(all, std::greater<>(), [](const CheckpointVerdict& each) { return each.info.step; });
@@ -144,10 +144,10 @@ std::optional<CheckpointInfo> last_good(const std::filesystem::path& directory,
                                         const std::function<void(const std::string&)>& say,
                                         const OnProgress& on_progress) {
   const auto tell = [&](const detail::NamedStep& of, const std::string& why) {
-    if (say) say(tessera::detail::concat("checkpoint ", of.path.string(), " is passed over: ", why, '\n'));
+    if (say) say(tessera::detail::concat("checkpoint ", of.path.string(), " is skipped: ", why, '\n'));
   };
   const detail::DirectoryEntries entries = detail::entries_of(directory);
-  for (const detail::NamedStep& each : entries.partials) tell(each, "it was not written to its end");
+  for (const detail::NamedStep& each : entries.partials) tell(each, "it is incomplete");
   for (const detail::NamedStep& each : entries.checkpoints) {
     const CheckpointVerdict verdict = verify_checkpoint(each.path, CheckDepth::kEverything, on_progress);
     if (verdict.faults.empty()) return verdict.info;

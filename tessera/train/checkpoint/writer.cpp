@@ -65,7 +65,7 @@ std::vector<SavedTensor> saved_tensors(const CheckpointState& state) {
   std::vector<SavedTensor> tensors;
   tensors.reserve(state.tensors.size());
   for (const auto& [name, tensor] : state.tensors) {
-    TESSERA_CHECK(tensor, "checkpoint: '", name, "' is no tensor");
+    TESSERA_CHECK(tensor, "checkpoint: '", name, "' must be a tensor");
     tensors.push_back({name, tensor.dtype(), tensor.shape(), tensor.layout()});
   }
   return tensors;
@@ -89,8 +89,8 @@ std::string to_text(const SavedFile& file, const std::string& described) {
 
 struct CheckpointWriter::State {
   explicit State(const CheckpointOptions& given) : options(given), place(current_place()) {
-    TESSERA_CHECK(options.keep >= 1, "checkpoints: keep=", options.keep, " would keep none; keep at least 1");
-    TESSERA_CHECK(!options.directory.empty(), "checkpoints: no directory is given");
+    TESSERA_CHECK(options.keep >= 1, "checkpoints: keep must be at least 1, got ", options.keep);
+    TESSERA_CHECK(!options.directory.empty(), "checkpoints: directory is required");
     WriterCount& count = current_rank()->part<WriterCount>([] { return std::make_shared<WriterCount>(); });
     number = count.made.fetch_add(1);
     if (place.world_size > 1) store = comm::store();
@@ -187,8 +187,7 @@ struct CheckpointWriter::State {
     for (std::size_t r = 0; r < written.size(); ++r) {
       const auto said = nlohmann::json::parse(written[r]);
       TESSERA_CHECK_AS(MismatchError, said["tensors"] == now.described->hash, "rank ", r,
-                       " saves other tensors than rank 0: names, shapes, dtypes and layouts must be the same, in the "
-                       "same order");
+                       " must save the same tensors as rank 0: names, shapes, dtypes and layouts, in the same order");
       index.files.push_back({said["nbytes"], said["header_nbytes"], said["header_xxh3"]});
     }
     const std::filesystem::path aside = detail::partial_of(options.directory, now.step);
@@ -202,13 +201,13 @@ struct CheckpointWriter::State {
     try {
       if (save > 0) meeting_of(save - 1).forget();
     } catch (const Error& error) {  // the checkpoint is complete; old keys do not matter
-      log::warn("checkpoints: keys of an earlier save stay in the store: ", error.message());
+      log::warn("checkpoints: cannot remove keys of an earlier save from the store: ", error.message());
     }
   }
 
   void note_error(std::int64_t step, const std::string& why) {
     std::string text = tessera::detail::concat("checkpoint of step ", step, " failed: ", why);
-    if (last_complete) text += tessera::detail::concat("; the last good one is of step ", *last_complete);
+    if (last_complete) text += tessera::detail::concat("; the last valid checkpoint is of step ", *last_complete);
     const std::lock_guard lock(mutex);
     errors.push_back(std::move(text));
   }
@@ -247,7 +246,7 @@ CheckpointWriter::~CheckpointWriter() = default;
 
 void CheckpointWriter::save(std::int64_t step, const CheckpointState& state) {
   State& self = *state_;
-  TESSERA_CHECK(step >= 0, "checkpoint: step ", step, " is negative");
+  TESSERA_CHECK(step >= 0, "checkpoint: step must be at least 0, got ", step);
   std::vector<SavedTensor> tensors = saved_tensors(state);
   if (!self.described || !are_same(self.described->tensors, tensors)) {
     detail::check_tensors(tensors, self.place.world_size);

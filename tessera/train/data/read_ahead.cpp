@@ -67,9 +67,9 @@ struct ReadAhead::State {
 
 ReadAhead::ReadAhead(Samples samples, std::int64_t sequence,
                      std::function<std::vector<std::uint64_t>(std::uint64_t)> numbers, int depth) {
-  TESSERA_CHECK(sequence >= 1, "model.sequence ", sequence, " must be at least 1");
-  TESSERA_CHECK(depth >= 0, "data.read_ahead ", depth, " must be at least 0");
-  TESSERA_CHECK(numbers != nullptr, "read ahead: there is no function that gives the numbers of samples");
+  TESSERA_CHECK(sequence >= 1, "model.sequence: must be at least 1, got ", sequence);
+  TESSERA_CHECK(depth >= 0, "data.read_ahead: must be at least 0, got ", depth);
+  TESSERA_CHECK(numbers != nullptr, "read ahead: a function that returns sample numbers is required");
   state_ = std::make_unique<State>(std::move(samples), sequence, std::move(numbers), depth);
   if (depth > 0) state_->thread = Thread("read ahead", [state = state_.get()] { state->run(); });
 }

@@ -93,9 +93,12 @@ TEST(ReadAhead, WorksForTheRankThatMadeIt) {
 
 TEST(ReadAhead, RefusesWhatMakesNoSense) {
   const Letters letters;
-  expect_error<InvalidArgument>([&] { ReadAhead(letters.samples, 2, rows_of, -1); }, {"data.read_ahead -1"});
-  expect_error<InvalidArgument>([&] { ReadAhead(letters.samples, 0, rows_of, 1); }, {"model.sequence 0"});
-  expect_error<InvalidArgument>([&] { ReadAhead(letters.samples, 2, nullptr, 1); }, {"no function"});
+  expect_error<InvalidArgument>([&] { ReadAhead(letters.samples, 2, rows_of, -1); },
+                                {"data.read_ahead: must be at least 0, got -1"});
+  expect_error<InvalidArgument>([&] { ReadAhead(letters.samples, 0, rows_of, 1); },
+                                {"model.sequence: must be at least 1, got 0"});
+  expect_error<InvalidArgument>([&] { ReadAhead(letters.samples, 2, nullptr, 1); },
+                                {"a function that returns sample numbers is required"});
   ReadAhead wrong(letters.samples, 3, rows_of, 1);
   expect_error<InvalidArgument>([&] { (void)wrong.next(); }, {"2 + 1", "room for 4"});
 }

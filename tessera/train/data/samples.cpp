@@ -36,9 +36,9 @@ struct FileRange {
 void check_makers(const std::vector<detail::MadeBy>& made_by) {
   for (const detail::MadeBy& each : made_by) {
     const detail::MadeBy& first = made_by.front();
-    TESSERA_CHECK_AS(MismatchError, each.digest == first.digest, each.what, " has tokens of tokenizer ", each.digest,
-                     ", but ", first.what, " those of ", first.digest,
-                     ": tokens of one run must come from one tokenizer (data.tokenizer)");
+    TESSERA_CHECK_AS(MismatchError, each.digest == first.digest,
+                     "all data must use one tokenizer (data.tokenizer), got ", each.digest, " for ", each.what, " and ",
+                     first.digest, " for ", first.what);
   }
 }
 
@@ -72,10 +72,10 @@ FileRange open_range(const std::string& entry, const DataConfig& config, const T
   range.source = std::make_shared<const Source>(named.path, config.format, tokenizer, made_by, meter);
   range.weight = named.weight;
   range.count = (range.source->tokens() - 1) / static_cast<std::uint64_t>(sequence);
-  TESSERA_CHECK_AS(IoError, range.count >= 1, "'", named.path, "' is too short: it has ", range.source->tokens(),
-                   " tokens, and a sample takes ", sequence,
-                   " + 1. Take a shorter model.sequence or more text; files "
-                   "of a directory, named as one, are read as one");
+  TESSERA_CHECK_AS(
+      IoError, range.count >= 1, "'", named.path, "' must have at least model.sequence + 1 (", sequence,
+      " + 1) tokens, got ", range.source->tokens(),
+      "; use a shorter model.sequence, more text, or the directory of the files, which is read as one file");
   return range;
 }
 
@@ -111,13 +111,13 @@ Samples::Samples(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Samples Samples::open(const DataConfig& config, Part part, std::int64_t sequence, std::uint64_t seed,
                       const OnProgress& on_progress) {
-  TESSERA_CHECK(sequence >= 1, "model.sequence ", sequence, " must be at least 1");
-  TESSERA_CHECK(!config.files.empty(), "data.files is empty: name at least one file or directory");
+  TESSERA_CHECK(sequence >= 1, "model.sequence: must be at least 1, got ", sequence);
+  TESSERA_CHECK(!config.files.empty(), "data.files: at least one file or directory is required");
   const double share = config.held_out.empty() ? config.held_out_share : 0;
-  TESSERA_CHECK(share >= 0 && share < 1, "data.held_out_share ", config.held_out_share, " must be 0 or more, below 1");
+  TESSERA_CHECK(share >= 0 && share < 1, "data.held_out_share: must be in [0, 1), got ", config.held_out_share);
   const bool is_held_out = part == Part::kHeldOut;
   TESSERA_CHECK(!is_held_out || share > 0 || !config.held_out.empty(),
-                "nothing is held out: data.held_out names no file and data.held_out_share is 0");
+                "no held-out data: data.held_out is empty and data.held_out_share is 0");
   const bool is_bytes = config.tokenizer == "bytes";
   auto state = std::make_shared<State>(is_bytes ? Tokenizer::bytes() : Tokenizer::read(config.tokenizer));
   state->sequence = static_cast<std::uint64_t>(sequence);
@@ -138,16 +138,17 @@ Samples Samples::open(const DataConfig& config, Part part, std::int64_t sequence
     if (range.count != 0) state->ranges.push_back(std::move(range));
   }
   check_makers(made_by);
-  TESSERA_CHECK_AS(IoError, !state->ranges.empty(), "nothing is held out: the files of data.files have ",
-                   "one sample each. Name files in data.held_out, or take a shorter model.sequence");
+  TESSERA_CHECK_AS(IoError, !state->ranges.empty(),
+                   "no held-out data: the files of data.files have one sample each; set data.held_out, or use a "
+                   "shorter model.sequence");
   state->per_epoch = place(state->ranges);
   return Samples(std::move(state));
 }
 
 void Samples::read(std::uint64_t number, std::span<std::int32_t> tokens) const {
   const State& state = *state_;
-  TESSERA_CHECK(tokens.size() == state.sequence + 1, "a sample has ", state.sequence, " + 1 tokens; there is room for ",
-                tokens.size());
+  TESSERA_CHECK(tokens.size() == state.sequence + 1, "a sample requires room for ", state.sequence,
+                " + 1 tokens, got room for ", tokens.size());
   // The position of the sample in its epoch selects the file and the number of the draw from it. The draw selects the
   // sample of the file. Each pass through a file has a separate shuffle, independent of the epoch.
   const std::uint64_t epoch = number / state.per_epoch;

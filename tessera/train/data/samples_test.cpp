@@ -220,7 +220,7 @@ TEST(Samples, TokensAloneAreReadIfSaid) {
   config.format = "auto";
   expect_error<IoError>([&] { (void)open(config); }, {"/x", "NUL", "u16"});
   config.format = "tokens";
-  expect_error<IoError>([&] { (void)open(config); }, {"/x", "not a file of tokens"});
+  expect_error<IoError>([&] { (void)open(config); }, {"/x", "not a token file"});
   config.format = "token";
   expect_error<InvalidArgument>([&] { (void)open(config); }, {"data.format", "did you mean 'tokens'"});
 }
@@ -233,12 +233,12 @@ TEST(Samples, SaysWhatAFileLacks) {
   refused({directory.path("missing.txt")}, {"missing.txt", "No such file"});
   refused({directory.write("good", "abcdefgh"), directory.path("missing.txt") + "=2"}, {"missing.txt'"});
   refused({directory.write("empty.txt", "")}, {"empty.txt", "empty"});
-  refused({directory.write("short.txt", "abc")}, {"short.txt", "has 4 tokens", "4 + 1"});
+  refused({directory.write("short.txt", "abc")}, {"short.txt", "got 4;", "4 + 1"});
   EXPECT_EQ(open(config_of({directory.write("just.txt", "abcd")})).per_epoch(), 1U);
   std::filesystem::create_directory(directory.path("nothing"));
   refused({directory.path("nothing")}, {"nothing", "no files"});
   directory.write("binary/x", std::string(9, '\0'));
-  refused({directory.path("binary")}, {"binary", "no file in the directory holds any text"});
+  refused({directory.path("binary")}, {"binary", "no file in the directory contains text"});
   refused({"/dev/null"}, {"/dev/null", "not a regular file"});
 }
 
@@ -248,19 +248,20 @@ TEST(Samples, SaysWhatIsWrongWithTheConfiguration) {
   const auto refused = [&](const DataConfig& config, Part part, std::initializer_list<std::string_view> words) {
     expect_error<InvalidArgument>([&] { (void)open(config, part); }, words);
   };
-  refused(config_of({}), Part::kTraining, {"data.files is empty"});
-  refused(config_of({""}), Part::kTraining, {"empty"});
+  refused(config_of({}), Part::kTraining, {"data.files: at least one file or directory is required"});
+  refused(config_of({""}), Part::kTraining, {"entries must be PATH or PATH=WEIGHT, got ''"});
   for (const char* weight : {"=0", "=-1", "=nan", "=inf", "=x", "=", "=1x"}) {
     refused(config_of({good + weight}), Part::kTraining, {weight, "weight above 0"});
   }
-  refused(config_of({good}), Part::kHeldOut, {"nothing is held out", "held_out_share is 0"});
+  refused(config_of({good}), Part::kHeldOut, {"no held-out data", "held_out_share is 0"});
   DataConfig all = config_of({good});
   all.held_out_share = 1;
-  refused(all, Part::kTraining, {"held_out_share 1"});
+  refused(all, Part::kTraining, {"data.held_out_share: must be in [0, 1), got 1"});
   all.held_out_share = 0.5;
   all.files = {directory.write("one", "abcd")};
-  expect_error<IoError>([&] { (void)open(all, Part::kHeldOut); }, {"nothing is held out", "one sample each"});
-  expect_error<InvalidArgument>([&] { (void)Samples::open(config_of({good}), Part::kTraining, 0, 1); }, {"sequence 0"});
+  expect_error<IoError>([&] { (void)open(all, Part::kHeldOut); }, {"no held-out data", "one sample each"});
+  expect_error<InvalidArgument>([&] { (void)Samples::open(config_of({good}), Part::kTraining, 0, 1); },
+                                {"model.sequence: must be at least 1, got 0"});
   std::vector<std::int32_t> small(4);
   expect_error<InvalidArgument>([&] { open(config_of({good})).read(0, small); }, {"4 + 1", "room for 4"});
   const std::string odd = directory.write("odd=2", numbered('a', 10));

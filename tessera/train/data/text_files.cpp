@@ -31,7 +31,7 @@ std::vector<fs::path> files_under(const fs::path& path) {
   } catch (const fs::filesystem_error& failure) {
     TESSERA_THROW(IoError, "'", failure.path1().string(), "': ", failure.code().message());
   }
-  TESSERA_CHECK_AS(IoError, !files.empty(), "directory '", path.string(), "' holds no files");
+  TESSERA_CHECK_AS(IoError, !files.empty(), "directory '", path.string(), "' contains no files");
   std::ranges::sort(files, {}, [](const fs::path& file) { return file.string(); });
   return files;
 }

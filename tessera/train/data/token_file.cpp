@@ -73,26 +73,26 @@ TokenFileHeader read_header(std::string_view bytes, const std::string& path) {
     TESSERA_CHECK_AS(IoError, holds, "'", path, "': ", parts...);
   };
   check(!bytes.empty(), "the file is empty");
-  check(bytes.starts_with(kMagic), "not a file of tokens with a header; for tokens alone say u16 or u32");
-  check(bytes.size() >= kHeaderNbytes, "cut short: ", bytes.size(), " bytes, the header alone has ", kHeaderNbytes);
+  check(bytes.starts_with(kMagic), "not a token file with a header; for plain tokens, use u16 or u32");
+  check(bytes.size() >= kHeaderNbytes, "truncated: the header has ", kHeaderNbytes, " bytes, got ", bytes.size());
   const auto version = number_at<std::uint32_t>(bytes, 8);
-  check(version == kVersion, "version ", version, " of the format; this program reads version ", kVersion);
+  check(version == kVersion, "format version must be ", kVersion, ", got version ", version);
   check(number_at<std::uint64_t>(bytes, kHashedNbytes) == detail::hash64(bytes.substr(0, kHashedNbytes)),
-        "the header is damaged: its check does not fit");
+        "the header is corrupt: its checksum is wrong");
   const auto nbytes = number_at<std::uint32_t>(bytes, 12);
-  check(nbytes == 2 || nbytes == 4, "tokens of ", nbytes, " bytes; they have 2 or 4");
+  check(nbytes == 2 || nbytes == 4, "tokens must have 2 or 4 bytes, got ", nbytes);
   TokenFileHeader header{static_cast<TokenWidth>(nbytes),     number_at<std::uint64_t>(bytes, 16),
                          number_at<std::uint64_t>(bytes, 24), number_at<std::uint32_t>(bytes, 32),
                          number_at<std::uint32_t>(bytes, 36), digest_text(bytes.substr(40, kDigestNbytes))};
   const std::uint64_t room = bytes.size() - kHeaderNbytes;
   check(room % nbytes == 0 && header.tokens == room / nbytes, "the header says ", header.tokens, " tokens of ", nbytes,
         " bytes, but ", room, " bytes follow it");
-  check(header.documents <= header.tokens, "the header says ", header.documents, " documents in ", header.tokens,
+  check(header.documents <= header.tokens, "the header says ", header.documents, " documents, but only ", header.tokens,
         " tokens");
   check(header.vocabulary >= 1 && header.vocabulary <= std::uint32_t{std::numeric_limits<std::int32_t>::max()},
-        "the header says a vocabulary of ", header.vocabulary, "; it must be 1 to 2147483647");
-  check(header.end_of_text < header.vocabulary, "the header says that token ", header.end_of_text,
-        " ends documents, in a vocabulary of ", header.vocabulary);
+        "vocabulary must be in [1, 2147483647], got ", header.vocabulary);
+  check(header.end_of_text < header.vocabulary, "end-of-text token must be in [0, ", header.vocabulary, "), got ",
+        header.end_of_text);
   return header;
 }
 
@@ -138,8 +138,8 @@ TokenFile TokenFile::open_plain(const std::filesystem::path& path, TokenWidth wi
   const std::size_t nbytes = state->file.bytes().size();
   const auto each = static_cast<std::size_t>(width);
   TESSERA_CHECK_AS(IoError, nbytes != 0, "'", state->path, "': the file is empty");
-  TESSERA_CHECK_AS(IoError, nbytes % each == 0, "'", state->path, "': ", nbytes, " bytes are not a whole number of ",
-                   width, " tokens");
+  TESSERA_CHECK_AS(IoError, nbytes % each == 0, "'", state->path, "': ", "size must be a multiple of ", width,
+                   " tokens, got ", nbytes, " bytes");
   TESSERA_CHECK_AS(IoError, !state->file.bytes().starts_with(kMagic), "'", state->path,
                    "' has a header; read it as tokens, not as plain ", width);
   state->width = width;
@@ -155,13 +155,14 @@ const std::optional<TokenFileHeader>& TokenFile::header() const { return state_-
 std::uint64_t TokenFile::tokens() const { return state_->tokens; }
 
 void TokenFile::read(std::uint64_t first, std::span<std::int32_t> tokens) const {
-  TESSERA_CHECK(first <= state_->tokens && tokens.size() <= state_->tokens - first, "'", state_->path, "': tokens ",
-                first, " to ", first, " + ", tokens.size(), " of ", state_->tokens);
+  TESSERA_CHECK(first <= state_->tokens && tokens.size() <= state_->tokens - first, "'", state_->path,
+                "': range must be within ", state_->tokens, " tokens, got ", tokens.size(), " tokens from ", first);
   state_->visit([&](auto all) {
     const auto part = all.subspan(first, tokens.size());
     for (std::size_t i = 0; i < part.size(); ++i) {
-      TESSERA_CHECK_AS(IoError, part[i] < state_->limit, "'", state_->path, "': token ", first + i, " is ", part[i],
-                       ", but all must be less than ", state_->limit, ": the file is damaged or of another width");
+      TESSERA_CHECK_AS(IoError, part[i] < state_->limit, "'", state_->path, "': token ", first + i,
+                       " must be less than ", state_->limit, ", got ", part[i],
+                       "; the file is corrupt or of another width");
       tokens[i] = static_cast<std::int32_t>(part[i]);
     }
   });
@@ -183,8 +184,9 @@ struct TokenFileWriter::State {
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, const Tokenizer& tokenizer, TokenWidth width) {
   TESSERA_CHECK(width == TokenWidth::kU32 || width_for(tokenizer.vocabulary()) == width, "'", path.string(),
-                "': u16 holds 65536 different tokens, but the vocabulary has ", tokenizer.vocabulary(), "; say u32");
-  TESSERA_CHECK_AS(IoError, !std::filesystem::is_directory(path), "'", path.string(), "' is a directory");
+                "': u16 requires a vocabulary of at most 65536 tokens, got ", tokenizer.vocabulary(), "; use u32");
+  TESSERA_CHECK_AS(IoError, !std::filesystem::is_directory(path), "'", path.string(),
+                   "' must be a file, got a directory");
   const TokenFileHeader header{
       width, 0, 0, static_cast<std::uint32_t>(tokenizer.vocabulary()), tokenizer.end_of_text(), tokenizer.digest()};
   state_ = std::make_unique<State>(path, header);
@@ -204,7 +206,7 @@ void TokenFileWriter::add_document(std::span<const std::uint32_t> tokens) {
     }
   };
   for (const std::uint32_t token : tokens) {
-    TESSERA_CHECK(token < header.vocabulary, "token ", token, " does not exist; there are ", header.vocabulary);
+    TESSERA_CHECK(token < header.vocabulary, "token must be in [0, ", header.vocabulary, "), got ", token);
     add(token);
   }
   add(header.end_of_text);

@@ -79,21 +79,21 @@ TEST(TokenFile, RefusesEachFieldThatCannotBe) {
     expect_error<IoError>([&] { (void)TokenFile::open(path); }, words);
   };
   refused("", {"bad.tokens", "empty"});
-  refused("some text", {"bad.tokens", "not a file of tokens", "u16"});
-  refused(sound.substr(0, 40), {"cut short", "40"});
+  refused("some text", {"bad.tokens", "not a token file", "u16"});
+  refused(sound.substr(0, 40), {"truncated", "got 40"});
   refused(with_number(sound, 8, 4, 2), {"version 2"});
   std::string damaged = sound;
   damaged[17] = 1;
-  refused(damaged, {"damaged"});
-  refused(with_number(sound, 12, 4, 3), {"tokens of 3 bytes"});
+  refused(damaged, {"the header is corrupt"});
+  refused(with_number(sound, 12, 4, 3), {"tokens must have 2 or 4 bytes, got 3"});
   refused(with_number(sound, 16, 8, 6), {"says 6 tokens", "10 bytes follow"});
   refused(with_number(sound, 16, 8, std::uint64_t{1} << 63 | 5), {"tokens"});
   refused(sound + "x", {"11 bytes follow"});
   refused(sound.substr(0, sound.size() - 2), {"8 bytes follow"});
   refused(with_number(sound, 24, 8, 6), {"6 documents"});
-  refused(with_number(sound, 32, 4, 0), {"vocabulary of 0"});
-  refused(with_number(sound, 32, 4, 0x80000000), {"vocabulary of 2147483648"});
-  refused(with_number(sound, 36, 4, 256), {"token 256"});
+  refused(with_number(sound, 32, 4, 0), {"vocabulary must be in [1, 2147483647], got 0"});
+  refused(with_number(sound, 32, 4, 0x80000000), {"vocabulary must be in [1, 2147483647], got 2147483648"});
+  refused(with_number(sound, 36, 4, 256), {"end-of-text token must be in [0, 256), got 256"});
   expect_error<IoError>([&] { (void)TokenFile::open(directory.path("no")); }, {"/no", "No such file"});
   expect_error<IoError>([&] { (void)TokenFile::open(directory.path()); }, {"not a regular file"});
 }
@@ -148,7 +148,7 @@ TEST(TokenFileWriter, RefusesWhatDoesNotFit) {
   expect_error<IoError>([&] { TokenFileWriter(directory.path("no/x"), Tokenizer::bytes(), TokenWidth::kU16); },
                         {"/no", "No such file"});
   expect_error<IoError>([&] { TokenFileWriter(directory.path(), Tokenizer::bytes(), TokenWidth::kU16); },
-                        {"is a directory"});
+                        {"must be a file, got a directory"});
   EXPECT_EQ(width_for(65536), TokenWidth::kU16);
   EXPECT_EQ(width_for(65537), TokenWidth::kU32);
 }

@@ -51,8 +51,8 @@ Tokenizer Tokenizer::bytes() {
 
 Tokenizer Tokenizer::read(const std::filesystem::path& path) {
   const detail::MappedFile file(path.string());
-  TESSERA_CHECK_AS(IoError, file.bytes().size() <= kMostFileBytes, "'", path.string(), "' has ", file.bytes().size(),
-                   " bytes, a tokenizer.json at most ", kMostFileBytes);
+  TESSERA_CHECK_AS(IoError, file.bytes().size() <= kMostFileBytes, "'", path.string(), "' must have at most ",
+                   kMostFileBytes, " bytes, got ", file.bytes().size());
   auto state = std::make_shared<State>();
   state->bpe = detail::read_bpe(file.bytes(), path.string());
   state->digest = digest_of(state->bpe);
@@ -69,7 +69,7 @@ Tokenizer Tokenizer::learn(std::span<const std::string_view> texts, std::int64_t
 
 void Tokenizer::write(const std::filesystem::path& path) const {
   TESSERA_CHECK_AS(NotSupported, !state_->is_bytes, "'", path.string(),
-                   "': the tokenizer of bytes has no file; it goes by the name 'bytes'");
+                   "': the bytes tokenizer has no file; use the name 'bytes'");
   write_file(path.string(), detail::write_bpe(state_->bpe));
 }
 
@@ -94,8 +94,8 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view text, const OnProg
 std::string Tokenizer::decode(std::span<const std::uint32_t> tokens) const {
   std::string text;
   for (const std::uint32_t token : tokens) {
-    TESSERA_CHECK(token < state_->bpe.tokens.size(), "token ", token, " does not exist; there are ",
-                  state_->bpe.tokens.size(), ", from 0 on");
+    TESSERA_CHECK(token < state_->bpe.tokens.size(), "token must be in [0, ", state_->bpe.tokens.size(), "), got ",
+                  token);
     text += state_->bpe.tokens[token];
   }
   return text;

@@ -165,7 +165,7 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
     expect_error<IoError>([&] { (void)read(directory, file); }, words);
   };
   const std::string odd = byte_character(0x80);
-  refused([&](auto& file) { file["model"]["vocab"].erase(odd); }, {"without holes"});
+  refused([&](auto& file) { file["model"]["vocab"].erase(odd); }, {"without gaps"});
   refused([&](auto& file) { file["model"]["vocab"].erase(odd), file["model"]["vocab"]["hh"] = 128; }, {"byte 128"});
   refused([&](auto& file) { file["model"]["vocab"]["he"] = 97; }, {"97", "twice"});
   refused([&](auto& file) { file["model"]["vocab"]["he"] = -1; }, {"\"he\"", "-1"});
@@ -174,12 +174,12 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
   refused([&](auto& file) { file["model"]["vocab"]["\u2581x"] = 263; }, {"characters of bytes"});
   refused([&](auto& file) { file["model"]["vocab"]["<|endoftext|>"] = 3; }, {"262", "added"});
   refused([&](auto& file) { file["model"]["merges"][2] = "x y"; }, {"merge 2", "x y"});
-  refused([&](auto& file) { file["model"]["merges"][2] = "xy"; }, {"merge 2", "no pair"});
-  refused([&](auto& file) { file["model"]["merges"][2] = {"a"}; }, {"merge 2", "no pair"});
+  refused([&](auto& file) { file["model"]["merges"][2] = "xy"; }, {"merge 2", "must be a pair of tokens"});
+  refused([&](auto& file) { file["model"]["merges"][2] = {"a"}; }, {"merge 2", "must be a pair of tokens"});
   refused([&](auto& file) { file["model"]["merges"][2] = "h e"; }, {"merge 2", "twice"});
   refused([&](auto& file) { file["model"].erase("merges"); }, {"merges"});
   refused([&](auto& file) { file["model"].erase("vocab"); }, {"vocab"});
-  refused([&](auto& file) { file.erase("model"); }, {"no model"});
+  refused([&](auto& file) { file.erase("model"); }, {"model is missing"});
   refused(
       [&](auto& file) { file["added_tokens"][0]["content"] = "<pad>", file["model"]["vocab"].erase("<|endoftext|>"); },
       {"ends a document", "<|endoftext|>"});

@@ -30,7 +30,8 @@ void split_rows(std::span<const std::int32_t> rows, const Plan& plan, std::int64
   const std::size_t width = rows.size() / count;
   TESSERA_CHECK(width > 1 && rows.size() == count * width && tokens.size() == count * (width - 1) &&
                     targets.size() == tokens.size(),
-                "a batch of ", rows.size(), " tokens does not make ", count, " rows of ", tokens.size() / count + 1);
+                "batch: must have ", count, " rows of ", tokens.size() / count + 1, " tokens, got ", rows.size(),
+                " tokens");
   for (std::size_t i = 0; i < count; ++i) {
     const auto row = rows.subspan(i * width, width);
     const std::size_t at = i * (width - 1);

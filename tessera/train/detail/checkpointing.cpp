@@ -83,7 +83,7 @@ void Checkpointing::finish() {
 
 void Checkpointing::tell_errors() {
   for (const std::string& error : writer_.take_errors()) {
-    const char* then = is_end_saved_ ? "\n" : "\nthe run goes on\n";
+    const char* then = is_end_saved_ ? "\n" : "\nthe run continues\n";
     progress_.say("a checkpoint could not be written: " + error + then);  // its writer has logged it
     if (summary_.checkpoint_errors.size() < kErrorsKept) summary_.checkpoint_errors.push_back(error);
     if (is_end_saved_) summary_.unsaved = error;

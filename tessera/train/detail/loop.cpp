@@ -59,7 +59,7 @@ bool evaluate_again(Steps& steps, const LoopOptions& options, Progress& progress
   try {
     set_held_out(options.directory, summary.steps, *held_out);
   } catch (const IoError& error) {
-    log::error("loss.csv lacks the held-out loss of step ", summary.steps, ": ", error.message());
+    log::error("loss.csv: held-out loss of step ", summary.steps, " not written: ", error.message());
     summary.missing.push_back("the held-out loss of step " + std::to_string(summary.steps) +
                               " in loss.csv: " + error.message());
   }

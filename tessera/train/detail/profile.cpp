@@ -61,7 +61,7 @@ std::string Profile::after(std::int64_t step, bool is_last) {
 
 std::string Profile::write() const {
   const std::string record = probe::recorder().path();
-  TESSERA_CHECK_AS(IoError, !record.empty(), "there is no record to make it from; ", probe::recorder().status());
+  TESSERA_CHECK_AS(IoError, !record.empty(), "no record file to create it from; ", probe::recorder().status());
   std::string folder = directory_ + "/profile-" + std::to_string(begun_);
   make_run_subdirectory(folder);
   const std::string rank = folder + "/rank-" + std::to_string(current_place().rank.value());

@@ -74,12 +74,12 @@ std::string differing(const Options& before, const Options& now, bool (*is_left_
 
 Json parsed(const Texts& texts, const char* name) {
   const auto found = texts.find(name);
-  TESSERA_CHECK_AS(MismatchError, found != texts.end(), "the checkpoint has no text '", name,
-                   "': it is none of a training run");
+  TESSERA_CHECK_AS(MismatchError, found != texts.end(), "the checkpoint has no metadata '", name,
+                   "'; it is not from a training run");
   try {
     return Json::parse(found->second);
   } catch (const nlohmann::json::exception& error) {
-    TESSERA_THROW(MismatchError, "the checkpoint's text '", name, "' cannot be read (", error.what(), ")");
+    TESSERA_THROW(MismatchError, "checkpoint metadata '", name, "' cannot be read (", error.what(), ")");
   }
 }
 
@@ -93,10 +93,10 @@ std::optional<double> loss_from(const Json& json) {
   return json.is_number() ? json.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-constexpr const char* kWaysOut = "; give what was given before, or begin another run with another --run.directory";
+constexpr const char* kWaysOut = "; use the previous values, or start another run with another --run.directory";
 
 [[noreturn]] void throw_unreadable(const std::string& where, const nlohmann::json::exception& error) {
-  TESSERA_THROW(MismatchError, where, " has texts that cannot be read (", error.what(),
+  TESSERA_THROW(MismatchError, where, " has metadata that cannot be read (", error.what(),
                 "); was it written by another version?");
 }
 
@@ -224,10 +224,10 @@ std::string differing_requests(const Config& before, const Config& now) {
 void check_same_options(const Texts& texts, const Config& config, const std::string& where) {
   try {
     const std::string differing_ones = differing(parsed(texts, "configuration").get<Options>(), options_of(config));
-    TESSERA_CHECK(differing_ones.empty(), "cannot go on from ", where, ": ", differing_ones, kWaysOut);
+    TESSERA_CHECK(differing_ones.empty(), "cannot resume from ", where, ": ", differing_ones, kWaysOut);
     const std::int64_t steps = parsed(texts, "summary").at("steps");
-    TESSERA_CHECK(steps <= config.train.steps, "cannot go on from ", where, ": it is after step ", steps,
-                  ", and train.steps is ", config.train.steps, "; raise it");
+    TESSERA_CHECK(steps <= config.train.steps, "cannot resume from ", where, ": it is after step ", steps,
+                  ", but train.steps is ", config.train.steps, "; raise it");
   } catch (const nlohmann::json::exception& error) {
     throw_unreadable(where, error);
   }
@@ -238,14 +238,15 @@ void check_same_data(const Texts& texts, const Config& config, const std::string
     const auto before = parsed(texts, "configuration").get<Options>();
     const auto files = before.find("data.files");
     const Json data = parsed(texts, "data");
-    TESSERA_CHECK(data.at("digest") == digest, "cannot go on from ", where,
-                  ": the data are not the same: data.files is ", joined(config.data.files), " here, and was ",
-                  files == before.end() ? "not told" : joined(files->second),
+    TESSERA_CHECK(data.at("digest") == digest, "cannot resume from ", where, ": the data differ: data.files is ",
+                  joined(config.data.files), " here, and was ",
+                  files == before.end() ? "unknown" : joined(files->second),
                   "; their content, weights, tokenizer or held-out share differ", kWaysOut);
     const std::int64_t steps = parsed(texts, "summary").at("steps");
     const std::int64_t next_sample = data.at("next_sample");
-    TESSERA_CHECK_AS(MismatchError, next_sample == steps * config.train.batch, where, " says that ", next_sample,
-                     " samples were read in ", steps, " steps of ", config.train.batch);
+    TESSERA_CHECK_AS(MismatchError, next_sample == steps * config.train.batch, where,
+                     ": next sample must be steps x train.batch (", steps, " x ", config.train.batch, "), got ",
+                     next_sample);
   } catch (const nlohmann::json::exception& error) {
     throw_unreadable(where, error);
   }
@@ -266,7 +267,7 @@ void restore_summary(const Texts& texts, Summary& summary) {
     summary.resumed_from = counters.at("resumed_from").get<std::vector<std::int64_t>>();
     summary.resumed_from.push_back(summary.steps);
   } catch (const nlohmann::json::exception& error) {
-    TESSERA_THROW(MismatchError, "the checkpoint's text 'summary' cannot be read (", error.what(), ")");
+    TESSERA_THROW(MismatchError, "checkpoint metadata 'summary' cannot be read (", error.what(), ")");
   }
 }
 
@@ -296,7 +297,7 @@ void add_told_steps(const std::filesystem::path& directory, int rank, RankTally&
   std::int64_t corrupt = 0;
   each_line_of(path, [&](const FileLine& line) { corrupt += add_told_step(line.text, rank, tally) ? 0 : 1; });
   if (corrupt == 0) return;
-  log::warn("'", path.string(), "': ", corrupt, " lines are corrupt; speeds in summary.json leave these steps out");
+  log::warn("'", path.string(), "': ", corrupt, " lines are corrupt; the speeds in summary.json omit these steps");
 }
 
 }  // namespace tessera::train::detail

@@ -62,7 +62,7 @@ std::filesystem::path make(const Config& config) {
   try {
     make_run_directory(path, access_of(config.run));
   } catch (const IoError& error) {
-    TESSERA_THROW(IoError, error.message(), "; give another with --run.directory");
+    TESSERA_THROW(IoError, error.message(), "; use another --run.directory");
   }
   return path;
 }
@@ -120,8 +120,8 @@ bool is_finished(const std::filesystem::path& directory, const Config& config) {
     return false;
   }
   TESSERA_CHECK_AS(IoError, differing.empty(), "run directory '", directory.string(),
-                   "' holds a run already, which is finished, with other options (", differing,
-                   "); raise train.steps to go on, or give another with --run.directory");
+                   "' already contains a finished run with other options (", differing,
+                   "); raise train.steps to continue it, or use another --run.directory");
   return true;
 }
 
@@ -138,8 +138,8 @@ void check_same_run(const std::filesystem::path& directory, const Config& config
     differing = "its config.toml cannot be read: " + error.message();
   }
   TESSERA_CHECK_AS(IoError, differing.empty(), "run directory '", directory.string(),
-                   "' holds a run already, with no good checkpoint to go on from and other options (", differing,
-                   "); give another with --run.directory");
+                   "' already contains a run with other options and no valid checkpoint (", differing,
+                   "); use another --run.directory");
 }
 
 // Returns the checkpoint of checkpoint.resume: one, which must be valid, or the last valid one of a directory or a run.
@@ -152,17 +152,16 @@ CheckpointInfo named_checkpoint(const std::filesystem::path& given, const Say& s
   const std::filesystem::path own = path.has_filename() ? path : path.parent_path();
   if (own.filename().string().starts_with("step-"))
     return good_checkpoint(own, on_progress);  // reports the fault of a corrupt one
-  TESSERA_THROW(IoError, "checkpoint.resume is '", given.string(),
-                "', where there is no good checkpoint; name a checkpoint, a directory of some, or a run directory");
+  TESSERA_THROW(IoError, "checkpoint.resume: no valid checkpoint in '", given.string(),
+                "'; give a checkpoint, a directory of checkpoints, or a run directory");
 }
 
 bool has_run(const std::filesystem::path& directory) { return std::filesystem::exists(directory / "config.toml"); }
 
 void check_resume(const std::filesystem::path& directory, const Config& config) {
-  TESSERA_CHECK_AS(IoError, !has_run(directory) || config.checkpoint.resume != "never", "run directory '",
-                   directory.string(),
-                   "' holds a run already (config.toml), and checkpoint.resume is never; give another with "
-                   "--run.directory");
+  TESSERA_CHECK_AS(
+      IoError, !has_run(directory) || config.checkpoint.resume != "never", "run directory '", directory.string(),
+      "' already contains a run (config.toml), and checkpoint.resume is never; use another --run.directory");
 }
 
 // Returns the checkpoint that an unfinished run resumes from, if any.
@@ -181,8 +180,7 @@ void check_no_link(const std::filesystem::path& checkpoints, const CheckpointCon
   std::error_code none;
   TESSERA_CHECK_AS(IoError, !config.directory.empty() || !std::filesystem::is_symlink(checkpoints, none), "'",
                    checkpoints.string(),
-                   "' is a symbolic link, which a run does not follow; give its target with "
-                   "--checkpoint.directory, or remove it");
+                   "' must not be a symbolic link; use its target as --checkpoint.directory, or remove it");
 }
 
 RunStart open(const Config& config, const Say& say, const OnProgress& on_progress) {
@@ -219,9 +217,9 @@ void take(const RunStart& start, const Config& config, const Say& say) {
   if (config.checkpoint.directory.empty() && config.checkpoint.every > 0)
     make_run_subdirectory(directory / "checkpoints");
   if (!start.checkpoint.empty()) {
-    say("going on after step " + std::to_string(step) + " from " + start.checkpoint.string() + "\n");
+    say("resuming after step " + std::to_string(step) + " from " + start.checkpoint.string() + "\n");
   } else if (had_run) {
-    say("the run in " + directory.string() + " has no checkpoint: it begins anew\n");
+    say("the run in " + directory.string() + " has no checkpoint; starting from step 0\n");
   }
 }
 
@@ -280,7 +278,7 @@ void meet() {
 
 [[noreturn]] void throw_lost(const char* when, const AbortedError& error) {
   TESSERA_THROW(AbortedError, "a rank was lost ", when, ": ", error.message(),
-                "; the same command goes on from the last checkpoint");
+                "; run the same command to resume from the last checkpoint");
 }
 
 void meet_or_tell(const char* when) {
@@ -386,7 +384,7 @@ void RunRanks::finish() const {
     meet();
   } catch (const AbortedError& error) {
     if (!is_written()) throw_lost("before the summary was written", error);
-    log::warn("a rank was lost when all was written: ", error.message());
+    log::warn("a rank was lost after all files were written: ", error.message());
   }
 }
 

@@ -16,7 +16,7 @@ namespace tessera::train::detail {
 /// as a fault of its input (a corrupt checkpoint) must not catch a request.
 class AskedToEnd final : public std::exception {
  public:
-  [[nodiscard]] const char* what() const noexcept override { return "asked to end"; }
+  [[nodiscard]] const char* what() const noexcept override { return "stop requested"; }
 };
 
 /// Records signals during its lifetime. Destroyed on the thread that created it; otherwise thread-safe.

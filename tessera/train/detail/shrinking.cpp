@@ -54,9 +54,9 @@ bool Shrinking::shrink() {
   std::vector<int> left = left_ = comm::agree_on_left(reason_, kPatience);
   const std::optional<MeshConfig> mesh = smaller_mesh(now, static_cast<int>(left.size()));
   TESSERA_CHECK_AS(AbortedError, mesh.has_value(), reason_, "; ", left.size(), " of ", before.world_size,
-                   " ranks are left and cannot go on: mesh.tp ", now.mesh.tp, " must stay, and train.batch ",
+                   " ranks survive and cannot continue: they must keep mesh.tp ", now.mesh.tp, ", and train.batch ",
                    now.train.batch, " in ", now.train.accumulate,
-                   " micro-batches must divide; start again, and the run goes on from its last checkpoint");
+                   " micro-batches must be divisible; start again to resume from the last checkpoint");
   const std::size_t size = static_cast<std::size_t>(mesh->dp) * static_cast<std::size_t>(mesh->fsdp * mesh->tp);
   const std::size_t spare = left.size() - size;
   left.resize(size);
@@ -64,8 +64,10 @@ bool Shrinking::shrink() {
   config_.mesh = *mesh;
   worlds_.push_back(std::make_unique<comm::SmallerWorld>(left, kPatience));
   const std::string words = fmt::format(
-      "{}\ngoing on with {} of {} ranks, dp {} x fsdp {} x tp {}{}\n", reason_, size, before.world_size, mesh->dp,
-      mesh->fsdp, mesh->tp, spare > 0 ? fmt::format("; {} more {} no place", spare, spare == 1 ? "has" : "have") : "");
+      "{}\n"
+      "continuing with {} of {} ranks, dp {} x fsdp {} x tp {}{}\n",
+      reason_, size, before.world_size, mesh->dp, mesh->fsdp, mesh->tp,
+      spare > 0 ? fmt::format("; {} more {} unused", spare, spare == 1 ? "is" : "are") : "");
   if (current_place().rank == Rank(0) && out_ != nullptr) {
     std::fputs(words.c_str(), out_);
     std::fflush(out_);
@@ -76,9 +78,8 @@ bool Shrinking::shrink() {
 bool Shrinking::is_to_tell() const { return left_.empty() || left_.front() == current_place().rank.value(); }
 
 Summary Shrinking::left_summary() const {
-  return {.end = RunEnd::kInterrupted,
-          .reason = "the smaller world has no place for this rank: " + reason_,
-          .config = config_};
+  return {
+      .end = RunEnd::kInterrupted, .reason = "the shrunk world does not use this rank: " + reason_, .config = config_};
 }
 
 }  // namespace tessera::train::detail

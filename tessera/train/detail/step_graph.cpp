@@ -92,7 +92,7 @@ void StepGraph::capture(const StepBody& body, const device::Stream& stream) {
     const bool is_refusal = error.kind() == ErrorKind::kInvalidArgument || error.kind() == ErrorKind::kNotSupported;
     if (!is_refusal) throw;
     TESSERA_THROW(NotSupported, "train.graph: a step cannot be captured: ", error.message(),
-                  "; leave train.graph out, or what cannot be captured");
+                  "; omit train.graph, or the operation that cannot be captured");
   }
   calls_ = ops::generator_state().call - begin_.call;
   ops::set_generator_state(begin_);

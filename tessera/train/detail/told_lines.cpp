@@ -22,7 +22,7 @@ void ToldLines::append(const std::string& line) {
     return note_lost(error.message());
   }
   if (!std::exchange(is_losing_, false)) return;
-  const std::string words = name_ + " is written again; it lacks " + std::to_string(lost_) + " lines";
+  const std::string words = name_ + " can be written again; " + std::to_string(lost_) + " lines are missing";
   log::warn(words);
   progress_.say(words + "\n");
 }
@@ -39,8 +39,8 @@ void ToldLines::note_lost(const std::string& why) {
   lost_ += 1;
   why_ = why;
   if (std::exchange(is_losing_, true)) return;
-  log::error("a line of ", name_, " is lost: ", why, "; the run goes on, and what is lost is counted");
-  progress_.say("a line of " + name_ + " is lost: " + why + "\nthe run goes on, and what is lost is counted\n");
+  log::error("a line of ", name_, " is lost: ", why, "; the run continues and counts lost lines");
+  progress_.say("a line of " + name_ + " is lost: " + why + "\nthe run continues and counts lost lines\n");
 }
 
 std::string ToldLines::missing() const {

@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   stopped.reason = "step 41: loss nan, gradient norm nan, not finite";
   MadeRun asked;
   asked.end = "interrupted";
-  asked.reason = "asked to end; run the same command to continue";
+  asked.reason = "stop requested; run the same command to continue";
   const std::map<std::string, MadeRun> runs = {{"usual", MadeRun()},
                                                {"one", one},
                                                {"skipped", skipped},

@@ -70,8 +70,8 @@ void make_directory(const fs::path& directory) {
     const fs::path above = directory.parent_path();
     fs::is_directory(above, none) ? make_run_subdirectory(directory) : make_run_directory(directory);
   } catch (const IoError& error) {
-    TESSERA_THROW(IoError, "making the directory '", directory.string(), "': ", error.message(),
-                  "; make it writable for this user, or choose another");
+    TESSERA_THROW(IoError, "cannot create directory '", directory.string(), "': ", error.message(),
+                  "; make it writable, or use another directory");
   }
 }
 
@@ -84,7 +84,7 @@ std::shared_ptr<void> open_directory(const fs::path& directory) {
                                         });
   const bool is_taken = *descriptor >= 0 && ::flock(*descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   TESSERA_CHECK_AS(IoError, !is_taken, "'", directory.string(),
-                   "' is where another run writes its checkpoints; give each run a directory of its own");
+                   "' is in use by another run; give each run a separate directory of checkpoints");
   return descriptor;
 }
 
@@ -96,7 +96,7 @@ void remove_leftovers(const fs::path& directory) {
   const DirectoryEntries entries = entries_of(directory);
   for (const NamedStep& left : entries.removed) remove_quietly(left.path);
   for (const NamedStep& left : entries.partials) {
-    log::warn("checkpoints: ", left.path.string(), " was left by a writer that did not end; it is removed");
+    log::warn("checkpoints: ", left.path.string(), " is a leftover of a dead writer; removed");
     remove_quietly(left.path);
   }
 }
@@ -113,7 +113,7 @@ void put_in_place(const fs::path& directory, std::int64_t step) {
     const fs::path old = removed_of(directory, step);
     if (fs::exists(place, error)) fs::rename(place, old, error);
     fs::rename(aside, place, error);
-    TESSERA_CHECK_AS(IoError, !error, "putting '", place.string(), "' in its place: ", error.message(),
+    TESSERA_CHECK_AS(IoError, !error, "cannot rename to '", place.string(), "': ", error.message(),
                      way_out(error.value()));
     if (fs::exists(old, error)) remove_quietly(old);
   }

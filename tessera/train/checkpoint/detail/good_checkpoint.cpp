@@ -17,9 +17,9 @@ std::string first_fault(const CheckpointVerdict& verdict) {
 CheckpointInfo good_checkpoint(const std::filesystem::path& path, const OnProgress& on_progress) {
   CheckpointVerdict verdict = verify_checkpoint(path, CheckDepth::kEverything, on_progress);
   if (verdict.faults.empty()) return std::move(verdict.info);
-  TESSERA_THROW(IoError, "checkpoint ", path.string(), " is damaged: ", first_fault(verdict),
-                "; take another: `tessera checkpoint ls --verify` shows which of a run are good, `tessera checkpoint "
-                "verify` all that is wrong with this one");
+  TESSERA_THROW(IoError, "checkpoint ", path.string(), " is corrupt: ", first_fault(verdict),
+                "; use another: `tessera checkpoint ls --verify` lists the valid checkpoints of a run, `tessera "
+                "checkpoint verify` all faults of this one");
 }
 
 }  // namespace tessera::train::detail

@@ -30,11 +30,10 @@ class IndexReader {
   explicit IndexReader(const std::string& path) : path_(path) {}
 
   CheckpointIndex read(const ordered_json& root) {
-    check(root.is_object(), "it is no JSON object");
-    check(field(root, "format").is_string() && root["format"] == kFormat, "its field 'format' is not '", kFormat, "'");
+    check(root.is_object(), "must be a JSON object");
+    check(field(root, "format").is_string() && root["format"] == kFormat, "field 'format' must be '", kFormat, "'");
     const std::int64_t version = number(root, "version", 0, 1 << 30);
-    check(version == kVersion, "it has version ", version, ", and this Tessera reads version ", kVersion,
-          "; read it with the Tessera that wrote it");
+    check(version == kVersion, "version must be ", kVersion, ", got ", version, "; use the Tessera that wrote it");
     CheckpointIndex index;
     index.step = number(root, "step", 0, std::int64_t{1} << 62);
     index.world_size = static_cast<int>(number(root, "world_size", 1, kMostRanks));
@@ -43,12 +42,12 @@ class IndexReader {
     for (const ordered_json& each : list(root, "layouts")) layouts.push_back(layout_of(each));
     for (const ordered_json& each : list(root, "tensors")) index.tensors.push_back(tensor_of(each, layouts));
     for (const ordered_json& each : list(root, "files")) index.files.push_back(file_of(each));
-    check(index.files.size() == static_cast<std::size_t>(index.world_size), "it lists ", index.files.size(),
-          " files of ", index.world_size, " ranks");
+    check(index.files.size() == static_cast<std::size_t>(index.world_size), "must list one file per rank, got ",
+          index.files.size(), " files of ", index.world_size, " ranks");
     const ordered_json& texts = field(root, "texts");
-    check(texts.is_object(), "its field 'texts' is no object");
+    check(texts.is_object(), "field 'texts' must be an object");
     for (const auto& [name, value] : texts.items()) {
-      check(value.is_string(), "text '", name, "' is no text");
+      check(value.is_string(), "text '", name, "' must be a string");
       index.texts.emplace(name, value.get<std::string>());
     }
     check_tensors(index.tensors, index.world_size);
@@ -67,7 +66,7 @@ class IndexReader {
   }
   [[nodiscard]] const ordered_json& list(const ordered_json& in, const char* name) const {
     const ordered_json& found = field(in, name);
-    check(found.is_array(), "field '", name, "' is no list");
+    check(found.is_array(), "field '", name, "' must be a list");
     return found;
   }
   [[nodiscard]] std::int64_t number(const ordered_json& in, const char* name, std::int64_t least,
@@ -76,19 +75,19 @@ class IndexReader {
   }
   [[nodiscard]] std::int64_t number_of(const ordered_json& value, const char* name, std::int64_t least,
                                        std::int64_t most) const {
-    check(value.is_number_integer(), "field '", name, "' is no whole number");
+    check(value.is_number_integer(), "field '", name, "' must be an integer");
     const bool is_huge = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(most);
     check(!is_huge && value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most, "field '", name,
-          "' is not from ", least, " to ", most);
+          "' must be in [", least, ", ", most, "]");
     return value.get<std::int64_t>();
   }
   [[nodiscard]] std::string text(const ordered_json& in, const char* name) const {
     const ordered_json& found = field(in, name);
-    check(found.is_string(), "field '", name, "' is no text");
+    check(found.is_string(), "field '", name, "' must be a string");
     return found.get<std::string>();
   }
   [[nodiscard]] layout::Layout layout_of(const ordered_json& value) const {
-    check(value.is_string(), "a layout is no text");
+    check(value.is_string(), "a layout must be a string");
     return layout::Layout::parse(value.get_ref<const std::string&>());
   }
   [[nodiscard]] SavedTensor tensor_of(const ordered_json& value, const std::vector<layout::Layout>& layouts) const {
@@ -99,8 +98,8 @@ class IndexReader {
     for (const ordered_json& each : list(value, "shape")) {
       dims.push_back(number_of(each, "shape", 0, std::int64_t{1} << 62));
     }
-    check(dims.size() <= kMostDims, "tensor '", tensor.name, "' has ", dims.size(), " dimensions, more than ",
-          kMostDims);
+    check(dims.size() <= kMostDims, "tensor '", tensor.name, "' must have at most ", kMostDims, " dimensions, got ",
+          dims.size());
     tensor.shape = Shape(std::span<const std::int64_t>(dims));
     if (!value.contains("layout")) return tensor;
     const std::int64_t place = number(value, "layout", 0, static_cast<std::int64_t>(layouts.size()) - 1);
@@ -113,9 +112,10 @@ class IndexReader {
     file.header_nbytes =
         static_cast<std::uint64_t>(number(value, "header_nbytes", 1, static_cast<std::int64_t>(kMostHeaderNbytes)));
     file.header_hash = text(value, "header_xxh3");
-    check(file.header_nbytes <= file.nbytes, "a file of ", file.nbytes, " bytes has a header of ", file.header_nbytes);
-    check(file.header_hash.size() == kHashLetters, "a checksum has ", file.header_hash.size(), " letters, not ",
-          kHashLetters);
+    check(file.header_nbytes <= file.nbytes, "the header of a file must have at most ", file.nbytes, " bytes, got ",
+          file.header_nbytes);
+    check(file.header_hash.size() == kHashLetters, "a checksum must have ", kHashLetters, " digits, got ",
+          file.header_hash.size());
     return file;
   }
 
@@ -179,21 +179,21 @@ std::string write_index(const CheckpointIndex& index) {
     return ordered_json{{"xxh3", hash_of(checked)}, {"checkpoint", std::move(root)}}.dump(1) + "\n";
   } catch (const nlohmann::json::exception&) {
     TESSERA_THROW(InvalidArgument,
-                  "a name or text is not UTF-8; encode bytes (base64, hexadecimal) before they are saved");
+                  "names and metadata must be UTF-8; encode bytes (base64, hexadecimal) before saving them");
   }
 }
 
 CheckpointIndex read_index(std::string_view text, const std::string& path) {
   IndexReader reader(path);
   // The checksum needs the text again, which recursion produces.
-  reader.check(tessera::detail::json_depth(text) <= kMostDepth, "it is no index of a checkpoint: nested deeper than ",
+  reader.check(tessera::detail::json_depth(text) <= kMostDepth, "not an index of a checkpoint: nested deeper than ",
                kMostDepth);
   const ordered_json root = ordered_json::parse(text, nullptr, false);
   reader.check(root.is_object() && root.contains("xxh3") && root.contains("checkpoint") && root.size() == 2,
-               "it is no index of a checkpoint, or damaged");
+               "not an index of a checkpoint, or corrupt");
   reader.check(root["xxh3"].is_string() && root["xxh3"] == hash_of(root["checkpoint"].dump(
                                                                -1, ' ', false, ordered_json::error_handler_t::replace)),
-               "its checksum is wrong: it is damaged or was changed by hand");
+               "its checksum is wrong: the file is corrupt or was edited");
   try {
     return reader.read(root["checkpoint"]);
   } catch (const IoError&) {
@@ -209,8 +209,8 @@ CheckpointIndex load_index(const std::filesystem::path& directory) {
   std::filesystem::path own = std::filesystem::absolute(directory).lexically_normal();
   if (!own.has_filename()) own = own.parent_path();
   const std::optional<std::int64_t> named = step_of_name(own.filename().string());
-  TESSERA_CHECK_AS(IoError, !named || *named == index.step, path.string(), ": must be of the step ", named.value_or(0),
-                   " that its directory is named after, got step ", index.step, "; rename the directory to ",
+  TESSERA_CHECK_AS(IoError, !named || *named == index.step, path.string(), ": must be of step ", named.value_or(0),
+                   ", the name of its directory, got step ", index.step, "; rename the directory to ",
                    step_name(index.step));
   return index;
 }

@@ -23,8 +23,8 @@ InputFile::InputFile(const std::filesystem::path& directory, const CheckpointInd
   if (is_regular && static_cast<std::uint64_t>(status.st_size) == expected_.nbytes) return;
   ::close(descriptor_);
   TESSERA_CHECK_AS(IoError, is_regular, path_, ": not a regular file");
-  TESSERA_THROW(IoError, path_, ": has ", status.st_size, " bytes, and the index says ", expected_.nbytes,
-                ": it was cut short or belongs to another checkpoint");
+  TESSERA_THROW(IoError, path_, ": must have ", expected_.nbytes, " bytes as in the index, got ", status.st_size,
+                "; the file is truncated or belongs to another checkpoint");
 }
 
 InputFile::~InputFile() { ::close(descriptor_); }
@@ -36,7 +36,7 @@ void InputFile::read(std::span<std::byte> to, std::uint64_t offset) const {
     if (count < 0 && error == EINTR) continue;
     TESSERA_CHECK_AS(IoError, count >= 0, path_, ": reading ", to.size(), " bytes at ", offset, ": ",
                      std::generic_category().message(error));
-    TESSERA_CHECK_AS(IoError, count > 0, path_, ": ends at ", offset, ", before its elements do");
+    TESSERA_CHECK_AS(IoError, count > 0, path_, ": truncated at byte ", offset);
     to = to.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
   }
@@ -46,7 +46,7 @@ void InputFile::check_header() const {
   std::string header(expected_.header_nbytes, '\0');
   read(std::as_writable_bytes(std::span(header)), 0);
   TESSERA_CHECK_AS(IoError, hash_of(header) == expected_.header_hash, path_,
-                   ": the checksum of its header is wrong: it is damaged or belongs to another checkpoint");
+                   ": the checksum of its header is wrong: the file is corrupt or belongs to another checkpoint");
 }
 
 }  // namespace tessera::train::detail

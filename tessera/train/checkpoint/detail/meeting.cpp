@@ -46,7 +46,7 @@ void Meeting::wait(const std::vector<std::string>& keys, const std::vector<std::
       return store_->wait(keys, std::min<std::chrono::nanoseconds>(kLook, timeout));
     } catch (const TimeoutError&) {
     }
-    TESSERA_CHECK_AS(AbortedError, patience_ != Patience::kNone, "the checkpoint was given up");
+    TESSERA_CHECK_AS(AbortedError, patience_ != Patience::kNone, "the checkpoint was canceled");
     if (patience_ == Patience::kShort && !std::exchange(is_short, true)) {
       deadline = std::min(deadline, Clock::now() + kShortTime);
     }
@@ -58,9 +58,9 @@ void Meeting::wait(const std::vector<std::string>& keys, const std::vector<std::
       if (!store_->find(keys[i])) missing += (missing.empty() ? "" : ", ") + who[i];
     }
     if (missing.empty()) missing = "some rank";
-    TESSERA_CHECK_AS(AbortedError, !is_short, "given up, since this rank failed and ", missing, " did not come");
-    TESSERA_THROW(TimeoutError, missing, " did not come within ", timeout,
-                  "; see whether it lives and whether all ranks save at the same steps");
+    TESSERA_CHECK_AS(AbortedError, !is_short, "canceled: this rank failed, and ", missing, " did not arrive");
+    TESSERA_THROW(TimeoutError, missing, " did not arrive within ", timeout,
+                  "; check that it is running and that all ranks save at the same steps");
   }
 }
 

@@ -166,26 +166,25 @@ void check_tensors(const std::vector<SavedTensor>& tensors, int world_size) {
   for (const SavedTensor& tensor : tensors) {
     const std::string what = tessera::detail::concat("checkpoint: tensor '", tensor.name, "'");
     TESSERA_CHECK(!tensor.name.empty() && tensor.name != "__metadata__", what,
-                  ": a tensor of a file cannot be called that");
-    TESSERA_CHECK(names.insert(tensor.name).second, what, " is there twice; give each a name of its own");
+                  ": name is empty or reserved; use another name");
+    TESSERA_CHECK(names.insert(tensor.name).second, what, " appears twice; use unique names");
     TESSERA_CHECK(tensor.dtype != DType::kC128, what,
-                  " is of c128, which the format of the files does not have; save its real and imaginary parts");
+                  " must not be c128, which safetensors does not support; save its real and imaginary parts");
     for (const std::int64_t size : tensor.shape) {
-      TESSERA_CHECK(size >= 0, what, ": shape ", tensor.shape, " has a negative size");
+      TESSERA_CHECK(size >= 0, what, ": sizes must not be negative, got shape ", tensor.shape);
     }
     nbytes = checked_add(nbytes,
                          checked_mul(static_cast<std::uint64_t>(tensor.shape.numel()),
                                      std::uint64_t{itemsize(tensor.dtype)}, "bytes of a checkpoint"),
                          "bytes of a checkpoint");
     if (!tensor.layout) continue;
-    TESSERA_CHECK(
-        tensor.layout.partials().empty(), what, " has the layout ", tensor.layout.text(),
-        ", of which each rank has only its part of every value; settle or redistribute it before it is saved");
+    TESSERA_CHECK(tensor.layout.partials().empty(), what, ": layout must not be partial, got ", tensor.layout.text(),
+                  "; reduce or redistribute it before saving");
     const layout::RankSet ranks = tensor.layout.mesh().ranks();
     std::int64_t last = ranks.first;
     for (const layout::RankStep& step : ranks.steps) last += (step.size - 1) * step.stride;
-    TESSERA_CHECK(last < world_size, what, " lies on the mesh ", tensor.layout.mesh().text(), " up to rank ", last,
-                  ", but there are ", world_size, " ranks");
+    TESSERA_CHECK(last < world_size, what, ": ranks of the mesh must be in [0, ", world_size, "), got mesh ",
+                  tensor.layout.mesh().text(), " up to rank ", last);
     layout::check_fits(tensor.layout, tensor.shape);
   }
 }

@@ -80,9 +80,9 @@ std::int64_t RegionSet::region(std::int64_t number, std::vector<const DimSource*
 void check_file_size(const CheckpointIndex& index, std::int64_t rank, const std::vector<Piece>& pieces) {
   const SavedFile& file = index.files[static_cast<std::size_t>(rank)];
   const std::uint64_t elements = pieces.empty() ? 0 : pieces.back().offset + pieces.back().nbytes;
-  TESSERA_CHECK_AS(IoError, file.nbytes - file.header_nbytes == elements, "checkpoint of step ", index.step,
-                   ": by its layouts ", file_name(static_cast<int>(rank)), " holds ", elements,
-                   " bytes of elements, but its index says ", file.nbytes - file.header_nbytes);
+  TESSERA_CHECK_AS(IoError, file.nbytes - file.header_nbytes == elements, "checkpoint of step ", index.step, ": ",
+                   file_name(static_cast<int>(rank)), " must have ", elements,
+                   " bytes of elements by its layouts, but the index says ", file.nbytes - file.header_nbytes);
 }
 
 ReadPlanner::ReadPlanner(const CheckpointIndex& index) : index_(index), ownership_(index.tensors, index.world_size) {}

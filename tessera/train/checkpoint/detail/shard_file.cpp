@@ -89,12 +89,12 @@ std::string way_out(int error) {
   switch (error) {
     case ENOSPC:
     case EDQUOT: return "; free space there, or keep fewer checkpoints";
-    case EFBIG: return "; raise the limit on file sizes (ulimit -f), or cut the state over more ranks";
+    case EFBIG: return "; raise the limit on file sizes (ulimit -f), or shard the state over more ranks";
     case EACCES:
     case EPERM:
     case EROFS:
     case ENOTDIR:
-    case EEXIST: return "; make the directory writable for this user, or choose another";
+    case EEXIST: return "; make the directory writable, or use another";
     case EIO: return "; the disk or its connection fails";
     default: return "";
   }

@@ -28,9 +28,9 @@ void Staging::copy(const CheckpointState& state, const std::vector<Piece>& piece
   for (const Piece& piece : pieces) {
     const Tensor part = state.tensors[piece.tensor].second.local();
     TESSERA_CHECK(part && part.nbytes() == piece.nbytes, "checkpoint: tensor '", state.tensors[piece.tensor].first,
-                  "' has no part on this rank, or another than its layout says");
+                  "' must have the local shard of its layout on this rank");
     TESSERA_CHECK(!tensor::current_stream(part.device()).is_capturing(),
-                  "checkpoint: a step that is captured cannot be saved; save between replays");
+                  "checkpoint: cannot save during a capture; save between replays");
     parts.push_back(part.is_contiguous() ? part : ops::contiguous(part));
     if (part.device_kind() != tensor::kHostKind) device = part.device();
   }

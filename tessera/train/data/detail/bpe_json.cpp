@@ -70,10 +70,10 @@ class Reader {
  public:
   Reader(std::string_view text, const std::string& path) : path_(path) {
     file_ = json::parse(text, [this](int depth, json::parse_event_t, const json&) {
-      check(depth <= kMostDepth, "values are nested more than ", kMostDepth, " deep");
+      check(depth <= kMostDepth, "values must be nested at most ", kMostDepth, " levels deep");
       return true;
     });
-    check(file_.is_object(), "not an object: ", shown(file_));
+    check(file_.is_object(), "must be an object, got ", shown(file_));
   }
 
   Bpe read() {
@@ -106,8 +106,8 @@ class Reader {
   }
   void supports(bool holds, std::string_view what, const json& value) const {
     TESSERA_CHECK_AS(NotSupported, holds, "'", path_, "': ", what, " ", shown(value),
-                     " is not supported: tokenizers are byte-level BPE, as those of GPT-2 and Llama 3, without changes "
-                     "to the text");
+                     " is not supported; use a byte-level BPE tokenizer, such as those of GPT-2 and Llama 3, that does "
+                     "not change the text");
   }
   void knows(const json& object, std::string_view what, std::initializer_list<std::string_view> names) const {
     for (const auto& [name, value] : object.items()) {
@@ -168,35 +168,35 @@ class Reader {
 
   [[nodiscard]] std::uint32_t id_of(const json& value, const std::string& token) const {
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= kMostTokens) {
-      refuse("token ", shown(token), " has the number ", shown(value), "; numbers are 0 to ", kMostTokens - 1);
+      refuse("token ", shown(token), ": id must be in [0, ", kMostTokens - 1, "], got ", shown(value));
     }
     return value.get<std::uint32_t>();
   }
 
   void read_added() {
     const json& list = get(file_, "added_tokens");
-    check(list.is_null() || list.is_array(), "added_tokens is no list");
+    check(list.is_null() || list.is_array(), "added_tokens must be a list");
     for (const json& each : list) {
       const json& content = get(each, "content");
       check(content.is_string(), "an added token without content: ", shown(each));
       supports(get(each, "special") == json(true), "an added token that is not special,", each);
       const auto& text = content.get_ref<const std::string&>();
       check(added_.emplace(text, id_of(get(each, "id"), text)).second, "the added token ", shown(content),
-            " is there twice");
+            " appears twice");
     }
   }
 
   void put(std::uint32_t id, std::string bytes, bool is_added) {
-    check(id < bpe_.tokens.size(), "token number ", id, ", but there are only ", bpe_.tokens.size(),
-          " tokens: numbers must be 0, 1, ... without holes");
-    check(!is_taken_[id], "token number ", id, " is there twice");
+    check(id < bpe_.tokens.size(), "token id must be in [0, ", bpe_.tokens.size(), "), got ", id,
+          "; ids must be 0, 1, ... without gaps");
+    check(!is_taken_[id], "token id ", id, " appears twice");
     is_taken_[id] = true;
     bpe_.tokens[id] = std::move(bytes);
     bpe_.is_added[id] = is_added;
   }
 
   void read_model(const json& model) {
-    check(model.is_object(), "there is no model");
+    check(model.is_object(), "model is missing");
     supports(model.find("type") == model.end() || type_of(model) == "BPE", "model type", get(model, "type"));
     knows(model, "model",
           {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
@@ -210,10 +210,10 @@ class Reader {
   }
 
   void read_vocabulary(const json& vocabulary) {
-    check(vocabulary.is_object() && !vocabulary.empty(), "model.vocab is no table of tokens");
+    check(vocabulary.is_object() && !vocabulary.empty(), "model.vocab must be a non-empty table of tokens");
     std::size_t count = vocabulary.size();
     for (const auto& [text, id] : added_) count += vocabulary.contains(text) ? 0 : 1;
-    check(count <= kMostTokens, count, " tokens are more than ", kMostTokens);
+    check(count <= kMostTokens, "must have at most ", kMostTokens, " tokens, got ", count);
     bpe_.tokens.resize(count);
     bpe_.is_added.resize(count);
     is_taken_.resize(count);
@@ -227,7 +227,7 @@ class Reader {
       }
       std::optional<std::string> bytes = bytes_of(text);
       if (!bytes || bytes->empty()) {
-        refuse("token ", shown(text), " (", id, ") is not written in the characters of bytes");
+        refuse("token ", shown(text), " (", id, ") must be written in the characters of bytes");
       }
       put(id, std::move(*bytes), false);
     }
@@ -240,11 +240,11 @@ class Reader {
       bpe_.of_byte[byte] = static_cast<std::uint32_t>(id);
       missing.erase(byte);
     }
-    check(missing.empty(), "there is no token for byte ", missing.empty() ? 0 : *missing.begin());
+    check(missing.empty(), "no token for byte ", missing.empty() ? 0 : *missing.begin());
   }
 
   void read_merges(const json& merges) {
-    check(merges.is_array(), "model.merges is no list");
+    check(merges.is_array(), "model.merges must be a list");
     std::map<std::string_view, std::uint32_t> by_text;
     for (std::size_t id = 0; id < bpe_.tokens.size(); ++id) {
       if (!bpe_.is_added[id]) by_text.emplace(bpe_.tokens[id], static_cast<std::uint32_t>(id));
@@ -256,10 +256,10 @@ class Reader {
       const bool is_known = both[0] && both[1] && by_text.contains(*both[0]) && by_text.contains(*both[1]) &&
                             by_text.contains(*both[0] + *both[1]);
       if (!is_known) {
-        refuse("merge ", bpe_.merges.size(), ", ", shown(merge), ": not all of it are tokens of the vocabulary");
+        refuse("merge ", bpe_.merges.size(), ", ", shown(merge), ": must consist of tokens of the vocabulary");
       }
       const TokenPair pair = {by_text.at(*both[0]), by_text.at(*both[1])};
-      if (!seen.insert(pair).second) refuse("merge ", bpe_.merges.size(), ", ", shown(merge), ", is there twice");
+      if (!seen.insert(pair).second) refuse("merge ", bpe_.merges.size(), ", ", shown(merge), ", appears twice");
       bpe_.merges.push_back(pair);
     }
   }
@@ -271,7 +271,7 @@ class Reader {
     const std::string text = merge.is_string() ? merge.get<std::string>() : "";
     const std::size_t space = text.find(' ');
     if (space == std::string::npos) {
-      refuse("merge ", bpe_.merges.size(), ", ", shown(merge), ", is no pair of tokens");
+      refuse("merge ", bpe_.merges.size(), ", ", shown(merge), ", must be a pair of tokens");
     }
     return {text.substr(0, space), text.substr(space + 1)};
   }
@@ -283,7 +283,7 @@ class Reader {
       bpe_.end_of_text = found->second;
       return;
     }
-    TESSERA_THROW(IoError, "'", path_, "': no token ends a document; added_tokens must hold one of ", kEndsOfText);
+    TESSERA_THROW(IoError, "'", path_, "': no token ends a document; added_tokens must contain one of ", kEndsOfText);
   }
 
   const std::string& path_;
@@ -299,7 +299,7 @@ Bpe read_bpe(std::string_view text, const std::string& path) {
   try {
     return Reader(text, path).read();
   } catch (const json::exception& error) {
-    TESSERA_THROW(IoError, "'", path, "' is no tokenizer.json: ", error.what());
+    TESSERA_THROW(IoError, "'", path, "' is not a tokenizer.json: ", error.what());
   }
 }
 

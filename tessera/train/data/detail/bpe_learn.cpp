@@ -46,7 +46,7 @@ class Learner {
   Bpe learn(std::size_t vocabulary, const OnProgress& on_progress) {
     while (bpe_.tokens.size() < vocabulary) {
       TESSERA_CHECK(!queue_.empty(), "a vocabulary of ", vocabulary, " tokens cannot be learned: the texts give only ",
-                    bpe_.tokens.size(), "; ask for fewer, or give more text");
+                    bpe_.tokens.size(), "; use fewer tokens, or more text");
       const Candidate best = queue_.top();
       queue_.pop();
       const std::uint64_t now = pairs_.at(best.pair).count;
@@ -78,8 +78,8 @@ class Learner {
         start = end;
       }
     }
-    TESSERA_CHECK(counts.size() < (std::uint64_t{1} << 32), counts.size(),
-                  " different words are too many to learn from");
+    TESSERA_CHECK(counts.size() < (std::uint64_t{1} << 32), "learn: must have less than 2^32 different words, got ",
+                  counts.size());
     for (const auto& [text, count] : counts) {
       if (text.size() < 2) continue;
       Word& word = words_.emplace_back();
@@ -151,9 +151,9 @@ class Learner {
 }  // namespace
 
 Bpe learn_bpe(std::span<const std::string_view> texts, std::int64_t vocabulary, const OnProgress& on_progress) {
-  TESSERA_CHECK(vocabulary >= kLeastVocabulary && vocabulary <= kMostVocabulary, "a vocabulary of ", vocabulary,
-                " tokens cannot be learned; it must be ", kLeastVocabulary, " (the bytes and <|endoftext|>) to ",
-                kMostVocabulary);
+  TESSERA_CHECK(vocabulary >= kLeastVocabulary && vocabulary <= kMostVocabulary, "learn: vocabulary must be in [",
+                kLeastVocabulary, ", ", kMostVocabulary, "], got ", vocabulary,
+                "; the smallest has the bytes and <|endoftext|>");
   return Learner(texts).learn(static_cast<std::size_t>(vocabulary), on_progress);
 }
 

@@ -24,7 +24,7 @@ MappedFile::MappedFile(const std::string& path) {
   const int map_error = errno;
   ::close(descriptor);
   TESSERA_CHECK_AS(IoError, is_regular, "'", path, "' is not a regular file");
-  TESSERA_CHECK_AS(IoError, at != MAP_FAILED, "'", path, "': mapping ", nbytes,
+  TESSERA_CHECK_AS(IoError, at != MAP_FAILED, "'", path, "': cannot map ", nbytes,
                    " bytes: ", std::generic_category().message(map_error));
   data_ = static_cast<const char*>(at);
   nbytes_ = nbytes;

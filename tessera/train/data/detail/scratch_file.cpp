@@ -24,7 +24,7 @@ ScratchFile::ScratchFile(const std::filesystem::path& directory)
   std::string name = directory_ + "/.tessera_scratch_XXXXXX";
   descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
   const int error = errno;
-  TESSERA_CHECK_AS(IoError, descriptor_ >= 0, "writing into directory '", directory_, "': ", reason(error));
+  TESSERA_CHECK_AS(IoError, descriptor_ >= 0, "cannot write to directory '", directory_, "': ", reason(error));
   ::unlink(name.c_str());
 }
 
@@ -35,7 +35,7 @@ void ScratchFile::append(std::string_view bytes) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     const int error = errno;
     if (written < 0 && error == EINTR) continue;
-    TESSERA_CHECK_AS(IoError, written >= 0, "writing into directory '", directory_, "': ", reason(error));
+    TESSERA_CHECK_AS(IoError, written >= 0, "cannot write to directory '", directory_, "': ", reason(error));
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -46,7 +46,7 @@ void ScratchFile::copy_to(std::ostream& stream) const {
     const ssize_t count = ::pread(descriptor_, chunk.data(), chunk.size(), at);
     const int error = errno;
     if (count < 0 && error == EINTR) continue;
-    TESSERA_CHECK_AS(IoError, count >= 0, "reading back from directory '", directory_, "': ", reason(error));
+    TESSERA_CHECK_AS(IoError, count >= 0, "cannot read back from directory '", directory_, "': ", reason(error));
     if (count == 0) return;
     stream.write(chunk.data(), count);
     at += count;

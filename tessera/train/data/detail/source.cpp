@@ -20,7 +20,7 @@ constexpr std::string_view kFormats[] = {"text", "tokens", "u16", "u32", "auto"}
 }  // namespace
 
 WeightedPath read_weighted(const std::string& entry) {
-  TESSERA_CHECK(!entry.empty(), "data.files, data.held_out: an entry is empty; write PATH or PATH=WEIGHT");
+  TESSERA_CHECK(!entry.empty(), "data.files, data.held_out: entries must be PATH or PATH=WEIGHT, got ''");
   std::error_code none;
   const std::size_t equals = entry.rfind('=');
   if (equals == std::string::npos || std::filesystem::exists(entry, none)) return {entry, 1};
@@ -28,15 +28,16 @@ WeightedPath read_weighted(const std::string& entry) {
   char* end = nullptr;
   const double weight = std::strtod(number.c_str(), &end);
   const bool is_number = !number.empty() && *end == '\0' && std::isfinite(weight) && weight > 0;
-  TESSERA_CHECK(is_number && equals > 0, "data.files, data.held_out: '", entry,
-                "' is no file, nor PATH=WEIGHT with a weight above 0");
+  TESSERA_CHECK(is_number && equals > 0,
+                "data.files, data.held_out: entries must be a file or PATH=WEIGHT with a weight above 0, got '", entry,
+                "'");
   return {entry.substr(0, equals), weight};
 }
 
 Source::Format Source::format_of(std::string_view name) {
   const auto found = std::ranges::find(kFormats, name);
-  TESSERA_CHECK(found != std::end(kFormats), "data.format: there is no '", name, "'", did_you_mean(name, kFormats),
-                "; there are ", kFormats);
+  TESSERA_CHECK(found != std::end(kFormats), "data.format: unknown format '", name, "'", did_you_mean(name, kFormats),
+                "; formats: ", kFormats);
   return static_cast<Format>(found - std::begin(kFormats));
 }
 
@@ -53,9 +54,9 @@ Source::Source(const std::string& path, std::string_view format, const Tokenizer
     meter.add(none ? 0 : nbytes);
   }
   TESSERA_CHECK_AS(IoError, tokens_ != 0, "'", path,
-                   is_alone ? "': the file is empty" : "': no file in the directory holds any text");
+                   is_alone ? "': the file is empty" : "': no file in the directory contains text");
   if (!left_out.empty() && current_place().rank == Rank(0)) {
-    log::warn("data: ", left_out.size(), " files in '", path, "' hold NUL bytes and are left out: '", left_out.front(),
+    log::warn("data: ", left_out.size(), " files in '", path, "' contain NUL bytes; skipped: '", left_out.front(),
               left_out.size() > 1 ? "' and others" : "'");
   }
 }
@@ -71,7 +72,7 @@ bool Source::add_file(const std::string& path, Format format, const Tokenizer& t
   }
   const std::optional<std::string> text = read_text(path);
   TESSERA_CHECK_AS(IoError, text || !is_alone, "'", path,
-                   "' holds NUL bytes: it is not text. For tokens without a header set data.format to u16 or u32");
+                   "' must be text, but contains NUL bytes; for tokens without a header, use --data.format u16 or u32");
   if (!text) return false;
   if (vocabulary_ == 0) made_by.push_back({tokenizer.digest(), "the text of '" + path_ + "'"});
   add_document(*text, tokenizer, meter);
@@ -122,8 +123,8 @@ void Source::read_piece(const Piece& piece, std::uint64_t first, std::span<std::
 }
 
 void Source::read(std::uint64_t first, std::span<std::int32_t> tokens) const {
-  TESSERA_CHECK(first <= tokens_ && tokens.size() <= tokens_ - first, "'", path_, "': tokens ", first, " to ", first,
-                " + ", tokens.size(), " of ", tokens_);
+  TESSERA_CHECK(first <= tokens_ && tokens.size() <= tokens_ - first, "'", path_, "': range must be within ", tokens_,
+                " tokens, got ", tokens.size(), " tokens from ", first);
   auto piece = std::ranges::upper_bound(pieces_, first, {}, &Piece::begin) - 1;
   while (!tokens.empty()) {
     const std::uint64_t end = piece + 1 == pieces_.end() ? tokens_ : (piece + 1)->begin;
