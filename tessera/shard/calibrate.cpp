@@ -192,9 +192,9 @@ std::string from_first_rank(const std::function<std::string()>& body) {
 }  // namespace
 
 CostModel calibrate(const layout::Mesh& mesh, const CalibrateOptions& options) {
-  TESSERA_CHECK(mesh, "calibrate: the mesh is empty");
-  TESSERA_CHECK(options.budget.count() > 0, "calibrate: a budget of ", options.budget.count(),
-                " ms is no time; 2 s are enough");
+  TESSERA_CHECK(mesh, "calibrate: mesh must not be empty");
+  TESSERA_CHECK(options.budget.count() > 0, "calibrate: budget must be above 0 ms, got ", options.budget.count(),
+                "; 2 s are enough");
   detail::check_may_communicate(tessera::detail::concat("calibrate on ", mesh.text()));
   const auto axes = std::ranges::count_if(mesh.axes(), [](const layout::Axis& axis) { return axis.size > 1; });
   // Four measurements per axis, four for copies, one for a launch. Each may exceed its time by a round, especially on a
@@ -220,8 +220,8 @@ void set_cost_model(const CostModel& model) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
   world.all_gather(&mine, all.data(), 1, DType::kI64, host_stream()).wait();
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    TESSERA_CHECK_AS(MismatchError, all[rank] == all[0], "set_cost_model: ranks ", rank,
-                     " and 0 give different prices; plans would not be the same on all ranks");
+    TESSERA_CHECK_AS(MismatchError, all[rank] == all[0],
+                     "set_cost_model: all ranks must give the same cost model, but ranks ", rank, " and 0 differ");
   }
   detail::prices().set(model);
 }

@@ -116,7 +116,8 @@ TEST(Calibrate, RefusesPricesThatAreNotTheSameEverywhere) {
   simulate(2, [] {
     CostModel model;
     model.launch_us = 3 + rank();
-    expect_error<MismatchError>([&] { set_cost_model(model); }, {"ranks 1 and 0", "different prices"});
+    expect_error<MismatchError>([&] { set_cost_model(model); },
+                                {"all ranks must give the same cost model", "ranks 1 and 0 differ"});
     EXPECT_EQ(planner().model(), CostModel());
   });
   CostModel negative;

@@ -206,8 +206,8 @@ Tensor run(const Collective& collective, const Tensor& x) {
 Collective transposed(const Collective& of) {
   const bool reduces = of.kind == OpKind::kAllReduce || of.kind == OpKind::kReduceScatter;
   TESSERA_CHECK_AS(NotSupported, !reduces || of.reduction == Reduction::kSum || of.reduction == Reduction::kAvg,
-                   of.name(), " over ", of.over.text(), ": a ", to_string(of.reduction),
-                   " has no gradient here, since whose value it is only all ranks together tell; detach() its input");
+                   of.name(), " over ", of.over.text(), ": gradients require sum or avg, got ", to_string(of.reduction),
+                   "; detach() its input");
   Collective back = of;
   std::swap(back.split, back.concat);
   std::swap(back.in_sizes, back.out_sizes);
@@ -258,40 +258,41 @@ Tensor apply(const Collective& collective, const Tensor& x) {
 }
 
 void check_argument(std::string_view what, const Tensor& x, const Along& over) {
-  TESSERA_CHECK(x, what, " over ", over.text(), ": no tensor is given");
-  TESSERA_CHECK(!x.has_layout(), what, " over ", over.text(), " takes a plain tensor, not ", tensor::describe(x),
-                "; redistribute() moves one with a layout, local_map() gives a function its parts");
+  TESSERA_CHECK(x, what, " over ", over.text(), ": tensor must not be empty");
+  TESSERA_CHECK(!x.has_layout(), what, " over ", over.text(), ": requires a plain tensor, got ", tensor::describe(x),
+                "; use redistribute(), or local_map() for a function of local shards");
   (void)over.place();  // throws on ranks outside the mesh
 }
 
 void check_reduction(std::string_view what, const Tensor& x, Reduction reduction) {
-  TESSERA_CHECK_AS(NotSupported, comm::can_reduce(x.dtype(), detail::reduce_kind(reduction)), what, ": values of ",
-                   x.dtype(), " have no ", to_string(reduction), "; cast() them first");
+  TESSERA_CHECK_AS(NotSupported, comm::can_reduce(x.dtype(), detail::reduce_kind(reduction)), what,
+                   ": dtype must support ", to_string(reduction), ", got ", x.dtype(), "; cast() it first");
 }
 
 int dim_of(std::string_view what, const Tensor& x, std::int64_t dim) {
-  TESSERA_CHECK(dim >= -x.ndim() && dim < x.ndim(), what, ": ", tensor::describe(x), " has no dimension ", dim);
+  TESSERA_CHECK(dim >= -x.ndim() && dim < x.ndim(), what, ": dimension must be in [", -x.ndim(), ", ", x.ndim(),
+                "), got ", dim, " for ", tensor::describe(x));
   return static_cast<int>(dim < 0 ? dim + x.ndim() : dim);
 }
 
 void check_sizes(std::string_view what, const Sizes& sizes, const Along& over) {
-  TESSERA_CHECK(sizes.size() == static_cast<std::size_t>(over.size()), what, ": ", sizes.size(), " sizes for the ",
-                over.size(), " ranks along ", over.text());
+  TESSERA_CHECK(sizes.size() == static_cast<std::size_t>(over.size()), what, ": requires one size for each of the ",
+                over.size(), " ranks along ", over.text(), ", got ", sizes.size(), " sizes");
   TESSERA_CHECK(std::ranges::all_of(sizes, [](std::int64_t size) { return size >= 0; }), what,
-                ": a size is below 0: ", sizes);
+                ": sizes must be at least 0, got ", sizes);
 }
 
 // Returns the sizes of the chunks of a dimension: those given, or equal ones.
 Sizes split_sizes(std::string_view what, const Tensor& x, int dim, const Along& over, const Sizes& given) {
   const std::int64_t size = x.size(dim);
   if (given.empty()) {
-    TESSERA_CHECK(size % over.size() == 0, what, ": dimension ", dim, " of ", tensor::describe(x),
-                  " does not divide by the ", over.size(), " ranks along ", over.text(), "; give the sizes");
+    TESSERA_CHECK(size % over.size() == 0, what, ": dimension ", dim, " must be divisible by the ", over.size(),
+                  " ranks along ", over.text(), ", got ", tensor::describe(x), "; give the sizes");
     return Sizes(static_cast<std::size_t>(over.size()), size / over.size());
   }
   check_sizes(what, given, over);
-  TESSERA_CHECK(sum_of(given) == size, what, ": the sizes ", given, " make ", sum_of(given), ", but dimension ", dim,
-                " of ", tensor::describe(x), " has ", size);
+  TESSERA_CHECK(sum_of(given) == size, what, ": sizes must add up to ", size, ", dimension ", dim, " of ",
+                tensor::describe(x), ", got ", given, " = ", sum_of(given));
   return given;
 }
 
@@ -300,7 +301,7 @@ Sizes split_sizes(std::string_view what, const Tensor& x, int dim, const Along& 
 Along::Along(layout::Mesh mesh, std::string_view axis) : Along(mesh, {axis}) {}
 
 Along::Along(layout::Mesh mesh, std::initializer_list<std::string_view> axes) : mesh_(mesh) {
-  TESSERA_CHECK(mesh_, "Along: the mesh is empty");
+  TESSERA_CHECK(mesh_, "Along: mesh must not be empty");
   for (const std::string_view name : axes) {
     const int axis = mesh_.index_of(name);
     axes_.push_back({axis, 1, mesh_.axis(axis).size});
@@ -308,7 +309,7 @@ Along::Along(layout::Mesh mesh, std::initializer_list<std::string_view> axes) : 
 }
 
 Along::Along(layout::Mesh mesh, std::vector<layout::SubAxis> axes) : mesh_(mesh), axes_(std::move(axes)) {
-  TESSERA_CHECK(mesh_, "Along: the mesh is empty");
+  TESSERA_CHECK(mesh_, "Along: mesh must not be empty");
 }
 
 int Along::size() const {
@@ -343,8 +344,8 @@ Tensor all_gather(const Tensor& x, std::int64_t dim, const Along& over, const Si
   if (all.empty()) all = Sizes(static_cast<std::size_t>(over.size()), x.size(along));
   check_sizes("all_gather", all, over);
   const std::int64_t mine = all[static_cast<std::size_t>(over.place())];
-  TESSERA_CHECK(mine == x.size(along), "all_gather: the sizes ", all, " give this rank ", mine, " in dimension ", along,
-                ", but it has ", tensor::describe(x));
+  TESSERA_CHECK(mine == x.size(along), "all_gather: sizes ", all, " require ", mine, " in dimension ", along,
+                " on this rank, got ", tensor::describe(x));
   if (over.size() == 1) return x;
   return apply({.kind = OpKind::kAllGather, .over = over, .concat = along, .out_sizes = std::move(all)}, x);
 }
@@ -372,7 +373,7 @@ Tensor all_to_all(const Tensor& x, std::int64_t split_dim, std::int64_t concat_d
   Sizes out_sizes = sizes.concat;
   if (split == concat) {
     TESSERA_CHECK(sizes.split.empty() == sizes.concat.empty(), "all_to_all within dimension ", split, " of ",
-                  tensor::describe(x), ": give the sizes of what goes and of what comes, or neither");
+                  tensor::describe(x), ": give both the split sizes and the concat sizes, or neither");
     if (out_sizes.empty()) out_sizes = in_sizes;
   } else {
     if (out_sizes.empty()) out_sizes = Sizes(static_cast<std::size_t>(over.size()), x.size(concat));
@@ -380,9 +381,8 @@ Tensor all_to_all(const Tensor& x, std::int64_t split_dim, std::int64_t concat_d
   check_sizes("all_to_all", out_sizes, over);
   const auto self = static_cast<std::size_t>(over.place());
   const std::int64_t mine = split == concat ? in_sizes[self] : x.size(concat);
-  TESSERA_CHECK(out_sizes[self] == mine, "all_to_all: the sizes ", out_sizes, " say that this rank gets ",
-                out_sizes[self], " of dimension ", concat, " from itself, but it has ", mine, " of ",
-                tensor::describe(x));
+  TESSERA_CHECK(out_sizes[self] == mine, "all_to_all: sizes ", out_sizes, " require ", out_sizes[self],
+                " in dimension ", concat, " from this rank itself, got ", mine, " of ", tensor::describe(x));
   if (over.size() == 1) return x;
   return apply({.kind = OpKind::kAllToAll,
                 .over = over,
@@ -396,13 +396,14 @@ Tensor all_to_all(const Tensor& x, std::int64_t split_dim, std::int64_t concat_d
 Tensor permute(const Tensor& x, std::span<const int> targets, const Along& over) {
   check_argument("permute", x, over);
   Collective collective{.kind = OpKind::kPermute, .over = over};
-  TESSERA_CHECK(targets.size() == static_cast<std::size_t>(over.size()), "permute: ", targets.size(),
-                " targets for the ", over.size(), " ranks along ", over.text(), "; give one each, -1 for none");
+  TESSERA_CHECK(targets.size() == static_cast<std::size_t>(over.size()),
+                "permute: requires one target for each of the ", over.size(), " ranks along ", over.text(), ", got ",
+                targets.size(), " targets; -1 means none");
   for (const int target : targets) {
-    TESSERA_CHECK(target >= -1 && target < over.size(), "permute: there is no place ", target, " among the ",
-                  over.size(), " ranks along ", over.text());
-    TESSERA_CHECK(target == -1 || std::ranges::count(targets, target) == 1, "permute: place ", target,
-                  " would be sent to twice along ", over.text());
+    TESSERA_CHECK(target >= -1 && target < over.size(), "permute: target must be in [-1, ", over.size(), ") along ",
+                  over.text(), ", got ", target);
+    TESSERA_CHECK(target == -1 || std::ranges::count(targets, target) == 1, "permute: targets must be unique along ",
+                  over.text(), ", got ", target, " twice");
     collective.targets.push_back(target);
   }
   if (over.size() == 1 && targets[0] == 0) return x;
@@ -411,8 +412,8 @@ Tensor permute(const Tensor& x, std::span<const int> targets, const Along& over)
 
 Tensor broadcast(const Tensor& x, int root, const Along& over) {
   check_argument("broadcast", x, over);
-  TESSERA_CHECK(root >= 0 && root < over.size(), "broadcast: there is no place ", root, " among the ", over.size(),
-                " ranks along ", over.text());
+  TESSERA_CHECK(root >= 0 && root < over.size(), "broadcast: root must be in [0, ", over.size(), ") along ",
+                over.text(), ", got ", root);
   if (over.size() == 1) return x;
   return apply({.kind = OpKind::kBroadcast, .over = over, .root = root}, x);
 }

@@ -33,9 +33,9 @@ Tensor drawn(const char* op, Tensor out, const Scalar& a, const Scalar& b) {
 }  // namespace
 
 Tensor empty(const Shape& shape, const Layout& layout, const CreateOptions& options) {
-  TESSERA_CHECK(layout, "a tensor of shape ", shape, " is made under a layout, and none was given");
-  TESSERA_CHECK(layout.partials().empty(), "a tensor of shape ", shape, " cannot be made under ", layout.text(),
-                ": there is no one way to split a value; make it whole there, and redistribute() it");
+  TESSERA_CHECK(layout, "create: a layout is required for the tensor of shape ", shape);
+  TESSERA_CHECK(layout.partials().empty(), "create: layout of the tensor of shape ", shape,
+                " must not be partial, got ", layout.text(), "; create it replicated, and redistribute() it");
   layout::check_fits(layout, shape);
   const Rank rank = current_place().rank;
   Tensor local;

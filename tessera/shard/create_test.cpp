@@ -193,7 +193,7 @@ TEST(Creation, ACounterInScopeCountsUnderLayoutsToo) {
 
 TEST(Creation, RefusesPartialLayouts) {
   const Mesh mesh = Mesh::parse("x=2");
-  expect_error<InvalidArgument>([&] { zeros({4}, Layout::parse(mesh, "P")); }, {"no one way to split"});
+  expect_error<InvalidArgument>([&] { zeros({4}, Layout::parse(mesh, "P")); }, {"must not be partial"});
   expect_error<InvalidArgument>([&] { zeros({4}, Layout::parse(mesh, "S1")); }, {"dimension"});
   const Tensor pending = Tensor::sharded({4}, DType::kF32, Layout::parse(mesh, "P"), ops::zeros({4}));
   expect_error<InvalidArgument>([&] { ops::fill_(pending, 1); }, {"full", "keeps its layout"});

@@ -42,8 +42,9 @@ TEST(CutDimensions, WhatWouldMoveIsRefusedWithThePlan) {
         [&] { ops::slice(x, 1, 2, 7); }, [&] { ops::cat(Tensors{x, x}, 1); }, [&] { ops::unslice(x, 1, 21, 2, 2); }};
     for (int pass = 0; pass < 2; ++pass) {  // before and after the call is cached
       for (const auto& call : calls) {
-        expect_error<InvalidArgument>(call, {"change their rank", "AutoRedistribute", "box exchange over x", "received",
-                                             "or redistribute(), the cheapest first", "all-gather", "called as"});
+        expect_error<InvalidArgument>(
+            call, {"elements must move to other ranks", "AutoRedistribute", "box exchange over x", "received",
+                   "or redistribute(), the cheapest first", "all-gather", "called as"});
         const ForbidCommunication none;
         expect_error<InvalidArgument>(call, {"box exchange over x", "ForbidCommunication"});
       }
@@ -63,11 +64,13 @@ TEST(CutDimensions, WhatWouldGatherIsRefusedWithFixes) {
     const Tensor x = placed(values({4, 8}), Layout::parse(mesh, "S1"));
     const Layout sequence = Layout::parse(mesh, "S2");
     const Tensor q = placed(values({2, 2, 8, 4}), sequence);
-    expect_error<InvalidArgument>([&] { ops::scaled_dot_product_attention(q, q, q); },
-                                  {"do not fit together", "redistribute input", "all-gather over x", " us"});
-    expect_error<InvalidArgument>([&] { ops::sort(x, 1); }, {"do not fit together", "redistribute input 0"});
+    expect_error<InvalidArgument>(
+        [&] { ops::scaled_dot_product_attention(q, q, q); },
+        {"the input layouts are incompatible", "redistribute input", "all-gather over x", " us"});
+    expect_error<InvalidArgument>([&] { ops::sort(x, 1); },
+                                  {"the input layouts are incompatible", "redistribute input 0"});
     expect_error<InvalidArgument>([&] { ops::multinomial(ops::softmax(x, 1), 3, true); },
-                                  {"do not fit together", "redistribute input 0"});
+                                  {"the input layouts are incompatible", "redistribute input 0"});
     EXPECT_EQ(ops::sort(x, 0).first.layout(), x.layout());
   });
 }

@@ -101,11 +101,12 @@ TEST(Dispatch, OperandsThatDoNotFitAreRefusedWithThePricesOfFixes) {
   simulate(4, [] {
     const Tensor a = placed(counted({8, 8}), on_line("S0"));
     const Tensor b = placed(counted({8, 8}), on_line("S1"));
-    expect_error<InvalidArgument>([&] { ops::mm(a, b); }, {"mm: the operands do not fit together", "axis tp",
+    expect_error<InvalidArgument>([&] { ops::mm(a, b); }, {"mm: the input layouts are incompatible", "axis tp",
                                                            "cheapest first", "redistribute input", "all-gather over tp",
                                                            " us", "AutoRedistribute", "called as mm("});
     const ForbidCommunication none;
-    expect_error<InvalidArgument>([&] { ops::mm(a, b); }, {"inside a ForbidCommunication scope", "all-gather"});
+    expect_error<InvalidArgument>([&] { ops::mm(a, b); },
+                                  {"a ForbidCommunication scope forbids redistribution", "all-gather"});
   });
 }
 
@@ -303,7 +304,8 @@ TEST(Dispatch, OperatorsWithoutARuleTakeWholeTensors) {
     const Tensor whole = placed(counted({8, 4}), on_line("R"));
     EXPECT_EQ(tensor::call(kUnruled, {whole}).layout(), on_line("R"));
     const Tensor cut = placed(counted({8, 4}), on_line("S0"));
-    expect_error<InvalidArgument>([&] { tensor::call(kUnruled, {cut}); }, {"test.unruled", "no rule", "all-gather"});
+    expect_error<InvalidArgument>([&] { tensor::call(kUnruled, {cut}); },
+                                  {"test.unruled", "no factor rule", "all-gather"});
     const AutoRedistribute automatic;
     const Tensor out = tensor::call(kUnruled, {cut});
     EXPECT_EQ(out.layout(), on_line("R"));

@@ -26,8 +26,9 @@ using Tensors = std::vector<Tensor>;
 bool is_on(const layout::Mesh& mesh) { return mesh.contains(current_place().rank); }
 
 void check_plain(const char* what, const Tensor& tensor, const char* way_out) {
-  TESSERA_CHECK(tensor, what, ": no tensor is given");
-  TESSERA_CHECK(!tensor.has_layout(), what, ": ", tensor::describe(tensor), " has a layout already; ", way_out);
+  TESSERA_CHECK(tensor, what, ": tensor must not be empty");
+  TESSERA_CHECK(!tensor.has_layout(), what, ": requires a plain tensor, but ", tensor::describe(tensor),
+                " has a layout; ", way_out);
 }
 
 // Returns the shards of all ranks, concatenated, on the rank that has the data.
@@ -89,10 +90,10 @@ Tensor scattered(const Tensor& whole, const Layout& layout) {
 std::int64_t averaged_over(const Layout& layout) {
   std::int64_t ranks = 1;
   for (const layout::PartialAxis& partial : layout.partials()) {
-    TESSERA_CHECK_AS(
-        NotSupported, partial.reduction == layout::Reduction::kSum || partial.reduction == layout::Reduction::kAvg,
-        "from_local: parts under ", layout.placements_text(), " have no gradient each: whose value is the ",
-        to_string(partial.reduction), " only all of them tell; reduce them as plain tensors, or detach()");
+    TESSERA_CHECK_AS(NotSupported,
+                     partial.reduction == layout::Reduction::kSum || partial.reduction == layout::Reduction::kAvg,
+                     "from_local: gradients require Partial(sum) or Partial(avg), got ", layout.placements_text(),
+                     "; reduce the shards, or detach() them");
     if (partial.reduction == layout::Reduction::kAvg) ranks *= partial.by.size;
   }
   return ranks;
@@ -117,14 +118,14 @@ Tensor wrapped(const Tensor& part, const Layout& layout, const Shape& shape) {
 
 Tensor detail::laid_out(const Tensor& gradient, const layout::Mesh& mesh) {
   if (gradient.has_layout()) return gradient;
-  TESSERA_CHECK(gradient.numel() == 1, "a gradient ", tensor::describe(gradient), " for a tensor on mesh ", mesh.text(),
-                " has no layout; replicate() or from_local() give it one");
+  TESSERA_CHECK(gradient.numel() == 1, "gradient of a tensor on mesh ", mesh.text(), " must have a layout, got ",
+                tensor::describe(gradient), "; use replicate() or from_local()");
   return replicate(gradient, mesh);
 }
 
 Tensor distribute(const Tensor& whole, const Layout& layout, DataOn where) {
-  check_plain("distribute", whole, "redistribute() changes it");
-  TESSERA_CHECK(layout, "distribute: the layout is empty");
+  check_plain("distribute", whole, "use redistribute()");
+  TESSERA_CHECK(layout, "distribute: layout must not be empty");
   layout::check_fits(layout, whole.shape());
   if (where == DataOn::kEveryRank) {
     const Tensor replicated = replicate(layout.is_replicated() ? ops::clone(whole) : whole, layout.mesh());
@@ -147,16 +148,16 @@ Tensor distribute(const Tensor& whole, const Layout& layout, DataOn where) {
 }
 
 Tensor from_local(const Tensor& local, const Layout& layout, const FromLocalOptions& options) {
-  TESSERA_CHECK(layout, "from_local: the layout is empty");
+  TESSERA_CHECK(layout, "from_local: layout must not be empty");
   if (!is_on(layout.mesh())) {
     TESSERA_CHECK(options.shape && (options.dtype || local), "from_local: rank ", current_place().rank,
-                  " is not on the mesh ", layout.mesh().text(), ": it must be given the shape and the dtype");
+                  " is not on mesh ", layout.mesh().text(), "; give the shape and the dtype");
     layout::check_fits(layout, *options.shape);
     return Tensor::sharded(*options.shape, options.dtype ? *options.dtype : local.dtype(), layout, {});
   }
-  check_plain("from_local", local, "local() gives its part");
-  TESSERA_CHECK(!options.dtype || *options.dtype == local.dtype(), "from_local: ", tensor::describe(local), " is not ",
-                to_string(*options.dtype), "; cast() it");
+  check_plain("from_local", local, "local() returns its shard");
+  TESSERA_CHECK(!options.dtype || *options.dtype == local.dtype(), "from_local: dtype must be ",
+                to_string(*options.dtype), ", got ", tensor::describe(local), "; cast() it");
   if (options.shape) detail::check_part(local, layout, *options.shape);
   if (options.shape && !options.check) return wrapped(local, layout, *options.shape);
   if (moving() == Moving::kForbidden) {
@@ -167,10 +168,11 @@ Tensor from_local(const Tensor& local, const Layout& layout, const FromLocalOpti
 }
 
 Tensor local(const Tensor& x, const std::optional<Layout>& gradient) {
-  TESSERA_CHECK(x, "local: no tensor is given");
+  TESSERA_CHECK(x, "local: tensor must not be empty");
   if (!x.has_layout()) return x;
-  TESSERA_CHECK(!gradient || gradient->mesh() == x.layout().mesh(), "local: the gradient's layout is on the mesh ",
-                gradient->mesh().text(), ", not on that of ", tensor::describe(x));
+  TESSERA_CHECK(!gradient || gradient->mesh() == x.layout().mesh(),
+                "local: the gradient layout must be on the mesh of ", tensor::describe(x), ", got mesh ",
+                gradient->mesh().text());
   if (!x.local()) return {};
   if (!x.is_tracked() || !tensor::is_grad_enabled()) return x.local().detach();
   return std::move(autograd::apply_function(
@@ -183,13 +185,13 @@ Tensor local(const Tensor& x, const std::optional<Layout>& gradient) {
 }
 
 Tensor full(const Tensor& x) {
-  TESSERA_CHECK(x, "full: no tensor is given");
+  TESSERA_CHECK(x, "full: tensor must not be empty");
   if (!x.has_layout()) return x;
   return local(redistribute(x, Layout::replicated(x.layout().mesh())));
 }
 
 Tensor replicate(const Tensor& plain, const layout::Mesh& mesh) {
-  check_plain("replicate", plain, "redistribute() brings it to every rank");
+  check_plain("replicate", plain, "use redistribute() to replicate it");
   return from_local(plain, Layout::replicated(mesh), {.shape = plain.shape()});
 }
 

@@ -156,8 +156,12 @@ TEST(FromLocal, SharesMemoryAndSendsNothingWhenTheShapeIsGiven) {
         [&] {
           (void)from_local(part, cut, {.shape = Shape{6, 3}});
         },
-        {"[6, 3]", "holds [3, 3]", "[2, 3]"});
-    expect_error<InvalidArgument>([&] { (void)from_local({}, cut, {.shape = Shape{4, 3}}); }, {"no tensor"});
+        {"[6, 3]", "must hold [3, 3]", "[2, 3]"});
+    expect_error<InvalidArgument>(
+        [&] {
+          (void)from_local({}, cut, {.shape = Shape{4, 3}});
+        },
+        {"tensor must not be empty"});
     expect_error<InvalidArgument>([&] { (void)from_local(x, cut, {.shape = Shape{4, 3}}); }, {"has a layout"});
   });
 }
@@ -170,12 +174,12 @@ TEST(FromLocal, IsCapturedWhereItNeedNotAskOthers) {
     const Tensor part = ops::ones({2, 3});
     const memory::GraphCapture capture(memory::Allocator::of(host), tensor::current_stream(host));
     expect_error<InvalidArgument>([&] { (void)from_local(part, cut); },
-                                  {"from_local", "captured", "give the shape of the whole"});
+                                  {"from_local", "captured", "give the global shape"});
     expect_error<InvalidArgument>(
         [&] {
           (void)from_local(part, whole, {.shape = Shape{2, 3}, .check = true});
         },
-        {"from_local", "captured", "leave out the check"});
+        {"from_local", "captured", "omit the check"});
     EXPECT_EQ(from_local(part, cut, {.shape = Shape{4, 3}}).shape(), (Shape{4, 3}));
   });
 }
@@ -188,7 +192,7 @@ TEST(FromLocal, NamesRanksThatDiffer) {
     expect_error<MismatchError>([&] { (void)from_local(part(2, rank() == 2 ? DType::kF64 : DType::kF32), cut); },
                                 {"rank 2", "f64", "rank 0", "f32"});
     expect_error<MismatchError>([&] { (void)from_local(part(rank() == 3 ? 3 : 2, DType::kF32), cut); },
-                                {"rank 3", "holds [2, 2]", "has [3, 2]"});
+                                {"rank 3 must hold [2, 2], got [3, 2]"});
     expect_error<MismatchError>(
         [&] { (void)from_local(part(2, DType::kF32), rank() == 1 ? Layout::parse(mesh, "R,S0") : cut); },
         {"1 and 0", "different layouts"});

@@ -83,9 +83,8 @@ Tensor moved(const Tensor& gradient, const Layout& to) {
   const bool is_free =
       std::ranges::none_of(plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
   TESSERA_CHECK(is_free || moving() == Moving::kAutomatic, "backward: a gradient ", tensor::describe(gradient),
-                " would have to move to ", to.placements_text(), ":\n", plan->text(),
-                "redistribute() in forward where that belongs, or open an AutoRedistribute scope",
-                detail::backward_note());
+                " must be redistributed to ", to.placements_text(), ":\n", plan->text(),
+                "redistribute() in forward, or open an AutoRedistribute scope", detail::backward_note());
   if (!is_free) detail::counters().automatic.fetch_add(1, std::memory_order_relaxed);
   const detail::AutomaticMoves moves("a gradient");
   return redistribute(gradient, to);
@@ -94,20 +93,21 @@ Tensor moved(const Tensor& gradient, const Layout& to) {
 Tensor place(const Tensor& gradient, const Layout& of) {
   if (!of) {
     const Layout whole = Layout::replicated(gradient.layout().mesh());
-    TESSERA_CHECK(gradient.layout() == whole || moving() == Moving::kAutomatic, "backward: the gradient ",
-                  tensor::describe(gradient), " is of a plain tensor, which has room for a whole one alone: ",
-                  "replicate() the tensor, and its gradient can be pending; or open an AutoRedistribute scope",
+    TESSERA_CHECK(gradient.layout() == whole || moving() == Moving::kAutomatic,
+                  "backward: the gradient of a plain tensor must be replicated, got ", tensor::describe(gradient),
+                  "; replicate() the tensor, so that its gradient can be partial, or open an AutoRedistribute scope",
                   detail::backward_note());
     return local(moved(gradient, whole));
   }
   if (!gradient.has_layout()) {
-    TESSERA_CHECK(gradient.ndim() == 0 || gradient.is_constant(), "backward: a plain gradient, ",
-                  tensor::describe(gradient), ", of a tensor on the mesh ", of.text(),
-                  "; if every rank has the same, replicate() it, else ", "distribute() it", detail::backward_note());
+    TESSERA_CHECK(gradient.ndim() == 0 || gradient.is_constant(), "backward: the gradient of a tensor on mesh ",
+                  of.text(), " is a plain tensor, ", tensor::describe(gradient),
+                  "; replicate() it if all ranks hold the same value, otherwise distribute() it",
+                  detail::backward_note());
     return place(replicate(gradient, of.mesh()), of);
   }
-  TESSERA_CHECK(gradient.layout().mesh() == of.mesh(), "backward: a gradient ", tensor::describe(gradient),
-                " of a tensor on another mesh, ", of.text(), detail::backward_note());
+  TESSERA_CHECK(gradient.layout().mesh() == of.mesh(), "backward: the gradient must be on the mesh of its tensor, ",
+                of.text(), ", got ", tensor::describe(gradient), detail::backward_note());
   return is_cut_alike(gradient.layout(), of) ? gradient : moved(gradient, dual_of(gradient.layout(), of));
 }
 
@@ -155,8 +155,8 @@ class SettleFunction final : public autograd::Function {
 }  // namespace
 
 Tensor settle(const Tensor& x, const std::vector<std::string>& axes) {
-  TESSERA_CHECK(x, "settle: no tensor is given");
-  TESSERA_CHECK(x.has_layout(), "settle: ", tensor::describe(x), " has no layout, and its gradient is never pending");
+  TESSERA_CHECK(x, "settle: tensor must not be empty");
+  TESSERA_CHECK(x.has_layout(), "settle: ", tensor::describe(x), " has no layout, so its gradient is never partial");
   const layout::Mesh& mesh = x.layout().mesh();
   std::vector<int> of_mesh;
   for (const std::string& name : axes) of_mesh.push_back(mesh.index_of(name));
@@ -170,7 +170,7 @@ void reduce_gradients(std::span<const Tensor> leaves) {
   std::vector<Tensor> pending;
   std::vector<Layout> to;
   for (const Tensor& leaf : leaves) {
-    TESSERA_CHECK(leaf, "reduce_gradients: tensor ", &leaf - leaves.data(), " of the list is none");
+    TESSERA_CHECK(leaf, "reduce_gradients: tensor ", &leaf - leaves.data(), " of the list is empty");
     if (!leaf.has_layout()) continue;
     Tensor gradient = autograd::grad(leaf);
     if (!gradient) continue;

@@ -169,7 +169,7 @@ TEST(Gradients, ErrorsInBackwardNameTheForwardCall) {
         [&] {
           autograd::backward(loss, f64({6, 6}, "R,S0"));
         },
-        {"would have to move", "AutoRedistribute"});
+        {"must be redistributed to", "AutoRedistribute"});
     const Tensor x = f64({6, 6}, "R,P(max)");
     const Tensor y = leaf(f64({6, 6}, "R,R"));
     Tensor product;

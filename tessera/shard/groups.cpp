@@ -64,27 +64,29 @@ std::chrono::nanoseconds parse_deadline(const layout::Axis& axis, const std::str
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
   constexpr std::int64_t kMost = std::int64_t{1} << 40;  // 34 years; more would not fit in nanoseconds
   TESSERA_CHECK(error == std::errc() && end == text.data() + text.size() && ms > 0 && ms <= kMost, "axis '", axis.name,
-                "': deadline_ms is '", text, "'; give whole milliseconds, at least 1");
+                "': deadline_ms must be an integer of at least 1, got '", text, "'");
   return std::chrono::milliseconds(ms);
 }
 
 bool parse_flag(const layout::Axis& axis, const std::string& text) {
-  TESSERA_CHECK(text == "true" || text == "false", "axis '", axis.name, "': fixed_order is '", text,
-                "'; give true or false");
+  TESSERA_CHECK(text == "true" || text == "false", "axis '", axis.name, "': fixed_order must be true or false, got '",
+                text, "'");
   return text == "true";
 }
 
 void check_axes(const Mesh& mesh, std::span<const SubAxis> axes) {
   for (const SubAxis& part : axes) {
-    TESSERA_CHECK(part.axis >= 0 && part.axis < mesh.ndim(), "mesh ", mesh.text(), " has no axis ", part.axis);
+    TESSERA_CHECK(part.axis >= 0 && part.axis < mesh.ndim(), "mesh ", mesh.text(), ": axis must be in [0, ",
+                  mesh.ndim(), "), got ", part.axis);
     const std::int64_t extent = mesh.axis(part.axis).size;
     const bool is_bounded = part.before > 0 && part.size > 0 && part.before <= extent && part.size <= extent;
-    TESSERA_CHECK(is_bounded && extent % (part.before * part.size) == 0, "mesh ", mesh.text(), ": ", part.before, " x ",
-                  part.size, " divides no axis of ", mesh.axis(part.axis).size);
+    TESSERA_CHECK(is_bounded && extent % (part.before * part.size) == 0, "mesh ", mesh.text(), ": sub-axis ",
+                  part.before, " x ", part.size, " must divide the axis of ", mesh.axis(part.axis).size);
     for (const SubAxis& other : axes) {
       const bool is_apart = &other == &part || other.axis != part.axis || other.size == 1 || part.size == 1 ||
                             other.before * other.size <= part.before || part.before * part.size <= other.before;
-      TESSERA_CHECK(is_apart, "mesh ", mesh.text(), ": axis '", mesh.axis(part.axis).name, "' twice in one group");
+      TESSERA_CHECK(is_apart, "mesh ", mesh.text(), ": axis '", mesh.axis(part.axis).name,
+                    "' appears twice in one group");
     }
   }
 }
@@ -147,12 +149,12 @@ comm::GroupOptions group_options(const Mesh& mesh, std::span<const SubAxis> axes
     for (const auto& [name, value] : axis.options) {
       const auto* found = std::ranges::find(kOptionNames, std::string_view(name));
       TESSERA_CHECK(found != std::end(kOptionNames), "axis '", axis.name, "' of mesh ", mesh.text(),
-                    ": there is no option '", name, "'", did_you_mean(name, kOptionNames),
-                    "; there are backend, deadline_ms and fixed_order");
+                    ": unknown option '", name, "'", did_you_mean(name, kOptionNames),
+                    "; options: backend, deadline_ms, fixed_order");
       auto& known = asked[found - std::begin(kOptionNames)];
       TESSERA_CHECK(!known || known->first == value, "axes '", known->second->name, "' and '", axis.name, "' of mesh ",
-                    mesh.text(), " are merged in one group, but ask for ", name, " ", known->first, " and ", value,
-                    "; give them the same, or none to one of them");
+                    mesh.text(), " are merged in one group and must have the same ", name, ", got ", known->first,
+                    " and ", value, "; set both to the same, or only one");
       known.emplace(value, &axis);
     }
   }

@@ -40,14 +40,14 @@ TEST(Groups, OfPartsOfAnAxisGoByItsDigits) {
 TEST(Groups, RejectPartsWhoseProductOverflows) {
   const Mesh mesh = Mesh::parse("dp=2,tp=4");
   constexpr std::int64_t kHalf = std::int64_t{1} << 32;  // the product of two is 0 in 64 bits
-  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, kHalf, kHalf}}, 6); }, {"divides no axis of 4"});
-  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, 0, 4}}, 6); }, {"0 x 4 divides no axis of 4"});
-  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, 1, 0}}, 6); }, {"1 x 0 divides no axis of 4"});
+  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, kHalf, kHalf}}, 6); }, {"must divide the axis of 4"});
+  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, 0, 4}}, 6); }, {"0 x 4 must divide the axis of 4"});
+  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, 1, 0}}, 6); }, {"1 x 0 must divide the axis of 4"});
 }
 
 TEST(Groups, RefuseWhatIsNoPartOfTheMesh) {
   const Mesh mesh = Mesh::parse("x=4");
-  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, 1, 2}}, 0); }, {"no axis 1"});
+  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, 1, 2}}, 0); }, {"axis must be in [0, 1), got 1"});
   expect_error<InvalidArgument>([&] { (void)along(mesh, {{0, 1, 3}}, 0); }, {"1 x 3", "axis of 4"});
   expect_error<InvalidArgument>([&] { (void)along(mesh, {{0, 1, 2}, {0, 1, 4}}, 0); }, {"'x'", "twice"});
   expect_error<InvalidArgument>([&] { (void)along(mesh, {{0, 1, 2}}, 4); }, {"4"});
@@ -63,7 +63,8 @@ TEST(Groups, TakeTheOptionsOfTheirAxes) {
   EXPECT_EQ(options.deadline, std::chrono::milliseconds(250));
   EXPECT_EQ(options.fixed_order, false);
   const std::vector<SubAxis> ac = {{0, 1, 2}, {2, 1, 2}};
-  expect_error<InvalidArgument>([&] { (void)group_options(mesh, ac); }, {"'a' and 'c'", "backend shm and mpi"});
+  expect_error<InvalidArgument>([&] { (void)group_options(mesh, ac); },
+                                {"'a' and 'c'", "same backend, got shm and mpi"});
 }
 
 TEST(Groups, RefuseOptionsThatThereAreNot) {
@@ -73,7 +74,8 @@ TEST(Groups, RefuseOptionsThatThereAreNot) {
     return group_options(mesh, axes);
   };
   expect_error<InvalidArgument>([&] { (void)options_of("backnd", "shm"); }, {"'tp'", "'backnd'", "'backend'"});
-  expect_error<InvalidArgument>([&] { (void)options_of("deadline_ms", "5s"); }, {"'tp'", "5s", "milliseconds"});
+  expect_error<InvalidArgument>([&] { (void)options_of("deadline_ms", "5s"); },
+                                {"'tp'", "deadline_ms must be an integer", "5s"});
   expect_error<InvalidArgument>([&] { (void)options_of("deadline_ms", "0"); }, {"at least 1"});
   expect_error<InvalidArgument>([&] { (void)options_of("fixed_order", "yes"); }, {"yes", "true or false"});
 }

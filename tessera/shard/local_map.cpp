@@ -84,8 +84,8 @@ std::int64_t averaged_over(const Layout& layout) {
   for (const layout::PartialAxis& partial : layout.partials()) {
     TESSERA_CHECK_AS(NotSupported,
                      partial.reduction == layout::Reduction::kSum || partial.reduction == layout::Reduction::kAvg,
-                     "local_map: parts under ", layout.placements_text(), " have no gradient each: whose value is the ",
-                     to_string(partial.reduction), " only all of them tell; redistribute() them before, or detach()");
+                     "local_map: gradients require Partial(sum) or Partial(avg), got ", layout.placements_text(),
+                     "; redistribute() the input first, or detach() it");
     if (partial.reduction == layout::Reduction::kAvg) ranks *= partial.by.size;
   }
   return ranks;
@@ -149,19 +149,17 @@ Tensor enter(const Tensor& x, const RegionRef& region, const Layout& gradient) {
 }
 
 Tensor brought(const Tensor& x, const Layout& to, std::size_t place) {
-  TESSERA_CHECK(x, "local_map: input ", place, " is no tensor, but has the layout ", to.placements_text(),
+  TESSERA_CHECK(x, "local_map: input ", place, " is empty, but has layout ", to.placements_text(),
                 "; give an empty layout for it");
   TESSERA_CHECK(x.has_layout(), "local_map: input ", place, ", ", tensor::describe(x),
-                ", has no layout and should have ", to.text(),
-                "; distribute(), replicate() or from_local() give it one");
+                ", has no layout, but must have ", to.text(), "; use distribute(), replicate() or from_local()");
   if (x.layout() == to) return x;
   TESSERA_CHECK(x.layout().mesh() == to.mesh(), "local_map: input ", place, ", ", tensor::describe(x),
-                ", is not on the mesh ", to.mesh().text());
+                ", must be on mesh ", to.mesh().text());
   if (moving() != Moving::kAutomatic) {
     const auto plan = planner().plan({x.layout(), to, x.shape(), static_cast<std::int64_t>(itemsize(x.dtype()))});
-    TESSERA_THROW(InvalidArgument, "local_map: input ", place, ", ", tensor::describe(x), ", should have the layout ",
-                  to.placements_text(), "; redistribute() it there:\n", plan->text(),
-                  "or open an AutoRedistribute scope");
+    TESSERA_THROW(InvalidArgument, "local_map: input ", place, ", ", tensor::describe(x), ", must have layout ",
+                  to.placements_text(), "; redistribute() it:\n", plan->text(), "or open an AutoRedistribute scope");
   }
   detail::counters().automatic.fetch_add(1, std::memory_order_relaxed);
   const detail::AutomaticMoves moves("local_map");
@@ -175,17 +173,16 @@ Shape whole_shape(const Tensor& part, const Layout& layout, const tensor::Output
     const Rank rank = current_place().rank;
     const Shape should = layout::local_shape(layout, given->shape, rank);
     TESSERA_CHECK(part.shape() == should && part.dtype() == given->dtype, "local_map: result ", place, " of rank ",
-                  rank, " is ", tensor::describe(part), "; of a whole ", given->dtype, given->shape, " under ",
-                  layout.placements_text(), " it is to be ", given->dtype, should);
+                  rank, " is ", tensor::describe(part), ", but must be ", given->dtype, should,
+                  " for the global tensor ", given->dtype, given->shape, " under ", layout.placements_text());
     return given->shape;
   }
   TESSERA_CHECK(layout.ndim() <= part.ndim(), "local_map: result ", place, ", ", tensor::describe(part),
-                ", has fewer dimensions than its layout cuts, ", layout.placements_text());
+                ", has fewer dimensions than its layout shards, ", layout.placements_text());
   if (layout.ndim() == 0) return part.shape();
   if (moving() == Moving::kForbidden) {
-    detail::check_may_communicate(
-        tessera::detail::concat("local_map: the shape of result ", place, " under ", layout.placements_text(),
-                                " is found by asking all ranks, unless its shape and dtype are given"));
+    detail::check_may_communicate(tessera::detail::concat("local_map: the shape of result ", place, " under ",
+                                                          layout.placements_text(), " (shape and dtype not given)"));
   }
   return detail::compare_parts("local_map", part, layout, {}, false);
 }
@@ -193,9 +190,8 @@ Shape whole_shape(const Tensor& part, const Layout& layout, const tensor::Output
 // Returns the results of a rank outside the mesh: empty shards, and gradients without any.
 Tensors nothing(const Tensors& inputs, const std::vector<Layout>& in, const std::vector<Layout>& out,
                 const std::vector<tensor::OutputInfo>& outputs, const layout::Mesh& mesh) {
-  TESSERA_CHECK(outputs.size() == out.size(), "local_map: rank ", current_place().rank, " is not on the mesh ",
-                mesh.text(), " and has no part that tells what the results are: give shape and dtype of each of the ",
-                out.size());
+  TESSERA_CHECK(outputs.size() == out.size(), "local_map: rank ", current_place().rank, " is not on mesh ", mesh.text(),
+                " and has no results; give shape and dtype of each of the ", out.size(), " results");
   std::vector<tensor::OutputInfo> infos;
   for (const Tensor& input : inputs) {
     infos.push_back(input ? tensor::OutputInfo{input.shape(), input.dtype()} : tensor::OutputInfo{});
@@ -237,10 +233,10 @@ std::uint32_t alike_axes(const std::vector<Layout>& in, const std::vector<Layout
 
 LocalMap::LocalMap(LocalFn fn, std::vector<Layout> in_layouts, std::vector<Layout> out_layouts, LocalMapOptions options)
     : fn_(std::move(fn)), in_(std::move(in_layouts)), out_(std::move(out_layouts)), options_(std::move(options)) {
-  TESSERA_CHECK(fn_, "local_map: no function is given");
+  TESSERA_CHECK(fn_, "local_map: function must not be empty");
   TESSERA_CHECK(options_.gradients.empty() || options_.gradients.size() == in_.size(),
-                "local_map: ", options_.gradients.size(), " layouts of gradients for ", in_.size(),
-                " inputs; give one for each");
+                "local_map: requires one gradient layout per input, got ", options_.gradients.size(), " layouts for ",
+                in_.size(), " inputs");
   for (const std::vector<Layout>* layouts : {&in_, &out_, &options_.gradients}) {
     for (const Layout& layout : *layouts) {
       if (!layout) continue;
@@ -249,19 +245,21 @@ LocalMap::LocalMap(LocalFn fn, std::vector<Layout> in_layouts, std::vector<Layou
                     layout.mesh().text());
     }
   }
-  TESSERA_CHECK(mesh_, "local_map: no input and no result has a layout, so that there is no mesh; call the function");
+  TESSERA_CHECK(mesh_,
+                "local_map: no input and no result has a layout, so no mesh is known; call the function directly");
 }
 
 Tensors LocalMap::operator()(const Tensors& inputs, const std::vector<tensor::OutputInfo>& outputs) const {
-  TESSERA_CHECK(inputs.size() == in_.size(), "local_map: ", inputs.size(), " inputs for ", in_.size(),
-                " layouts; give one for each");
-  TESSERA_CHECK(outputs.empty() || outputs.size() == out_.size(), "local_map: shapes of ", outputs.size(),
-                " results for ", out_.size(), " layouts; give one for each, or none");
+  TESSERA_CHECK(inputs.size() == in_.size(), "local_map: requires one input per layout, got ", inputs.size(),
+                " inputs for ", in_.size(), " layouts");
+  TESSERA_CHECK(outputs.empty() || outputs.size() == out_.size(),
+                "local_map: requires one result shape per layout, or none, got ", outputs.size(), " shapes for ",
+                out_.size(), " layouts");
   Tensors wholes = inputs;
   for (std::size_t i = 0; i < in_.size(); ++i) {
     if (in_[i]) wholes[i] = brought(inputs[i], in_[i], i);
     TESSERA_CHECK(in_[i] || !inputs[i] || !inputs[i].has_layout(), "local_map: input ", i, ", ",
-                  tensor::describe(inputs[i]), ", has a layout, but none is said for it");
+                  tensor::describe(inputs[i]), ", has a layout, but its given layout is empty");
   }
   if (!mesh_.contains(current_place().rank)) return nothing(wholes, in_, out_, outputs, mesh_);
   const auto region = std::make_shared<Region>(Region{mesh_});
@@ -275,16 +273,16 @@ Tensors LocalMap::operator()(const Tensors& inputs, const std::vector<tensor::Ou
     results = fn_(parts);
     region->alike = alike_axes(in_, out_, spoken.axes());
   }
-  TESSERA_CHECK(results.size() == out_.size(), "local_map: the function gave ", results.size(), " results for ",
-                out_.size(), " layouts");
+  TESSERA_CHECK(results.size() == out_.size(), "local_map: the function must return one result per layout, got ",
+                results.size(), " results for ", out_.size(), " layouts");
   Tensors leaving;
   std::vector<Layout> layouts;
   std::vector<Shape> shapes;
   for (std::size_t o = 0; o < out_.size(); ++o) {
     TESSERA_CHECK(!results[o] || !results[o].has_layout(), "local_map: result ", o, ", ", tensor::describe(results[o]),
-                  ", has a layout; the function gives plain tensors");
+                  ", has a layout; the function must return plain tensors");
     if (!out_[o]) continue;
-    TESSERA_CHECK(results[o], "local_map: result ", o, " is no tensor, but has the layout ", out_[o].placements_text(),
+    TESSERA_CHECK(results[o], "local_map: result ", o, " is empty, but has layout ", out_[o].placements_text(),
                   "; give an empty layout for it");
     shapes.push_back(whole_shape(results[o], out_[o], outputs.empty() ? nullptr : &outputs[o], o));
     layouts.push_back(out_[o]);

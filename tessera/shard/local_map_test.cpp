@@ -364,8 +364,7 @@ TEST(LocalMap, IsNotEnteredOffTheMesh) {
         },
         {cut}, {cut});
     const bool is_off = current_place().rank == Rank(0);
-    if (is_off)
-      expect_error<InvalidArgument>([&] { (void)map({x}); }, {"rank 0", "not on the mesh", "shape and dtype"});
+    if (is_off) expect_error<InvalidArgument>([&] { (void)map({x}); }, {"rank 0", "not on mesh", "shape and dtype"});
     const Tensor y = map({x}, {{x.shape(), x.dtype()}})[0];
     EXPECT_EQ(calls, is_off ? 0 : 1);
     EXPECT_EQ(y.shape(), (Shape{5, 2}));
@@ -397,29 +396,29 @@ TEST(LocalMap, RefusesWhatDoesNotFit) {
         {"2 layouts", "1 inputs"});
     expect_error<InvalidArgument>([&] { (void)local_map(same, {rows}, {rows})({x, x}); }, {"2 inputs", "1 layouts"});
     expect_error<InvalidArgument>([&] { (void)local_map(same, {rows}, {rows})({Tensor()}); },
-                                  {"input 0", "no tensor", "{Shard(0)}", "empty layout"});
+                                  {"input 0", "is empty", "{Shard(0)}", "empty layout"});
     expect_error<InvalidArgument>([&] { (void)local_map(same, {rows}, {rows})({plain}); },
                                   {"input 0", "f32[4, 2]", "no layout", "distribute()"});
     expect_error<InvalidArgument>(
         [&] {
           (void)local_map(same, {rows, Layout()}, {rows, rows})({x, x});
         },
-        {"input 1", "has a layout", "none is said"});
+        {"input 1", "has a layout", "its given layout is empty"});
     expect_error<InvalidArgument>(
         [&] {
           (void)local_map(same, {rows}, {rows, rows})({x});
         },
-        {"gave 1 results", "2 layouts"});
+        {"got 1 results", "2 layouts"});
     const auto nothing = [](const Tensors& /*in*/) -> Tensors { return {Tensor()}; };
     expect_error<InvalidArgument>([&] { (void)local_map(nothing, {rows}, {rows})({x}); },
-                                  {"result 0 is no tensor", "{Shard(0)}"});
+                                  {"result 0 is empty", "{Shard(0)}"});
     const auto laid = [&](const Tensors& /*in*/) -> Tensors { return {x}; };
     expect_error<InvalidArgument>([&] { (void)local_map(laid, {rows}, {rows})({x}); }, {"has a layout", "result 0"});
     expect_error<InvalidArgument>(
         [&] {
           (void)local_map(same, {rows}, {rows})({x}, {{{7, 2}, DType::kF64}});
         },
-        {"result 0", "f64[2, 2]", "f64[7, 2]", "is to be"});
+        {"result 0", "f64[2, 2]", "f64[7, 2]", "but must be"});
     expect_error<InvalidArgument>(
         [&] {
           (void)local_map(same, {rows}, {rows})({x}, {{{4, 2}, DType::kF32}});

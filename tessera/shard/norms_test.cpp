@@ -117,7 +117,8 @@ TEST(ListNorms, GoOverSeveralMeshesWithOneLaunch) {
   simulate(4, [&] {
     const Mesh lower = Mesh::create({{"x", 2}}, Rank(0));
     const Tensors apart = list_of({stage, {{4}, Layout::parse(lower, "S0")}});
-    expect_error<InvalidArgument>([&] { ops::grad_norm(apart, 1); }, {"grad_norm", "has the ranks of all others"});
+    expect_error<InvalidArgument>([&] { ops::grad_norm(apart, 1); },
+                                  {"grad_norm", "must contain the ranks of all others"});
   });
 }
 

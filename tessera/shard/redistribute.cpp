@@ -30,12 +30,12 @@ struct Way {
 };
 
 void check_argument(const Tensor& x, const Layout& to) {
-  TESSERA_CHECK(x, "redistribute: no tensor is given");
+  TESSERA_CHECK(x, "redistribute: tensor must not be empty");
   TESSERA_CHECK(x.has_layout(), "redistribute: ", tensor::describe(x),
-                " has no layout; distribute(), replicate() or from_local() give it one");
-  TESSERA_CHECK(to, "redistribute: the layout that ", tensor::describe(x), " is to have is empty");
-  TESSERA_CHECK(x.layout().mesh() == to.mesh(), "redistribute: ", tensor::describe(x), " is to go to the mesh ",
-                to.mesh().text(), "; it stays on its own: full() gives a plain tensor that can be distributed there");
+                " has no layout; use distribute(), replicate() or from_local()");
+  TESSERA_CHECK(to, "redistribute: target layout of ", tensor::describe(x), " must not be empty");
+  TESSERA_CHECK(x.layout().mesh() == to.mesh(), "redistribute: target mesh must be that of ", tensor::describe(x),
+                ", got ", to.mesh().text(), "; use full(), then distribute()");
 }
 
 // Runs the work of its scope on another stream, after the work on the current one, which then waits for it.
@@ -170,9 +170,9 @@ void keep_source(const Tensor& result, const Tensor& source, const Target& targe
                    [target, way, version = version_of(source)](const std::shared_ptr<void>& packed) {
                      const Tensor& kept = *static_cast<const Tensor*>(packed.get());
                      TESSERA_CHECK(version_of(kept) == version, "redistribute: ", tensor::describe(kept),
-                                   ", kept to be moved again in backward at version ", version,
-                                   ", was changed in place and is at version ", version_of(kept),
-                                   ": change it after backward, or move it without remat");
+                                   ", saved at version ", version,
+                                   " for backward, was changed in place and is at version ", version_of(kept),
+                                   "; change it after backward, or redistribute without remat");
                      return move_one(kept, target, way);
                    }});
 }
@@ -197,8 +197,8 @@ Tensor redistribute(const Tensor& x, const Layout& to, const RedistributeOptions
 
 std::vector<Tensor> redistribute(std::span<const Tensor> tensors, std::span<const Layout> to,
                                  const RedistributeOptions& options) {
-  TESSERA_CHECK(tensors.size() == to.size(), "redistribute: ", tensors.size(), " tensors for ", to.size(),
-                " layouts; give one for each");
+  TESSERA_CHECK(tensors.size() == to.size(), "redistribute: requires one layout per tensor, got ", tensors.size(),
+                " tensors for ", to.size(), " layouts");
   const Way way{options.stream, options.forward_dtype, options.backward_dtype};
   std::vector<Tensor> results(tensors.begin(), tensors.end());
   std::vector<Tensor> moving;  // the others stay

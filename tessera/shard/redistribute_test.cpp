@@ -240,7 +240,7 @@ TEST(Redistribute, RefusesWhatItCannotDo) {
     const Layout whole = Layout::parse(mesh, "R");
     expect_error<InvalidArgument>([&] { (void)redistribute(testing::plain(counted(Shape{4})), whole); },
                                   {"f32[4]", "no layout", "distribute()"});
-    expect_error<InvalidArgument>([&] { (void)redistribute({}, whole); }, {"no tensor"});
+    expect_error<InvalidArgument>([&] { (void)redistribute({}, whole); }, {"tensor must not be empty"});
     expect_error<InvalidArgument>([&] { (void)redistribute(x, Layout()); }, {"empty"});
     expect_error<InvalidArgument>([&] { (void)redistribute(x, Layout::parse(Mesh::parse("y=2"), "R")); },
                                   {"y=2", "full()"});

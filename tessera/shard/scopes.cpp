@@ -30,10 +30,10 @@ namespace detail {
 Counters& counters() { return rank_part<Counters>(); }
 
 void check_may_communicate(std::string_view what) {
-  TESSERA_CHECK_AS(NotSupported, in_force != Moving::kForbidden, what,
-                   ", which needs communication, inside a ForbidCommunication scope; leave the scope, or bring the "
-                   "tensors beforehand to layouts that need none",
-                   backward_note());
+  TESSERA_CHECK_AS(
+      NotSupported, in_force != Moving::kForbidden, what,
+      " requires communication inside a ForbidCommunication scope; leave the scope, or redistribute the tensors first",
+      backward_note());
 }
 
 }  // namespace detail

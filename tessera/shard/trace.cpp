@@ -62,7 +62,7 @@ std::string TraceEvent::text() const {
     case Kind::kMove:
       out = fmt::format("move {} -> {}: {}, {}, {:.1f} us; {}", joined(inputs), joined(outputs), steps_text(*plan),
                         format_bytes(static_cast<std::uint64_t>(nbytes)), us,
-                        is_automatic ? "automatic, for " + op : "asked for");
+                        is_automatic ? "automatic, for " + op : "requested");
       break;
   }
   return label.empty() ? out : out + " [" + label + "]";

@@ -45,7 +45,7 @@ TEST(Trace, TellsCallsMovesAndCooperation) {
     const std::string lines = text.str();
     for (const char* line :
          {"mm(f32[4, 6] {Shard(1)}, f32[6, 4] {Shard(0)}) -> f32[4, 4] {Partial()} [encoder]\n",
-          "move f32[4, 4] {Partial()} -> {Replicate()}: all-reduce over tp, 64 B, ", " us; asked for [encoder]\n",
+          "move f32[4, 4] {Partial()} -> {Replicate()}: all-reduce over tp, 64 B, ", " us; requested [encoder]\n",
           "softmax(f32[4, 6] {Shard(1)}) -> f32[4, 6] {Shard(1)}", "softmax cooperates over tp: 16 B [encoder]\n"}) {
       EXPECT_NE(lines.find(line), std::string::npos) << line << "is missing in\n" << lines;
     }
@@ -71,7 +71,7 @@ TEST(Visualize, DrawsWhoOwnsWhat) {
   EXPECT_EQ(visualize(partial),
             "f32[2] dp=2,tp=2 {Partial(), Replicate()}\n"
             "  0:2 | 0-3\n"
-            "  partial: the sum over dp makes the values\n");
+            "  partial: sum over dp\n");
 }
 
 TEST(Visualize, SaysWhoHoldsNothingAndWhatIsPartial) {
@@ -82,12 +82,12 @@ TEST(Visualize, SaysWhoHoldsNothingAndWhatIsPartial) {
             "  2:3 | 2\n"
             "  3:4 | 3\n"
             "  4:5 | 4\n"
-            "  holds nothing: 5-7\n");
+            "  empty shards: 5-7\n");
   const Layout partial = Layout::parse("a=2,b=4,c=2 {Partial(), 2:Partial()*2:Replicate(), Replicate()}");
   EXPECT_EQ(visualize(Tensor::sharded({}, DType::kF32, partial, {})),
             "f32[] a=2,b=4,c=2 {Partial(), 2:Partial()*2:Replicate(), Replicate()}\n"
             "  scalar | 0-15\n"
-            "  partial: the sum over a and 2 of the 4 of b makes the values\n");
+            "  partial: sum over a and 2 of the 4 of b\n");
   EXPECT_EQ(visualize(empty({0, 3}, Layout::parse("x=2 {Shard(0)}"))), "f32[0, 3] x=2 {Shard(0)}\n  no elements\n");
 }
 
@@ -110,7 +110,7 @@ TEST(Visualize, DrawsOfManyDimensionsThoseThatAreCut) {
       [] {
         (void)visualize(empty({2, 2, 2}, Layout::parse("a=2,b=2,c=2 {Shard(0), Shard(1), Shard(2)}")));
       },
-      {"up to two dimensions are cut", "select()"});
+      {"at most two dimensions may be sharded", "select()"});
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ TEST(ListUpdates, PartialValuesPassThroughWhatIsLinear) {
               }),
               0U);
     const Tensors whole = {placed(counted({6}), on_grid("R,R")), placed(counted({4}), on_grid("S0,R"))};
-    expect_error<InvalidArgument>([&] { ops::foreach_add(pending, whole); }, {"foreach_add: place 0 of its lists"});
+    expect_error<InvalidArgument>([&] { ops::foreach_add(pending, whole); }, {"foreach_add: index 0 of the lists"});
   });
   EXPECT_EQ(ops::testing::difference(results.whole(0), scaled({6}, 0.5), 1e-6, on_grid("P,R")), "");
   EXPECT_EQ(results.whole(1).values, scaled({4}, 0.5).values);
@@ -200,17 +200,17 @@ TEST(ListUpdates, WhatIsPendingOrCutOtherwiseIsRefusedWithAFix) {
         [&] {
           sgd(params, {good, placed(counted({8, 4}), on_grid("P,S0"))});
         },
-        {"sgd: place 1 of its lists", "Partial()", "all-reduce over dp", "AutoRedistribute", "reduce_gradients()"});
+        {"sgd: index 1 of the lists", "Partial()", "all-reduce over dp", "AutoRedistribute", "reduce_gradients()"});
     expect_error<InvalidArgument>(
         [&] {
           sgd(params, {good, placed(counted({8, 4}), on_grid("R,S1"))});
         },
-        {"place 1 of its lists", "redistribute input 1 to {Replicate(), Shard(0)}"});
+        {"index 1 of the lists", "redistribute input 1 to {Replicate(), Shard(0)}"});
     expect_error<InvalidArgument>(
         [&] {
           sgd(params, {good, placed(counted({8, 4}), on_grid("R,R"))});
         },
-        {"place 1 of its lists", "redistribute input 1 to {Replicate(), Shard(0)}", "slice"});
+        {"index 1 of the lists", "redistribute input 1 to {Replicate(), Shard(0)}", "slice"});
     expect_error<InvalidArgument>(
         [&] {
           sgd(params, {good, testing::plain(counted({8, 4}))});
@@ -220,12 +220,12 @@ TEST(ListUpdates, WhatIsPendingOrCutOtherwiseIsRefusedWithAFix) {
         [&] {
           sgd(params, {good, placed(counted({8, 4}), on_line("S0"))});
         },
-        {"place 1 of its lists", "different meshes", "ep=4"});
+        {"index 1 of the lists", "different meshes", "ep=4"});
     expect_error<InvalidArgument>(
         [&] {
           sgd(params, {good, placed(counted({8, 5}), on_grid("R,S0"))});
         },
-        {"place 1 of its lists", "grads[0] is [8, 5], not [8, 4]"});
+        {"index 1 of the lists", "grads[0]", "[8, 5]", "[8, 4]"});
     ops::testing::wait_for_work();
     EXPECT_EQ(ops::testing::read(params[0].local()).values, before) << "a call that is refused changes nothing";
   });
@@ -238,9 +238,9 @@ TEST(ListUpdates, StateOfAnotherLayoutIsRefused) {
     const auto step = [&] {
       ops::adamw_(params, params, state, params, number(0, DType::kI64), {.learning_rate = number(1)});
     };
-    expect_error<InvalidArgument>(step, {"adamw: place 0 of its lists"});
+    expect_error<InvalidArgument>(step, {"adamw: index 0 of the lists"});
     const AutoRedistribute automatic;  // the state would have to be redistributed twice: it keeps its layout
-    expect_error<InvalidArgument>(step, {"adamw: place 0 of its lists"});
+    expect_error<InvalidArgument>(step, {"adamw: index 0 of the lists"});
   });
 }
 
@@ -256,7 +256,7 @@ TEST(ListUpdates, OddTensorsOfLongListsAreSeenAtTheirPlaces) {
         const auto step = [&] {
           ops::adamw_(lists[0], lists[1], lists[2], lists[3], number(0, DType::kI64), {.learning_rate = number(1)});
         };
-        const std::string where = tessera::detail::concat("place ", place, " of its lists");
+        const std::string where = tessera::detail::concat("index ", place, " of the lists");
         step();
         lists[list][place] = others;
         expect_error<InvalidArgument>(step, {where});
@@ -279,7 +279,7 @@ TEST(ListUpdates, TargetsOfLongListsAreSeenAtTheirPlaces) {
       inputs.insert(inputs.end(), targets.begin(), targets.end());
       const auto call = [&] { tensor::call_into({add, inputs, ops::ForeachAttributes{.by = 1}, targets}); };
       targets[place] = placed(counted({8}), on_line("R"));
-      expect_error<InvalidArgument>(call, {tessera::detail::concat("place ", place, " of its lists")});
+      expect_error<InvalidArgument>(call, {tessera::detail::concat("index ", place, " of the lists")});
       targets[place] = placed(scaled({8}, 0), on_line("S0"));
       call();
       ops::testing::wait_for_work();
@@ -299,7 +299,7 @@ TEST(ListUpdates, NumbersMustBeThereWhereTheyAreNeeded) {
         [&] {
           with_rate(placed({{}, DType::kF32, {1}}, on_grid("P,R")));
         },
-        {"learning_rate", "whole on every rank"});
+        {"learning_rate", "must be replicated"});
     expect_error<InvalidArgument>(
         [&] {
           with_rate(placed({{}, DType::kF32, {1}}, Layout::replicated(few)));

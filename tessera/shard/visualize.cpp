@@ -101,8 +101,8 @@ std::vector<int> drawn_dims(const Tensor& tensor) {
   for (int d = 0; d < tensor.ndim(); ++d) {
     if (tensor.ndim() <= 2 || !tensor.layout().cuts(d).empty()) dims.push_back(d);
   }
-  TESSERA_CHECK(dims.size() <= 2, "visualize draws tensors of which up to two dimensions are cut, not ",
-                tensor::describe(tensor), "; select() along one");
+  TESSERA_CHECK(dims.size() <= 2, "visualize: at most two dimensions may be sharded, got ", tensor::describe(tensor),
+                "; select() along one");
   return dims;
 }
 
@@ -112,8 +112,8 @@ Table table_of(const Tensor& tensor, const std::vector<int>& dims) {
   const std::vector<Run> whole = {{0, 1}};  // of an absent dimension
   const std::vector<Run> rows = !dims.empty() ? pieces_of(layout, shape, dims[0]) : whole;
   const std::vector<Run> columns = dims.size() > 1 ? pieces_of(layout, shape, dims[1]) : whole;
-  TESSERA_CHECK(rows.size() * columns.size() <= kMostCells, "visualize: ", tensor::describe(tensor), " has ",
-                rows.size() * columns.size(), " pieces, more than the ", kMostCells, " that can be read");
+  TESSERA_CHECK(rows.size() * columns.size() <= kMostCells, "visualize: must have at most ", kMostCells,
+                " blocks, got ", rows.size() * columns.size(), " for ", tensor::describe(tensor));
   Table table;
   std::string corner;
   if (tensor.ndim() > 2) corner = fmt::format("dim {}", fmt::join(dims, " \\ dim "));
@@ -142,7 +142,7 @@ std::string without_elements(const Layout& layout, const Shape& shape) {
   for (std::int64_t r = 0; r < all.size(); ++r) {
     if (layout::local_shape(layout, shape, all.at(r)).is_empty()) ranks.push_back(all.at(r).value());
   }
-  return ranks.empty() ? "" : fmt::format("  holds nothing: {}\n", ranks_text(ranks));
+  return ranks.empty() ? "" : fmt::format("  empty shards: {}\n", ranks_text(ranks));
 }
 
 std::string partial_text(const Layout& layout) {
@@ -158,8 +158,7 @@ std::string partial_text(const Layout& layout) {
                           : fmt::format("{} of the {} of {}", partial.by.size, axis.size, axis.name));
     }
     if (!names.empty()) {
-      out +=
-          fmt::format("  partial: the {} over {} makes the values\n", to_string(reduction), fmt::join(names, " and "));
+      out += fmt::format("  partial: {} over {}\n", to_string(reduction), fmt::join(names, " and "));
     }
   }
   return out;
@@ -168,11 +167,11 @@ std::string partial_text(const Layout& layout) {
 }  // namespace
 
 std::string visualize(const Tensor& tensor) {
-  TESSERA_CHECK(tensor, "visualize: no tensor was given");
+  TESSERA_CHECK(tensor, "visualize: tensor must not be empty");
   std::string out = tensor::describe(tensor) + "\n";
-  if (!tensor.has_layout()) return out + "  plain: this rank has all of its own\n";
+  if (!tensor.has_layout()) return out + "  plain: no layout\n";
   const Layout& layout = tensor.layout();
-  TESSERA_CHECK(layout.mesh().size() <= kMostRanks, "visualize draws up to ", kMostRanks, " ranks, not those of ",
+  TESSERA_CHECK(layout.mesh().size() <= kMostRanks, "visualize: must have at most ", kMostRanks, " ranks, got mesh ",
                 layout.mesh().text());
   const std::vector<int> dims = drawn_dims(tensor);
   if (tensor.numel() == 0) return out + "  no elements\n";

@@ -37,8 +37,8 @@ std::uint64_t digest_of(const char* what, const Tensor& local) {
   const Tensor dense = ops::contiguous(local);
   std::vector<std::byte> bytes(dense.nbytes());
   const device::Stream& stream = tensor::current_stream(dense.device());
-  TESSERA_CHECK(!stream.is_capturing(), what, ": parts cannot be compared while ", stream.name(),
-                " is captured; leave out the check");
+  TESSERA_CHECK(!stream.is_capturing(), what, ": cannot compare shards while ", stream.name(),
+                " is captured; omit the check");
   dense.storage().use_on(stream);
   if (!bytes.empty()) stream.copy(bytes.data(), dense.data(), bytes.size(), what);
   stream.synchronize();
@@ -48,8 +48,8 @@ std::uint64_t digest_of(const char* what, const Tensor& local) {
 }
 
 void write_dims(const char* what, const Shape& shape, std::int64_t (&to)[kMostDims]) {
-  TESSERA_CHECK(shape.size() <= kMostDims, what, ": shape ", shape, " has more than ", kMostDims,
-                " dimensions; give the shape of the whole, and leave out the check");
+  TESSERA_CHECK(shape.size() <= kMostDims, what, ": must have at most ", kMostDims, " dimensions, got shape ", shape,
+                "; give the global shape, and omit the check");
   std::copy(shape.begin(), shape.end(), to);
 }
 Shape read_dims(const std::int64_t (&from)[kMostDims], std::int64_t ndim) {
@@ -60,8 +60,8 @@ Shape read_dims(const std::int64_t (&from)[kMostDims], std::int64_t ndim) {
 std::vector<Card> all_cards(const char* what, const Card& mine, const Mesh& mesh, const device::Device& device) {
   const comm::ProcessGroup& group = group_of_mesh(mesh);
   const tensor::CurrentDevice where = tensor::current_device(device);
-  TESSERA_CHECK(!where.stream->is_capturing(), what, ": ranks cannot tell each other of their parts while ",
-                where.stream->name(), " is captured; give the shape of the whole");
+  TESSERA_CHECK(!where.stream->is_capturing(), what, ": cannot exchange shapes of shards while ", where.stream->name(),
+                " is captured; give the global shape");
   constexpr std::int64_t kWords = sizeof(Card) / sizeof(std::int64_t);
   const Tensor sent = Tensor::allocate(Shape{kWords}, DType::kI64, where);
   const Tensor received = Tensor::allocate(Shape{kWords * group.size()}, DType::kI64, where);
@@ -80,26 +80,27 @@ void check_alike(const char* what, const std::vector<Card>& cards, const Mesh& m
   const auto rank_at = [&](std::size_t place) { return mesh.ranks().at(static_cast<std::int64_t>(place)); };
   for (std::size_t p = 1; p < cards.size(); ++p) {
     const Card& card = cards[p];
-    TESSERA_CHECK_AS(MismatchError, card.dtype == first.dtype, what, ": rank ", rank_at(p), " has a part of ",
-                     to_string(static_cast<DType>(card.dtype)), ", rank ", rank_at(0), " one of ",
-                     to_string(static_cast<DType>(first.dtype)));
+    TESSERA_CHECK_AS(MismatchError, card.dtype == first.dtype, what, ": shards must have one dtype, got ",
+                     to_string(static_cast<DType>(card.dtype)), " on rank ", rank_at(p), " and ",
+                     to_string(static_cast<DType>(first.dtype)), " on rank ", rank_at(0));
     TESSERA_CHECK_AS(MismatchError, card.layout_high == first.layout_high && card.layout_low == first.layout_low, what,
-                     ": ranks ", rank_at(p), " and ", rank_at(0), " give different layouts; here it is ",
+                     ": ranks ", rank_at(p), " and ", rank_at(0), " give different layouts; on this rank it is ",
                      layout.text());
-    TESSERA_CHECK_AS(MismatchError, card.ndim == first.ndim, what, ": rank ", rank_at(p), " has a part of ", card.ndim,
-                     " dimensions, rank ", rank_at(0), " one of ", first.ndim);
+    TESSERA_CHECK_AS(MismatchError, card.ndim == first.ndim, what,
+                     ": shards must have the same number of dimensions, got ", card.ndim, " dimensions on rank ",
+                     rank_at(p), " and ", first.ndim, " on rank ", rank_at(0));
     const bool is_same_shape = card.given_ndim == first.given_ndim &&
                                std::equal(std::begin(card.given), std::end(card.given), std::begin(first.given));
     TESSERA_CHECK_AS(MismatchError, is_same_shape, what, ": ranks ", rank_at(p), " and ", rank_at(0),
-                     " give different shapes of the whole");
+                     " give different global shapes");
   }
 }
 
 Shape shape_from(const char* what, const std::vector<Card>& cards, const Layout& layout) {
   const Mesh& mesh = layout.mesh();
   Shape first = read_dims(cards[0].sizes, cards[0].ndim);
-  TESSERA_CHECK(layout.ndim() <= first.ndim(), what, ": layout ", layout.text(), " cuts dimension ", layout.ndim() - 1,
-                " of parts of ", first.ndim(), " dimensions");
+  TESSERA_CHECK(layout.ndim() <= first.ndim(), what, ": layout ", layout.text(), " shards dimension ",
+                layout.ndim() - 1, ", but the shards have ", first.ndim(), " dimensions");
   SmallVector<std::int64_t, 8> sizes;
   for (int d = 0; d < first.ndim(); ++d) {
     std::vector<layout::SubAxis> axes;
@@ -119,9 +120,9 @@ void check_sizes(const char* what, const std::vector<Card>& cards, const Layout&
     const Rank rank = ranks.at(static_cast<std::int64_t>(p));
     const Shape has = read_dims(cards[p].sizes, cards[p].ndim);
     const Shape should = layout::local_shape(layout, shape, rank);
-    TESSERA_CHECK_AS(MismatchError, has == should, what, ": the parts would make a tensor of shape ", shape,
-                     ", of which rank ", rank, " holds ", should, " under ", layout.placements_text(), ", but it has ",
-                     has, "; parts of other sizes than equal pieces need a layout that gives them (sizes=)");
+    TESSERA_CHECK_AS(MismatchError, has == should, what, ": for global shape ", shape, " under ",
+                     layout.placements_text(), ", rank ", rank, " must hold ", should, ", got ", has,
+                     "; unequal shards need a layout with sizes=");
   }
 }
 
@@ -146,7 +147,7 @@ void check_bytes(const char* what, const std::vector<Card>& cards, const Layout&
       const Rank other = ranks.at(static_cast<std::int64_t>(q));
       if (!are_replicas(layout, shape, rank, other)) continue;
       TESSERA_CHECK_AS(MismatchError, cards[p].digest == cards[q].digest, what, ": ranks ", rank, " and ", other,
-                       " hold the same part under ", layout.placements_text(), ", but their bytes differ");
+                       " hold replicas under ", layout.placements_text(), ", but their bytes differ");
       break;  // other replicas were compared with that one
     }
   }
@@ -179,8 +180,8 @@ Shape compare_parts(const char* what, const Tensor& local, const Layout& layout,
 void check_part(const Tensor& local, const Layout& layout, const Shape& shape) {
   const Rank rank = current_place().rank;
   const Shape should = layout::local_shape(layout, shape, rank);
-  TESSERA_CHECK(local.shape() == should, "from_local: of a tensor of shape ", shape, " under ", layout.text(), " rank ",
-                rank, " holds ", should, ", but its part is ", tensor::describe(local));
+  TESSERA_CHECK(local.shape() == should, "from_local: for shape ", shape, " under ", layout.text(), ", rank ", rank,
+                " must hold ", should, ", got ", tensor::describe(local));
 }
 
 }  // namespace tessera::shard::detail

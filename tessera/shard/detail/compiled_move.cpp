@@ -96,8 +96,7 @@ void set_reduction(CompiledStep& out, const layout::Step& step, DType dtype) {
   } else {
     TESSERA_CHECK_AS(NotSupported, is_complex(dtype), "redistribute: values of ", to_string(dtype), " under ",
                      step.before.placements_text(),
-                     " are a sum over some ranks and a mean over others, which integers have no one reduction for; "
-                     "cast them to a floating type first");
+                     " mix sum and avg, which integers do not support; cast to a floating type first");
     out.divisor = settled.averaged;
   }
 }

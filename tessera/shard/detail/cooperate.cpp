@@ -26,8 +26,8 @@ std::vector<Tensor> shared(const tensor::Call& global, const tensor::Cooperative
                            std::vector<Tensor>& statistics, const layout::Mesh& mesh,
                            std::span<const layout::SubAxis> axes) {
   const bool is_gathered = phase.is_gathered();
-  TESSERA_CHECK_CALL(global, is_gathered || statistics.size() == phase.reductions.size(), "a phase gives ",
-                     statistics.size(), " statistics for ", phase.reductions.size(), " reductions");
+  TESSERA_CHECK_CALL(global, is_gathered || statistics.size() == phase.reductions.size(), "a phase must return ",
+                     phase.reductions.size(), " statistics, one per reduction, got ", statistics.size());
   const comm::ProcessGroup& group = group_along(mesh, axes);
   std::vector<Tensor> out;
   std::vector<comm::Operation> operations;
@@ -63,7 +63,7 @@ std::vector<Tensor> shared(const tensor::Call& global, const tensor::Cooperative
 
 std::vector<Tensor> cooperate(const tensor::Call& global, const tensor::Call& local, const Entry& entry,
                               std::span<const layout::LocalOperand> inputs) {
-  check_may_communicate(tessera::detail::concat(global.op.name(), " along a dimension that is cut"));
+  check_may_communicate(tessera::detail::concat(global.op.name(), " along a sharded dimension"));
   const tensor::Cooperation& how = *global.op->def.cooperation;
   std::vector<Tensor> all;
   std::vector<Tensor> own;

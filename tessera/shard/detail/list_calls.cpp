@@ -173,7 +173,7 @@ void ByPlace::take_first(std::size_t begin, std::size_t size) {
   for (std::size_t i = begin; i < begin + size; ++i) {
     if (i + kBlock < count_) fetch(call_.inputs[i + kBlock].state());
     const Tensor& first = call_.inputs[i];
-    TESSERA_CHECK(first, call_.op.name(), ": ", argument_text(call_, i), " is no tensor");
+    TESSERA_CHECK(first, call_.op.name(), ": ", argument_text(call_, i), " must be a tensor");
     const KnownLayouts::Known known = known_layouts_.of(first.layout());
     absent_ += known.is_here ? 0 : 1;
     unlike_ |= std::uint32_t{known.is_partial} << (i - begin);
@@ -223,25 +223,25 @@ void ByPlace::check_place(std::size_t i) const {
   const auto look_at = [&](const Tensor& tensor) {
     if (!tensor || !tensor.has_layout()) return;
     if (on_mesh == nullptr) on_mesh = &tensor;
-    TESSERA_CHECK(on_mesh->layout().mesh() == tensor.layout().mesh(), call_.op.name(), ": at place ", i,
-                  " of its lists are tensors on different meshes, ", on_mesh->layout().text(), " and ",
-                  tensor.layout().text(), ": bring them to one with full() and distribute()");
+    TESSERA_CHECK(on_mesh->layout().mesh() == tensor.layout().mesh(), call_.op.name(), ": tensors at index ", i,
+                  " of the lists are on different meshes, ", on_mesh->layout().text(), " and ", tensor.layout().text(),
+                  "; bring them to one mesh with full() and distribute()");
   };
   for (std::size_t list = 0; list < lists_; ++list) look_at(in(list, i));
   for (std::size_t list = 0; list < output_lists_; ++list) look_at(out(list, i));
   for (std::size_t list = 0; list < lists_; ++list) {
     const Tensor& tensor = in(list, i);
-    TESSERA_CHECK(tensor, call_.op.name(), ": ", argument_text(call_, list * count_ + i), " is no tensor");
-    TESSERA_CHECK(on_mesh == nullptr || tensor.has_layout(), call_.op.name(), ": ",
-                  argument_text(call_, list * count_ + i), " is a plain tensor, ", tensor::describe(tensor),
-                  ", beside ", tensor::describe(*on_mesh), "; if every rank has the same, replicate() it on the mesh, ",
-                  "else distribute() it");
+    TESSERA_CHECK(tensor, call_.op.name(), ": ", argument_text(call_, list * count_ + i), " must be a tensor");
+    TESSERA_CHECK(
+        on_mesh == nullptr || tensor.has_layout(), call_.op.name(), ": ", argument_text(call_, list * count_ + i),
+        " is a plain tensor, ", tensor::describe(tensor), ", but ", tensor::describe(*on_mesh),
+        " has a layout; replicate() it on the mesh if all ranks hold the same value, ", "otherwise distribute() it");
   }
   for (std::size_t list = 0; list < output_lists_; ++list) {
     const Tensor& target = out(list, i);
-    TESSERA_CHECK(!target || target.has_layout() == (on_mesh != nullptr), call_.op.name(), ": the result at place ", i,
-                  " of its lists cannot be written into ", tensor::describe(target), ", which is not where the inputs ",
-                  "are: give a tensor of their layout, or none");
+    TESSERA_CHECK(!target || target.has_layout() == (on_mesh != nullptr), call_.op.name(), ": the result at index ", i,
+                  " of the lists cannot be written into ", tensor::describe(target),
+                  "; give a tensor with the layout of the inputs, or none");
   }
 }
 
@@ -258,8 +258,8 @@ EntryRef ByPlace::entry_of(const Call& call, std::size_t i) const {
   } catch (const InvalidArgument& error) {
     const bool is_pending =
         std::ranges::any_of(call.inputs, [](const Tensor& x) { return x && !x.layout().partials().empty(); });
-    TESSERA_THROW(InvalidArgument, call_.op.name(), ": place ", i, " of its lists: ", error.message(),
-                  is_pending ? "; gradients that are pending are settled by reduce_gradients()" : "");
+    TESSERA_THROW(InvalidArgument, call_.op.name(), ": index ", i, " of the lists: ", error.message(),
+                  is_pending ? "; reduce_gradients() reduces partial gradients" : "");
   }
 }
 
@@ -322,28 +322,28 @@ void ByPlace::gather_around_first(std::size_t i) {
   const Layout& first = in(0, i).layout();
   const bool is_pending = !first.partials().empty();
   TESSERA_CHECK(!has_targets_ || !is_pending, call_.op.name(), ": ", argument_text(call_, i), " is ",
-                tensor::describe(in(0, i)), ", which is pending and cannot be written into; redistribute() it");
+                tensor::describe(in(0, i)), ", which is partial and cannot be written into; redistribute() it");
   const Layout target = is_pending ? Layout::replicated(first.mesh()) : first;
   for (std::size_t list = 0; list < lists_; ++list) {
     const Tensor& each = in(list, i);
     const std::size_t at = list * count_ + i;
     // Shards of different global shapes may have equal shapes on some ranks.
-    TESSERA_CHECK(each.shape() == in(0, i).shape(), call_.op.name(), ": place ", i,
-                  " of its lists: ", argument_text(call_, at), " is ", each.shape(), ", not ", in(0, i).shape());
+    TESSERA_CHECK(each.shape() == in(0, i).shape(), call_.op.name(), ": index ", i,
+                  " of the lists: ", argument_text(call_, at), " must have shape ", in(0, i).shape(), ", got ",
+                  each.shape());
     if (each.layout() == target) continue;
-    TESSERA_CHECK(moving() == Moving::kAutomatic, call_.op.name(), ": place ", i,
-                  " of its lists: ", argument_text(call_, at), " is ", tensor::describe(each), " and ",
-                  argument_text(call_, i), " ", tensor::describe(in(0, i)), ": redistribute() it to ", target.text(),
-                  each.layout().partials().empty() ? "" : "; gradients that are pending are settled by ",
-                  each.layout().partials().empty() ? "" : "reduce_gradients()");
+    TESSERA_CHECK(moving() == Moving::kAutomatic, call_.op.name(), ": index ", i,
+                  " of the lists: ", argument_text(call_, at), " is ", tensor::describe(each), ", but ",
+                  argument_text(call_, i), " is ", tensor::describe(in(0, i)), "; redistribute() it to ", target.text(),
+                  each.layout().partials().empty() ? "" : "; reduce_gradients() reduces partial gradients");
     moved_.push_back(at);
     targets_.push_back(target);
   }
   for (std::size_t list = 0; list < output_lists_; ++list) {
     const Tensor& given = out(list, i);
     TESSERA_CHECK(!given || (given.layout() == target && given.shape() == in(0, i).shape()), call_.op.name(),
-                  ": place ", i, " of its lists: a result is ", in(0, i).shape(), " of the layout ", target.text(),
-                  " and cannot be written into ", tensor::describe(given));
+                  ": index ", i, " of the lists: the output must have shape ", in(0, i).shape(), " and layout ",
+                  target.text(), ", got ", tensor::describe(given));
     if (!has_targets_) layouts_[list * count_ + i] = target;
   }
 }
@@ -364,16 +364,16 @@ void ByPlace::take_single(std::size_t s) {
   inputs_.set(at, part_of(number));
   if (!number || !number.has_layout()) return;
   TESSERA_CHECK(number.layout().is_replicated(), call_.op.name(), ": ", argument_text(call_, at), " is ",
-                tensor::describe(number), "; redistribute() it to be whole on every rank");
+                tensor::describe(number), ", but must be replicated; redistribute() it");
   const Mesh& mesh = number.layout().mesh();
   for (const KnownLayouts::Known& known : known_layouts_.all()) {
     TESSERA_CHECK(!*known.layout || holds_ranks_of(mesh, known.layout->mesh()), call_.op.name(), ": ",
-                  argument_text(call_, at), " is on the mesh ", mesh.text(), ", which lacks ranks of ",
-                  known.layout->mesh().text(), ", the mesh of tensors in the lists; give a plain one");
+                  argument_text(call_, at), " is on mesh ", mesh.text(), ", which lacks ranks of ",
+                  known.layout->mesh().text(), ", the mesh of tensors in the lists; give a plain tensor");
   }
   TESSERA_CHECK(number.local() || places_here() == 0, call_.op.name(),
-                ": this rank has plain tensors in the lists, and ", "nothing of ", argument_text(call_, at), ", ",
-                tensor::describe(number), "; give a plain one");
+                ": this rank has plain tensors in the lists, but no shard of ", argument_text(call_, at), ", ",
+                tensor::describe(number), "; give a plain tensor");
 }
 
 // Returns `lists` lists and the following tensors, without the indices that this rank holds no shard of.

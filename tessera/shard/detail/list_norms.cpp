@@ -37,10 +37,11 @@ Distinct distinct_layouts(const Call& call) {
   std::size_t last = 0;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& x = call.inputs[i];
-    TESSERA_CHECK(x, call.op.name(), ": ", argument_text(call, i), " is no tensor");
+    TESSERA_CHECK(x, call.op.name(), ": ", argument_text(call, i), " must be a tensor");
     TESSERA_CHECK(x.has_layout(), call.op.name(), ": ", argument_text(call, i), " is a plain tensor, ",
-                  tensor::describe(x), ", among tensors with layouts; if every rank has the same, replicate() it on ",
-                  "the mesh, else distribute() it");
+                  tensor::describe(x),
+                  ", among tensors with layouts; replicate() it on the mesh if all ranks hold the same value, ",
+                  "otherwise distribute() it");
     if (last >= out.layouts.size() || !(out.layouts[last] == x.layout())) {
       last = static_cast<std::size_t>(std::ranges::find(out.layouts, x.layout()) - out.layouts.begin());
       if (last == out.layouts.size()) out.layouts.push_back(x.layout());
@@ -60,9 +61,9 @@ bool settles_first(const Call& call, const Distinct& list) {
     if (layout.partials().empty()) continue;
     TESSERA_CHECK(
         moving() == Moving::kAutomatic, call.op.name(), ": ", argument_text(call, i), " is ",
-        tensor::describe(call.inputs[i]), ", a partial value, whose norm its parts do not tell; ",
-        "reduce_gradients() settles gradients, redistribute() any tensor, and an AutoRedistribute scope does ",
-        "so on its own");
+        tensor::describe(call.inputs[i]),
+        ", a partial value without a norm; use reduce_gradients() for gradients, redistribute() for other tensors, ",
+        "or an AutoRedistribute scope");
     inputs.push_back(i);
     to.push_back(layout::gradient_layout(layout));
   }
@@ -77,9 +78,9 @@ Mesh mesh_of_all(const Call& call, const Distinct& list) {
         list.layouts, [&](const Layout& other) { return holds_ranks_of(candidate.mesh(), other.mesh()); });
     if (holds_all) return candidate.mesh();
   }
-  TESSERA_THROW(InvalidArgument, call.op.name(), ": no mesh of the list, such as ", list.layouts[0].mesh().text(),
-                ", has the ranks of all others, so that no rank could know the norm of all; take the norm of each ",
-                "mesh's tensors by itself, or put a tensor on a mesh of all ranks into the list");
+  TESSERA_THROW(
+      InvalidArgument, call.op.name(), ": one mesh must contain the ranks of all others, but none does, such as ",
+      list.layouts[0].mesh().text(), "; compute the norm per mesh, or add a tensor on a mesh of all ranks to the list");
 }
 
 // Returns the axes along which shards differ; for several meshes, all axes of the one with all ranks.
@@ -129,8 +130,8 @@ void wrap(const Call& call, const Mesh& mesh, std::span<Tensor> parts) {
   for (std::size_t o = 0; o < call.outputs.size(); ++o) {
     Tensor& out = call.outputs[o];
     if (out) {
-      TESSERA_CHECK(out.layout() == whole, call.op.name(), ": the result is ", whole.text(), " and cannot be written ",
-                    "into ", tensor::describe(out), ", which keeps its layout: give one of that layout, or none");
+      TESSERA_CHECK(out.layout() == whole, call.op.name(), ": the output keeps its layout, which must be ",
+                    whole.text(), ", got ", tensor::describe(out), "; give a tensor of that layout, or none");
       if (!parts.empty()) ops::copy_(out.local(), parts[o]);
     } else if (parts.empty()) {
       out = Tensor::sharded(infos[o].shape, infos[o].dtype, whole, {});
@@ -150,7 +151,7 @@ void call_together(const Call& call) {
   Counters& counts = counters();
   counts.calls.fetch_add(1, std::memory_order_relaxed);
   counts.hits.fetch_add(1, std::memory_order_relaxed);
-  if (!axes.empty()) check_may_communicate(tessera::detail::concat(call.op.name(), " of tensors that are cut"));
+  if (!axes.empty()) check_may_communicate(tessera::detail::concat(call.op.name(), " of sharded tensors"));
   std::vector<Tensor> results(call.outputs.size());
   if (mesh.contains(current_place().rank)) {
     std::vector<bool> is_counted;

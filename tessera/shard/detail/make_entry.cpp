@@ -34,7 +34,7 @@ layout::Mesh mesh_of(const Call& call) {
     if (!tensor || !tensor.has_layout()) return;
     if (!mesh) mesh = tensor.layout().mesh();
     TESSERA_CHECK_CALL(call, mesh == tensor.layout().mesh(), "tensors on different meshes, ", mesh.text(), " and ",
-                       tensor.layout().mesh().text(), ": bring them to one with full() and distribute()",
+                       tensor.layout().mesh().text(), "; bring them to one mesh with full() and distribute()",
                        backward_note());
   };
   for (const Tensor& input : call.inputs) look_at(input);
@@ -48,14 +48,14 @@ void check_plain(const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& input = call.inputs[i];
     if (!input || input.has_layout()) continue;
-    TESSERA_CHECK_CALL(call, input.ndim() == 0 || input.is_constant(), "input ", i, " is a plain tensor, ",
-                       tensor::describe(input),
-                       ", among tensors with layouts; if every rank has the same, replicate() it on the mesh, else ",
-                       "distribute() it", backward_note());
+    TESSERA_CHECK_CALL(
+        call, input.ndim() == 0 || input.is_constant(), "input ", i, " is a plain tensor, ", tensor::describe(input),
+        ", among tensors with layouts; replicate() it on the mesh if all ranks hold the same value, otherwise ",
+        "distribute() it", backward_note());
   }
   for (const Tensor& output : call.outputs) {
     TESSERA_CHECK_CALL(call, !output || output.has_layout(), "the result has a layout and cannot be written into ",
-                       tensor::describe(output), ": give a tensor with a layout, or none", backward_note());
+                       tensor::describe(output), "; give a tensor with a layout, or none", backward_note());
   }
 }
 
@@ -69,8 +69,8 @@ RuledCall ruled(const Call& call, const Entry& entry) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     if (call.inputs[i] || out.rule.inputs.size() == call.inputs.size()) out.places.push_back(i);
   }
-  TESSERA_CHECK_CALL(call, out.places.size() == out.rule.inputs.size(), "the rule ", out.rule.text(), " is for ",
-                     out.rule.inputs.size(), " tensors");
+  TESSERA_CHECK_CALL(call, out.places.size() == out.rule.inputs.size(), "the rule ", out.rule.text(), " requires ",
+                     out.rule.inputs.size(), " tensors, got ", out.places.size());
   for (const std::size_t place : out.places) {
     const Tensor& input = call.inputs[place];
     out.operands.push_back({input ? input.shape() : Shape(), layout_of(input, entry.mesh),
@@ -124,8 +124,8 @@ std::string take_targets(const RuledCall& call, const Entry& entry, std::vector<
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     if (!entry.targets[o]) continue;
     if (!fits_target(call, o, outputs[o], entry.targets[o])) {
-      return concat("the result is ", outputs[o].placements_text(), ", the tensor to write into ",
-                    entry.targets[o].placements_text(), ", which keeps its layout");
+      return concat("the result is ", outputs[o].placements_text(), ", but the output keeps its layout, ",
+                    entry.targets[o].placements_text());
     }
     outputs[o] = entry.targets[o];
   }
@@ -250,15 +250,17 @@ Fix replicated_fix(const Call& call, const Entry& entry) {
                          const Entry& entry) {
   std::string ways;
   for (const Fix& fix : fixes) ways += concat("\n  ", fix.text());
-  TESSERA_CHECK(entry.rearranged == nullptr, call.op.name(), ": elements would have to change their rank: ", conflict,
-                moving() == Moving::kForbidden ? "; nothing moves inside a ForbidCommunication scope" : "",
-                "; open an AutoRedistribute scope, which moves only those:\n  ", entry.rearranged->plan->text(),
-                ways.empty() ? "" : "or redistribute(), the cheapest first:", ways, "; called as ", call.text(),
-                backward_note());
-  TESSERA_THROW(InvalidArgument, call.op.name(), ": the operands do not fit together as they are: ", conflict,
-                moving() == Moving::kForbidden ? "; nothing moves inside a ForbidCommunication scope" : "",
-                ways.empty() ? "; no move of its inputs makes them fit" : "; redistribute(), the cheapest first:", ways,
-                ways.empty() ? "" : "\nor open an AutoRedistribute scope", "; called as ", call.text(),
+  TESSERA_CHECK(entry.rearranged == nullptr, call.op.name(), ": elements must move to other ranks: ", conflict,
+                moving() == Moving::kForbidden ? "; a ForbidCommunication scope forbids redistribution" : "",
+                "; open an AutoRedistribute scope, which moves only these elements:\n"
+                "  ",
+                entry.rearranged->plan->text(), ways.empty() ? "" : "or redistribute(), the cheapest first:", ways,
+                "; called as ", call.text(), backward_note());
+  TESSERA_THROW(InvalidArgument, call.op.name(), ": the input layouts are incompatible: ", conflict,
+                moving() == Moving::kForbidden ? "; a ForbidCommunication scope forbids redistribution" : "",
+                ways.empty() ? "; no redistribution of the inputs makes them compatible"
+                             : "; redistribute(), the cheapest first:",
+                ways, ways.empty() ? "" : "\nor open an AutoRedistribute scope", "; called as ", call.text(),
                 backward_note());
 }
 
@@ -268,10 +270,10 @@ std::string propagate_call(const Call& call, Entry& entry, std::vector<Fix>& fix
     Fix whole = replicated_fix(call, entry);
     entry.outputs = whole.outputs;
     const bool is_whole = std::ranges::all_of(whole.moves, [](const auto& move) { return move == nullptr; });
-    std::string conflict = is_whole ? "" : "it has no rule of how it may be sharded, so that all inputs must be whole";
+    std::string conflict = is_whole ? "" : "the operator has no factor rule, so all inputs must be replicated";
     for (std::size_t o = 0; o < entry.targets.size(); ++o) {
       TESSERA_CHECK_CALL(call, !entry.targets[o] || entry.targets[o] == entry.outputs[o],
-                         "has no rule of how it may be sharded, and writes into whole tensors only", backward_note());
+                         "has no factor rule, so outputs must be replicated", backward_note());
     }
     if (!is_whole) fixes.push_back(std::move(whole));
     return conflict;

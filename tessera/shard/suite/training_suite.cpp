@@ -179,11 +179,11 @@ TEST_P(ShardSuite, AReductionThatAProgramForgetsIsAnError) {
     autograd::backward(losses(x, weights, &plan)[0]);
     const autograd::NoGrad no_grad;
     const auto update = [&] { ops::sgd_(weights, gradients_of(weights), {}, {.learning_rate = number(0.125)}); };
-    expect_error<InvalidArgument>(update, {"place 0 of its lists", "reduce_gradients()"});
+    expect_error<InvalidArgument>(update, {"index 0 of the lists", "reduce_gradients()"});
     expect_error<InvalidArgument>([&] { ops::clip_grad_norm_(gradients_of(weights), 1); },
                                   {"grads[0]", "reduce_gradients()"});
     reduce_gradients({weights.data(), 1});
-    expect_error<InvalidArgument>(update, {"place 1 of its lists", "reduce_gradients()"});
+    expect_error<InvalidArgument>(update, {"index 1 of the lists", "reduce_gradients()"});
     reduce_gradients(weights);
     update();
   });
