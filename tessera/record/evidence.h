@@ -164,7 +164,7 @@ struct Evidence {
   std::int64_t taken_ns = 0;               ///< Time of reading, or of the last record if all ranks are gone.
   std::vector<Rank> ranks = {};            ///< Ranks in order.
   std::vector<std::string> problems = {};  ///< Unreadable data, one line each with the file.
-  /// For a shrunk world, its history: "4 ranks began; rank 1 was killed by signal 9 (Killed)". Empty for the original
+  /// For a shrunk world, its history: "4 ranks started; rank 1 was killed by signal 9 (Killed)". Empty for the original
   /// world.
   std::string before = {};
   /// Reason for which the trainer stopped all ranks, from summary.json: "step 12: loss nan, ..."; otherwise empty.

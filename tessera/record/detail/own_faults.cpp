@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostFindings = 64;
 constexpr int kSigKill = 9;
 
-// Returns "and did not come to collective 17 ...", "in collective 17 ..." or "after collective 16 ...".
+// Returns "and did not reach collective 17 ...", "in collective 17 ..." or "after collective 16 ...".
 std::string text_of_place(const Material& material, const Rank& rank, const Missed& missed) {
   if (missed.meeting != nullptr && missed.is_absent) {
     return " and did not reach " + text_with_group(material, *missed.meeting);

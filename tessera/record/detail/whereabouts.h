@@ -9,7 +9,7 @@
 
 namespace tessera::record::detail {
 
-/// Returns "its host is in mark step=117, data, since 31 s"; otherwise its last operation or its last kernel. Never
+/// Returns "its host is in annotation step=117, data, for 31 s"; otherwise its last operation or its last kernel. Never
 /// empty.
 std::string whereabouts(const Overview& overview, const Rank& rank);
 /// Returns "step=117, data"; empty if it has no annotations.
