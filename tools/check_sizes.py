@@ -23,7 +23,7 @@ def without_directives(code):
 
 
 def closing(code, start):
-    """Returns the index of the brace that closes the one at `start`; the end of the text if there is none."""
+    """Returns the index of the brace that closes the one at `start`; the end of the text if no brace closes it."""
     depth = 0
     for brace in re.finditer(r"[{}]", code[start:]):
         depth += 1 if brace.group() == "{" else -1

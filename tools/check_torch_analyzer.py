@@ -69,7 +69,7 @@ def check(analyzer, folder, ranks, words):
         return [f"{folder.name}: the analyzer failed with {status}"]
     faults = [f"{folder.name}: the analyzer does not say '{word}'" for word in words if word not in said]
     if not words and "mismatch" in said.lower():
-        faults.append(f"{folder.name}: the analyzer speaks of a mismatch where there is none")
+        faults.append(f"{folder.name}: the analyzer reports a mismatch, but the traces match")
     return faults
 
 

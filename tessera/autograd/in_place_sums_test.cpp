@@ -65,7 +65,7 @@ TEST(InPlaceSums, HaveTheValuesOfTwoSteps) {
   Random random(1);
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     for (const bool is_strided : {false, true}) {
-      // Depths up to 64 are one block of the library, which then adds as two steps do; 4096 are several, each of which
+      // Depths up to 64 are one block of the library, which adds as two steps do. 4096 are several blocks; each one
       // rounds the sum.
       for (const std::int64_t depth : {7, 64, 4096}) {
         const double tolerance = depth > 64 ? (dtype == DType::kF32 ? 1e-4 : 1e-12) : 0;

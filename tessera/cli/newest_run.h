@@ -5,7 +5,7 @@
 
 namespace tessera::cli {
 
-/// Returns the newest run directory under ./runs and names it on stderr. Throws IoError if there is none.
+/// Returns the newest run directory under ./runs and names it on stderr. Throws IoError if ./runs has no run directory.
 std::string newest_run();
 /// Returns `given`, or newest_run() if it is empty.
 inline std::string run_or_newest(const std::string& given) { return given.empty() ? newest_run() : given; }

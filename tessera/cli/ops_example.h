@@ -16,7 +16,7 @@ struct OpExample {
   std::string defaults;                 ///< "dim=0, keepdim=false"; empty if there are no attributes or no defaults
   std::string call;                     ///< a call that the operator accepts; empty if none was found
   std::string result;                   ///< result of that call, "f32[6, 8]"; several are separated by commas
-  std::string rule;                     ///< rule of that call; empty if there is none
+  std::string rule;                     ///< rule of that call; empty if the call has no rule
 };
 
 /// Tries calls until the operator accepts one.

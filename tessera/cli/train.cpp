@@ -119,8 +119,8 @@ std::vector<std::string> rank_command(const train::Config& config) {
   return command;
 }
 
-// Writes the HTML report of an ended run; for a run that did nothing, only if there is none. A directory without run
-// files has replaced the run directory and gets no report.
+// Writes the HTML report of an ended run; for a run that did nothing, only if the directory has no report. A directory
+// without run files has replaced the run directory and gets no report.
 void leave_page(const std::string& directory, bool is_kept = false) {
   if (directory.empty()) return;  // it ended before it had a directory
   const auto has = [&](const char* name) { return std::filesystem::exists(directory + name); };

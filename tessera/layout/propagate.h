@@ -38,7 +38,7 @@ struct TESSERA_API Fix {
   std::int64_t nbytes = 0;                         ///< Bytes that the busiest rank receives in all plans.
   double us = 0;                                   ///< Total cost by the cost model of the planner.
 
-  /// Returns the fix as text: "move input 1 to {Replicate()}: all-gather over tp, 4 MiB, 21 us".
+  /// Returns the fix as text: "redistribute input 1 to {Replicate()}: all-gather over tp, 4 MiB, 21 us".
   [[nodiscard]] std::string text() const;
 };
 

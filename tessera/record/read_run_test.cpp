@@ -1,5 +1,4 @@
-// Run directories read into evidence: running ranks, missing, old, truncated files and other versions, and launcher
-// files. Ranks are simulated, or recorders of this process represent them.
+// Run directories read into evidence. Ranks are simulated, or recorders of this process represent them.
 #include "tessera/record/read_run.h"
 
 #include <gtest/gtest.h>

@@ -225,7 +225,7 @@ TEST(ListUpdates, WhatIsPendingOrCutOtherwiseIsRefusedWithAFix) {
         [&] {
           sgd(params, {good, placed(counted({8, 5}), on_grid("R,S0"))});
         },
-        {"index 1 of the lists", "grads[0]", "[8, 5]", "[8, 4]"});
+        {"index 1 of the lists", "grads[0] must have shape [8, 4], got [8, 5]"});
     ops::testing::wait_for_work();
     EXPECT_EQ(ops::testing::read(params[0].local()).values, before) << "a call that is refused changes nothing";
   });

@@ -56,7 +56,7 @@ class StackTable {
  public:
   /// Creates a table for the file of `recorder`.
   explicit StackTable(probe::Recorder& recorder, std::size_t most = 8192);
-  /// Returns the string of the stack; 0 if there is none or no space.
+  /// Returns the string of the stack; 0 if the stack is empty or the table is full.
   probe::StringId intern(std::span<const std::uintptr_t> frames);
   /// Returns the string of the stack of the caller, without `skip` functions.
   probe::StringId here(std::size_t skip);

@@ -1,4 +1,4 @@
-// Assembles the launches of one group from records and rows that come in any order, some of which may be lost.
+// Assembles the launches of one group from records and rows that arrive in any order. Some may be lost.
 //
 //   asked    by task: what was enqueued                       OperationRecord, CommAskedRow
 //   begun    by sequence: each start, including replays       BeginRecord, CommRunningRow

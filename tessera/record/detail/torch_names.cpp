@@ -64,7 +64,7 @@ std::string ours(const Table& table, std::string_view name) {
   return std::string(name);
 }
 
-// Removes a number from the front of the text and returns it; -1 if there is none.
+// Removes a number from the front of the text and returns it; -1 if the text does not start with a number.
 int take_number(std::string_view& text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

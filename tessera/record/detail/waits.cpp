@@ -334,7 +334,7 @@ bool went_on(const Rank& rank, const Launch& launch) {
 }
 
 // Returns the rank of a cycle that is not held by its own operations there: its host continued after it had enqueued
-// them, and has not enqueued any that the others wait for. -1 if there is none, or several candidates.
+// them, and has not enqueued any that the others wait for. -1 if no rank or several ranks qualify.
 int loose_rank(const Overview& overview, const WaitGraph& graph, const std::vector<std::size_t>& circle) {
   std::map<int, bool> loose;
   const auto judge = [&](const Member& member, bool is_loose) {

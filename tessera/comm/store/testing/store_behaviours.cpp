@@ -130,7 +130,7 @@ void add_refuses_what_is_no_number(const StoreKit& kit) {
 
 void compare_set_knows_its_cases(const StoreKit& kit) {
   const auto store = kit.open();
-  EXPECT_EQ(store->compare_set("k", "old", "new"), std::nullopt) << "there is none: not set";
+  EXPECT_EQ(store->compare_set("k", "old", "new"), std::nullopt) << "an absent key is not set";
   EXPECT_EQ(store->find("k"), std::nullopt);
   EXPECT_EQ(store->compare_set("k", std::nullopt, "first"), "first");
   EXPECT_EQ(store->compare_set("k", std::nullopt, "second"), "first") << "there is one: not set";

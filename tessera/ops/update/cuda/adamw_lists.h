@@ -12,7 +12,7 @@ namespace tessera::ops::cuda {
 /// What a step reads and writes of one tensor; in this order.
 enum AdamWPart { kParam, kGrad, kFirst, kSecond, kNewParam, kNewFirst, kNewSecond, kAdamWParts };
 
-/// A number of one element in device memory; null: there is none.
+/// A number of one element in device memory; null if absent.
 struct AdamWScalar {
   const void* data = nullptr;
   DType dtype = DType::kF32;

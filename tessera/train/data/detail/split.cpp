@@ -25,7 +25,7 @@ struct Scanner {
   }
 };
 
-// Returns the end of 's, 't, 're, 've, 'm, 'll or 'd; `at` if there is none.
+// Returns the end of 's, 't, 're, 've, 'm, 'll or 'd; `at` if the text has no such suffix.
 std::size_t contraction_end(std::string_view text, std::size_t at, bool any_case) {
   if (text[at] != '\'') return at;
   for (const std::string_view ending : {"s", "t", "re", "ve", "m", "ll", "d"}) {
