@@ -128,7 +128,7 @@ function(tessera_mutants_program layer)
   target_link_libraries(${layer}_tests_mutants PRIVATE GTest::gtest_main GTest::gmock)
   add_test(NAME ${layer}_mutants
            COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py
-                   --mutants ${CMAKE_CURRENT_SOURCE_DIR}/testing/mutants.toml --prefix ${layer}. --minimum 6
+                   --mutants ${CMAKE_CURRENT_SOURCE_DIR}/testing/mutants.toml --prefix ${layer}. --minimum 2
                    --program $<TARGET_FILE:${layer}_tests_mutants>)
   set_tests_properties(${layer}_mutants PROPERTIES LABELS "campaign;mutants;${layer}" TIMEOUT 1800
                        ENVIRONMENT ${TESSERA_TEST_ENVIRONMENT})

@@ -9,13 +9,13 @@
 #include <set>
 #include <sstream>
 
+#include "tessera/analysis/explain.h"
+#include "tessera/analysis/read_run.h"
+#include "tessera/analysis/torch_pickles.h"
 #include "tessera/base/error.h"
 #include "tessera/base/nearest.h"
 #include "tessera/cli/newest_run.h"
 #include "tessera/cli/verb.h"
-#include "tessera/record/explain.h"
-#include "tessera/record/read_run.h"
-#include "tessera/record/torch_pickles.h"
 
 namespace tessera::cli {
 namespace {
@@ -28,7 +28,7 @@ struct Options {
   std::string ranks;
   std::string group;
   std::string color = "auto";
-  std::size_t last = record::ShowOptions{}.last;
+  std::size_t last = analysis::ShowOptions{}.last;
   bool json = false;
 };
 
@@ -59,10 +59,10 @@ bool has_colors(const std::string& color) {
 }
 
 // Throws if the run does not have the selected ranks or groups: the output would be empty.
-void check_chosen(const record::Evidence& evidence, const record::ShowOptions& chosen) {
+void check_chosen(const analysis::Evidence& evidence, const analysis::ShowOptions& chosen) {
   std::set<std::string> groups;
-  for (const record::Rank& rank : evidence.ranks) {
-    for (const record::Group& group : rank.groups) groups.insert(group.name);
+  for (const analysis::Rank& rank : evidence.ranks) {
+    for (const analysis::Group& group : rank.groups) groups.insert(group.name);
   }
   for (const int rank : chosen.ranks) {
     TESSERA_CHECK(rank < evidence.world_size, "explain: --ranks: must be in [0, ", evidence.world_size, "), got ",
@@ -77,16 +77,16 @@ void check_chosen(const record::Evidence& evidence, const record::ShowOptions& c
 
 int show(const Options& options) {
   const std::string directory = run_or_newest(options.directory);
-  const record::Evidence evidence =
-      record::has_torch_pickles(directory) ? record::read_torch_pickles(directory) : record::read_run(directory);
-  const record::Explanation found = record::explain(evidence);
-  record::ShowOptions chosen{.group = options.group, .last = options.last, .has_colors = has_colors(options.color)};
+  const analysis::Evidence evidence =
+      analysis::has_torch_pickles(directory) ? analysis::read_torch_pickles(directory) : analysis::read_run(directory);
+  const analysis::Explanation found = analysis::explain(evidence);
+  analysis::ShowOptions chosen{.group = options.group, .last = options.last, .has_colors = has_colors(options.color)};
   if (!options.ranks.empty()) chosen.ranks = ranks_in(options.ranks);
   check_chosen(evidence, chosen);
   const std::string text =
-      options.json ? record::to_json(evidence, found, chosen) + "\n" : record::to_text(evidence, found, chosen);
+      options.json ? analysis::to_json(evidence, found, chosen) + "\n" : analysis::to_text(evidence, found, chosen);
   std::fputs(text.c_str(), stdout);
-  return found.verdict.fault == record::Fault::kNone ? kDone : kFaultFound;
+  return found.verdict.fault == analysis::Fault::kNone ? kDone : kFaultFound;
 }
 
 std::function<int()> declare(CLI::App& app) {

@@ -11,6 +11,8 @@
 #include <string>
 #include <nlohmann/json.hpp>
 
+#include "tessera/analysis/testing/evidence_builder.h"
+#include "tessera/analysis/torch_pickles.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/cli/testing/run_program.h"
@@ -18,17 +20,15 @@
 #include "tessera/comm/work.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
-#include "tessera/record/testing/evidence_builder.h"
-#include "tessera/record/torch_pickles.h"
 
 namespace tessera {
 namespace {
 
+using analysis::testing::all_reduce;
+using analysis::testing::EvidenceBuilder;
 using cli::testing::contains;
 using cli::testing::Outcome;
 using nlohmann::json;
-using record::testing::all_reduce;
-using record::testing::EvidenceBuilder;
 
 class Explain : public ::testing::Test {
  protected:
@@ -48,9 +48,9 @@ class Explain : public ::testing::Test {
     made.add_group("left", {0, 1});
     made.everyone(all_reduce(64), 6);
     made.everyone(all_reduce(5), 2, "left");
-    for (const int rank : {0, 1, 3}) made.launch(rank, all_reduce(1024), record::Stage::kBegun);
+    for (const int rank : {0, 1, 3}) made.launch(rank, all_reduce(1024), analysis::Stage::kBegun);
     made.pass(31);
-    record::write_torch_pickles(made.evidence(), directory);
+    analysis::write_torch_pickles(made.evidence(), directory);
   }
 
   std::string directory;

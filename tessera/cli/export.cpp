@@ -7,6 +7,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "tessera/analysis/chrome_trace.h"
+#include "tessera/analysis/evidence_json.h"
+#include "tessera/analysis/read_run.h"
+#include "tessera/analysis/torch_pickles.h"
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
@@ -17,10 +21,6 @@
 #include "tessera/cli/verb.h"
 #include "tessera/memory/history_reader.h"
 #include "tessera/memory/torch_snapshot.h"
-#include "tessera/record/chrome_trace.h"
-#include "tessera/record/evidence_json.h"
-#include "tessera/record/read_run.h"
-#include "tessera/record/torch_pickles.h"
 
 namespace tessera::cli {
 namespace {
@@ -41,14 +41,14 @@ struct Written {
 
 void warn(const std::string& text) { std::fprintf(stderr, "tessera: %s\n", text.c_str()); }
 
-record::Evidence read(const Options& options) {
-  if (record::has_torch_pickles(options.run)) {
+analysis::Evidence read(const Options& options) {
+  if (analysis::has_torch_pickles(options.run)) {
     TESSERA_CHECK_AS(IoError, options.to != "torch-memory", "run directory ", options.run,
                      ": PyTorch flight recorder pickles contain no memory records");
-    return record::read_torch_pickles(options.run);
+    return analysis::read_torch_pickles(options.run);
   }
   // The export of memory reads the record files; evidence contains only a summary.
-  return record::read_run(options.run, {.last_launches = std::numeric_limits<std::size_t>::max()});
+  return analysis::read_run(options.run, {.last_launches = std::numeric_limits<std::size_t>::max()});
 }
 
 // Creates and returns the output directory, so that an unwritable path is reported before the work.
@@ -70,11 +70,11 @@ std::string directory_of(const Options& options) {
 
 FileKind kind_of(const Options& options) { return options.out.empty() ? FileKind::kRun : FileKind::kUser; }
 
-std::vector<Written> write_chrome(const record::Evidence& evidence, const Options& options) {
-  record::ChromeOptions limits{.file_kind = kind_of(options)};
+std::vector<Written> write_chrome(const analysis::Evidence& evidence, const Options& options) {
+  analysis::ChromeOptions limits{.file_kind = kind_of(options)};
   if (!options.max_size.empty()) limits.max_nbytes = parse_bytes(options.max_size);
   std::vector<Written> files;
-  for (const record::ChromeTrace& trace : record::write_chrome_traces(evidence, directory_of(options), limits)) {
+  for (const analysis::ChromeTrace& trace : analysis::write_chrome_traces(evidence, directory_of(options), limits)) {
     files.push_back({trace.path, {}});
     if (trace.left_out == 0) continue;
     files.back().note = fmt::format("omitted the {} oldest of {} launches, kernels and annotations to stay within {}",
@@ -83,26 +83,26 @@ std::vector<Written> write_chrome(const record::Evidence& evidence, const Option
   return files;
 }
 
-std::vector<Written> write_flight_recorder(const record::Evidence& evidence, const Options& options) {
+std::vector<Written> write_flight_recorder(const analysis::Evidence& evidence, const Options& options) {
   std::vector<Written> files;
   const std::string directory = directory_of(options);
   for (const std::string& path :
-       record::write_torch_pickles(evidence, directory, "comm_lib_trace_rank_", kind_of(options)))
+       analysis::write_torch_pickles(evidence, directory, "comm_lib_trace_rank_", kind_of(options)))
     files.push_back({path, {}});
   return files;
 }
 
-std::vector<Written> write_json(const record::Evidence& evidence, const Options& options) {
+std::vector<Written> write_json(const analysis::Evidence& evidence, const Options& options) {
   const std::string path = directory_of(options) + "/evidence.json";
-  record::write_evidence_json_file(path, evidence, kind_of(options));
+  analysis::write_evidence_json_file(path, evidence, kind_of(options));
   return {{path, {}}};
 }
 
-std::vector<Written> write_memory(const record::Evidence& evidence, const Options& options) {
+std::vector<Written> write_memory(const analysis::Evidence& evidence, const Options& options) {
   const std::string directory = directory_of(options);
   std::vector<Written> files;
-  for (const record::Rank& rank : evidence.ranks) {
-    if (rank.state == record::RankState::kMissing || rank.file.empty()) continue;
+  for (const analysis::Rank& rank : evidence.ranks) {
+    if (rank.state == analysis::RankState::kMissing || rank.file.empty()) continue;
     try {
       const auto file = probe::RecordFile::open(rank.file);
       std::vector<std::string> notes;
@@ -131,20 +131,20 @@ std::string name_of(const std::string& format, int rank) {
   return "evidence.json";
 }
 
-void check_outputs(const Options& options, const record::Evidence& evidence) {
+void check_outputs(const Options& options, const analysis::Evidence& evidence) {
   const std::string directory = directory_of(options);
   std::vector<std::string> inputs = files_of_run(options.run);
-  for (const record::Rank& rank : evidence.ranks) {
+  for (const analysis::Rank& rank : evidence.ranks) {
     if (!rank.file.empty()) inputs.push_back(rank.file);
   }
-  for (const record::Rank& rank : evidence.ranks) {
+  for (const analysis::Rank& rank : evidence.ranks) {
     const std::string output = directory + "/" + name_of(options.to, rank.rank);
     if (std::filesystem::exists(output)) check_output("export: --out", output, inputs);
   }
 }
 
 int run(const Options& options) {
-  const record::Evidence evidence = read(options);
+  const analysis::Evidence evidence = read(options);
   for (const std::string& problem : evidence.problems) warn(problem);
   check_outputs(options, evidence);
   std::vector<Written> files;
@@ -152,8 +152,8 @@ int run(const Options& options) {
   if (options.to == "torch-fr") files = write_flight_recorder(evidence, options);
   if (options.to == "torch-memory") files = write_memory(evidence, options);
   if (options.to == "json") files = write_json(evidence, options);
-  for (const record::Rank& rank : evidence.ranks) {
-    if (rank.state == record::RankState::kMissing && options.to != "json") {
+  for (const analysis::Rank& rank : evidence.ranks) {
+    if (rank.state == analysis::RankState::kMissing && options.to != "json") {
       warn(fmt::format("rank {}: no file written: the rank has no record file", rank.rank));
     }
   }

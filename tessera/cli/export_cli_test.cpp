@@ -10,12 +10,12 @@
 #include <vector>
 #include <nlohmann/json.hpp>
 
+#include "tessera/base/probe/annotation.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/cli/testing/run_program.h"
 #include "tessera/cli/testing/simulated_run.h"
 #include "tessera/comm/work.h"
 #include "tessera/device/launch_records.h"
-#include "tessera/record/scope.h"
 
 namespace tessera {
 namespace {
@@ -77,7 +77,7 @@ class ExportOfAProfile : public ExportedRun {
     ExportedRun::SetUp();
     work([](const comm::ProcessGroup& group, const device::Stream& stream) {
       const device::ProfileWindow window;
-      const record::Scope scope("step", 117);
+      const probe::Annotation scope("step", 117);
       stream.run([] {}, {.label = "softmax"});
       group.launch({.kind = comm::OpKind::kBarrier}, stream).wait();
       stream.synchronize();

@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "tessera/analysis/report/report.h"
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/cli/outputs.h"
@@ -24,7 +25,6 @@
 #include "tessera/comm/launch/launch.h"
 #include "tessera/comm/launch_environment.h"
 #include "tessera/comm/world.h"
-#include "tessera/record/report/report.h"
 #include "tessera/train/config.h"
 #include "tessera/train/run.h"
 #include "tessera/watch/report.h"
@@ -126,7 +126,7 @@ void leave_page(const std::string& directory, bool is_kept = false) {
   const auto has = [&](const char* name) { return std::filesystem::exists(directory + name); };
   if (!has("/config.toml") && !has("/launch.json")) return;
   if (is_kept && std::filesystem::exists(directory + "/report.html")) return;
-  std::printf("%s\n", record::leave_report_page(directory).c_str());
+  std::printf("%s\n", analysis::leave_report_page(directory).c_str());
 }
 
 int start_ranks(train::Config config, const Words& words) {

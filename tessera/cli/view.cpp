@@ -10,13 +10,13 @@
 #include <optional>
 #include <system_error>
 
+#include "tessera/analysis/report/report.h"
+#include "tessera/analysis/report/serve.h"
 #include "tessera/base/error.h"
 #include "tessera/cli/newest_run.h"
 #include "tessera/cli/outputs.h"
 #include "tessera/cli/port.h"
 #include "tessera/cli/verb.h"
-#include "tessera/record/report/report.h"
-#include "tessera/record/report/serve.h"
 
 namespace tessera::cli {
 namespace {
@@ -69,13 +69,13 @@ class Door {
 int view(const Options& options) {
   if (!options.out.empty()) {
     check_output("view: --out", options.out, files_of_run(options.run));
-    std::printf("%s\n", record::write_report_page(options.run, options.out).c_str());
+    std::printf("%s\n", analysis::write_report_page(options.run, options.out).c_str());
     return kDone;
   }
-  (void)record::make_report_page(options.run, {.most_events = 0});  // reports an invalid directory before serving
-  record::PageServer server(
+  (void)analysis::make_report_page(options.run, {.most_events = 0});  // reports an invalid directory before serving
+  analysis::PageServer server(
       {.bind = options.bind, .port = static_cast<std::uint16_t>(options.port), .ends_on_signals = true},
-      [&options] { return record::make_report_page(options.run).html; });
+      [&options] { return analysis::make_report_page(options.run).html; });
   std::printf("%s\n", server.url().c_str());
   std::fflush(stdout);
   std::optional<Door> door;

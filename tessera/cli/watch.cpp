@@ -15,16 +15,16 @@
 #include <optional>
 #include <thread>
 
+#include "tessera/analysis/explain.h"
+#include "tessera/analysis/live.h"
+#include "tessera/analysis/read_run.h"
+#include "tessera/analysis/torch_pickles.h"
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/cli/newest_run.h"
 #include "tessera/cli/report.h"
 #include "tessera/cli/terminal.h"
 #include "tessera/cli/verb.h"
-#include "tessera/record/explain.h"
-#include "tessera/record/live.h"
-#include "tessera/record/read_run.h"
-#include "tessera/record/torch_pickles.h"
 
 namespace tessera::cli {
 namespace {
@@ -61,37 +61,37 @@ struct Options {
 
 // One snapshot of the run.
 struct Reading {
-  record::Evidence evidence;
-  record::LiveView view;
-  std::optional<record::Explanation> found;  // if a failure was found
-  std::string problem;                       // reason if it could not be read
+  analysis::Evidence evidence;
+  analysis::LiveView view;
+  std::optional<analysis::Explanation> found;  // if a failure was found
+  std::string problem;                         // reason if it could not be read
 };
 
 std::shared_ptr<const Reading> read_once(const Options& options, const Reading* before) {
   auto reading = std::make_shared<Reading>();
-  reading->evidence = record::has_torch_pickles(options.run)
-                          ? record::read_torch_pickles(options.run)
-                          : record::read_run(options.run, {.last_launches = kLaunches});
-  const auto metrics = record::read_metrics(options.run, reading->evidence.world_size);
-  reading->view = record::live_view(reading->evidence, metrics, before == nullptr ? nullptr : &before->view,
-                                    static_cast<std::int64_t>(options.hung_after * 1e9));
+  reading->evidence = analysis::has_torch_pickles(options.run)
+                          ? analysis::read_torch_pickles(options.run)
+                          : analysis::read_run(options.run, {.last_launches = kLaunches});
+  const auto metrics = analysis::read_metrics(options.run, reading->evidence.world_size);
+  reading->view = analysis::live_view(reading->evidence, metrics, before == nullptr ? nullptr : &before->view,
+                                      static_cast<std::int64_t>(options.hung_after * 1e9));
   if (reading->view.is_hung) {
-    record::Explanation found = record::explain(reading->evidence);
-    if (found.verdict.fault != record::Fault::kNone) reading->found = std::move(found);
+    analysis::Explanation found = analysis::explain(reading->evidence);
+    if (found.verdict.fault != analysis::Fault::kNone) reading->found = std::move(found);
   }
   return reading;
 }
 
 // Returns true if no rank can take a step: only the next start of the run would answer a request.
-bool is_over(const record::Evidence& evidence) {
-  return std::ranges::none_of(evidence.ranks, [](const record::Rank& rank) {
-    using enum record::RankState;
+bool is_over(const analysis::Evidence& evidence) {
+  return std::ranges::none_of(evidence.ranks, [](const analysis::Rank& rank) {
+    using enum analysis::RankState;
     return rank.state == kRunning || rank.state == kStopped || rank.state == kUnknown;
   });
 }
 
 // Requests a profile of the next steps and returns the message to show.
-std::string ask_for_profile(const std::string& run, const record::Evidence& evidence) {
+std::string ask_for_profile(const std::string& run, const analysis::Evidence& evidence) {
   if (is_over(evidence)) return "No rank is running; no steps remain to profile.";
   try {
     write_file(run + "/profile.request", "a profile of the next steps\n", FileKind::kRun);
@@ -193,14 +193,14 @@ class Watch {
 
   void draw() {
     const Terminal::Size size = Terminal::size();
-    record::Screen screen{size.width, size.height, first_, std::getenv("NO_COLOR") == nullptr};
+    analysis::Screen screen{size.width, size.height, first_, std::getenv("NO_COLOR") == nullptr};
     switch (page_) {
       case Page::kTable:
         return Terminal::draw(
-            record::live_lines(reading_->view, answer_.empty() ? last_line(*reading_) : answer_, screen));
-      case Page::kHelp: return Terminal::draw(record::page_lines(kHelpText, "? back   q quit", screen));
+            analysis::live_lines(reading_->view, answer_.empty() ? last_line(*reading_) : answer_, screen));
+      case Page::kHelp: return Terminal::draw(analysis::page_lines(kHelpText, "? back   q quit", screen));
       case Page::kExplanation:
-        return Terminal::draw(record::page_lines(explanation(), "e back   j k scroll   q quit", screen));
+        return Terminal::draw(analysis::page_lines(explanation(), "e back   j k scroll   q quit", screen));
     }
   }
 
@@ -238,8 +238,8 @@ class Watch {
     first_ = is_down ? std::min(first_ + lines, kMost) : first_ - std::min(first_, lines);
   }
   [[nodiscard]] std::string explanation() const {
-    const record::Explanation found = reading_->found ? *reading_->found : record::explain(reading_->evidence);
-    return record::to_text(reading_->evidence, found);
+    const analysis::Explanation found = reading_->found ? *reading_->found : analysis::explain(reading_->evidence);
+    return analysis::to_text(reading_->evidence, found);
   }
 
   std::string run_;
@@ -270,16 +270,16 @@ int show_once(const Reading& reading) {
   const Style style = stdout_style();
   for (const std::string& problem : reading.evidence.problems) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
   if (style.is_terminal) {
-    const record::Screen screen{style.width == 0 ? 80 : style.width, 0, 0, std::getenv("NO_COLOR") == nullptr};
+    const analysis::Screen screen{style.width == 0 ? 80 : style.width, 0, 0, std::getenv("NO_COLOR") == nullptr};
     const std::string last = reading.found ? reading.found->verdict.sentence : "No hang detected.";
-    for (const std::string& line : record::live_lines(reading.view, last, screen)) std::printf("%s\n", line.c_str());
+    for (const std::string& line : analysis::live_lines(reading.view, last, screen)) std::printf("%s\n", line.c_str());
     return kDone;
   }
-  Table table{record::live_headings(), {}};
-  for (const record::LiveRow& row : reading.view.rows) table.rows.push_back(record::live_cells(row));
+  Table table{analysis::live_headings(), {}};
+  for (const analysis::LiveRow& row : reading.view.rows) table.rows.push_back(analysis::live_cells(row));
   print_tables({table});
-  if (!reading.evidence.before.empty()) std::printf("\n%s\n", record::printable(reading.evidence.before).c_str());
-  if (reading.found) std::printf("\n%s\n", record::printable(reading.found->verdict.sentence).c_str());
+  if (!reading.evidence.before.empty()) std::printf("\n%s\n", analysis::printable(reading.evidence.before).c_str());
+  if (reading.found) std::printf("\n%s\n", analysis::printable(reading.found->verdict.sentence).c_str());
   return kDone;
 }
 

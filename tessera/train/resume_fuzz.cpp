@@ -11,12 +11,12 @@
 #include <random>
 #include <sstream>
 
+#include "tessera/analysis/live.h"
+#include "tessera/analysis/report/report.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/testing/fuzz.h"
 #include "tessera/base/testing/spoilt.h"
-#include "tessera/record/live.h"
-#include "tessera/record/report/report.h"
 #include "tessera/train/run.h"
 #include "tessera/train/testing/told_run.h"
 
@@ -103,8 +103,8 @@ std::string run_one(std::uint64_t seed) {
   spoil(sample.directory(), random);
   const std::string directory = sample.directory().string();
   try {
-    (void)record::read_metrics(directory, 1);
-    if (seed % 8 == 0) (void)record::make_report_page(directory);
+    (void)analysis::read_metrics(directory, 1);
+    if (seed % 8 == 0) (void)analysis::make_report_page(directory);
   } catch (const Error&) {
   }
   const Left got = sample.resumed();

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tessera/analysis/testing/trace_rows.h"
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
-#include "tessera/record/testing/trace_rows.h"
 #include "tessera/tensor/safetensors.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/detail/resume.h"
@@ -376,11 +376,11 @@ TEST_F(RunAgain, StepsAreProfiledAsTheOptionsSay) {
   const auto two = kernels_in(path() / "profile-3" / "rank-0.trace.json");
   EXPECT_GT(two.size(), 5u) << "kernels have names";
   const auto trace = nlohmann::json::parse(content(path() / "profile-3" / "rank-0.trace.json"));
-  EXPECT_EQ(record::testing::overlap(trace), "");
+  EXPECT_EQ(analysis::testing::overlap(trace), "");
   for (const char* step : {"step 3", "step 4"})
-    EXPECT_EQ(record::testing::events(trace, "name", step).size(), 1u) << step;
+    EXPECT_EQ(analysis::testing::events(trace, "name", step).size(), 1u) << step;
   for (const char* step : {"step 2", "step 5"})
-    EXPECT_TRUE(record::testing::events(trace, "name", step).empty()) << step << " is not in the window";
+    EXPECT_TRUE(analysis::testing::events(trace, "name", step).empty()) << step << " is not in the window";
   Config one = this->config("one");
   one.run.profile_steps = "3";
   (void)run_and(one);
@@ -401,10 +401,10 @@ TEST_F(RunAgain, CollectivesAreInAProfileOnce) {
   simulate(2, [&] { (void)run(replayed, nullptr); });
   const auto collectives_in = [&](const fs::path& left, const char* rank) {
     const auto trace = nlohmann::json::parse(content(left / "profile-4" / (std::string(rank) + ".trace.json")));
-    EXPECT_EQ(record::testing::overlap(trace), "");
-    EXPECT_TRUE(record::testing::events(trace, "name", "all_gather").empty()) << "its launch is drawn";
+    EXPECT_EQ(analysis::testing::overlap(trace), "");
+    EXPECT_TRUE(analysis::testing::events(trace, "name", "all_gather").empty()) << "its launch is drawn";
     std::map<std::string, int> found;
-    for (const auto& event : record::testing::events(trace, "cat", "kernel")) {
+    for (const auto& event : analysis::testing::events(trace, "cat", "kernel")) {
       if (event.at("args").contains("Collective name")) ++found[event.at("args").at("Collective name")];
     }
     return found;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tessera/autograd/autograd.h"
+#include "tessera/base/probe/annotation.h"
 #include "tessera/base/rank.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/label.h"
@@ -15,7 +16,6 @@
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/host_values.h"
 #include "tessera/ops/update/update.h"
-#include "tessera/record/scope.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/gradients.h"
 #include "tessera/shard/redistribute.h"
@@ -84,7 +84,7 @@ Trainer::State::State(const Config& given, BatchSource source)
 // Annotated, so that the record shows a rank that waits for its data.
 std::vector<std::int32_t> Trainer::State::next_rows(std::int64_t m) {
   const std::uint64_t k = number_of_batch(m);
-  const record::Scope mark("data", static_cast<std::int64_t>(k));
+  const probe::Annotation mark("data", static_cast<std::int64_t>(k));
   return batches(k);
 }
 
@@ -205,7 +205,7 @@ StepReport Trainer::step() {
   const Clock::time_point start = Clock::now();
   StepReport report;
   report.step = ++state.steps;
-  const record::Scope mark("step", report.step);
+  const probe::Annotation mark("step", report.step);
   report.tokens = state.config.train.batch * state.config.model.sequence;
   report.learning_rate =
       learning_rate(state.config.schedule, state.config.optimizer.learning_rate, report.step, state.config.train.steps);
@@ -225,7 +225,7 @@ std::int64_t Trainer::step_count() const { return state_->steps; }
 
 double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, const OnProgress& on_progress) {
   State& state = *state_;
-  const record::Scope mark("evaluate", state.steps);
+  const probe::Annotation mark("evaluate", state.steps);
   const autograd::NoGrad no_grad;
   const memory::Label label("activations");
   const Plan& plan = state.plan;

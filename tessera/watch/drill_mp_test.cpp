@@ -7,14 +7,14 @@
 #include <filesystem>
 #include <ostream>
 
-#include "tessera/record/read_run.h"
-#include "tessera/record/torch_pickles.h"
+#include "tessera/analysis/read_run.h"
+#include "tessera/analysis/torch_pickles.h"
 #include "tessera/watch/testing/drill.h"
 
 namespace tessera::watch {
 namespace {
 
-using record::Fault;
+using analysis::Fault;
 
 struct Case {
   const char* fault;
@@ -66,7 +66,7 @@ TEST(Drill, DISABLED_LeavesDumpsForAnalyzers) {
     const std::string folder = std::string(directory) + "/" + fault.name;
     const Drilled drilled = run_drill(fault, DrillForm::kProcesses, 1, [&](const std::string& run_dir) {
       std::filesystem::create_directories(folder);
-      (void)record::write_torch_pickles(record::read_run(run_dir), folder);
+      (void)analysis::write_torch_pickles(analysis::read_run(run_dir), folder);
     });
     EXPECT_EQ(drilled.wrong, "") << drilled.said;
   }
@@ -83,10 +83,10 @@ TEST(Drill, DISABLED_WholeTable) {
   EXPECT_EQ(tally.readable, tally.files);
 }
 
-record::Verdict verdict(Fault fault, std::vector<int> culprits) {
+analysis::Verdict verdict(Fault fault, std::vector<int> culprits) {
   return {.fault = fault, .culprits = std::move(culprits), .sentence = "words"};
 }
-std::string wrong(const std::vector<Expected>& expected, std::vector<record::Verdict> verdicts, int innocents) {
+std::string wrong(const std::vector<Expected>& expected, std::vector<analysis::Verdict> verdicts, int innocents) {
   Drilled drilled{.verdicts = std::move(verdicts)};
   judge(expected, drilled);
   EXPECT_EQ(drilled.innocents, innocents);

@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tessera/analysis/explain.h"
+#include "tessera/analysis/read_run.h"
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/regular_file.h"
 #include "tessera/base/run_directory.h"
-#include "tessera/record/explain.h"
-#include "tessera/record/read_run.h"
 #include "tessera/watch/detail/told_report.h"
 
 namespace tessera::watch {
@@ -50,8 +50,8 @@ ReportMark mark_report(const std::string& run_dir) {
 }
 
 std::optional<Report> find_report(const std::string& run_dir, const ReportMark& before) {
-  const FileMark mark = mark_file(run_dir + kJson);
-  if (mark.inode == 0 || mark == before.report) return std::nullopt;
+  const FileMark annotation = mark_file(run_dir + kJson);
+  if (annotation.inode == 0 || annotation == before.report) return std::nullopt;
   std::string text;
   try {
     text = read_regular_file(run_dir + kJson, kMostNbytes);
@@ -78,16 +78,16 @@ std::optional<Report> find_report(const std::string& run_dir, const ReportMark& 
 Report make_report(const std::string& run_dir) { return detail::make_report(run_dir, ""); }
 
 Report detail::make_report(const std::string& run_dir, const std::string& words) {
-  return make_report(record::read_run(run_dir), run_dir, words).report;
+  return make_report(analysis::read_run(run_dir), run_dir, words).report;
 }
 
-detail::ToldReport detail::make_report(const record::Evidence& evidence, const std::string& run_dir,
+detail::ToldReport detail::make_report(const analysis::Evidence& evidence, const std::string& run_dir,
                                        const std::string& words) {
-  const record::Explanation found = record::explain(evidence);
-  ToldReport told{.text = record::to_text(evidence, found)};
+  const analysis::Explanation found = analysis::explain(evidence);
+  ToldReport told{.text = analysis::to_text(evidence, found)};
   if (!words.empty()) told.text += "reported by a rank: " + words + "\n";
   if (!run_dir.empty() && !is_lost_run_directory(run_dir)) {
-    std::string data = record::to_json(evidence, found);
+    std::string data = analysis::to_json(evidence, found);
     auto json = nlohmann::ordered_json::parse(data, nullptr, /*allow_exceptions=*/false);
     if (!words.empty() && json.is_object()) {
       json["told"] = words;
@@ -98,8 +98,8 @@ detail::ToldReport detail::make_report(const record::Evidence& evidence, const s
     write_file(run_dir + kJson, data, FileKind::kRun);
     told.report.path = run_dir + kText;
   }
-  const bool is_none = found.verdict.fault == record::Fault::kNone && !words.empty();
-  told.report.fault = is_none ? "told" : record::to_string(found.verdict.fault);
+  const bool is_none = found.verdict.fault == analysis::Fault::kNone && !words.empty();
+  told.report.fault = is_none ? "told" : analysis::to_string(found.verdict.fault);
   told.report.sentence = is_none ? words : found.verdict.sentence;
   return told;
 }

@@ -13,7 +13,7 @@ namespace tessera::watch {
 
 /// Summary of a hang report.
 struct Report {
-  std::string fault = {};     ///< Result of record::to_string(Fault): "absent", "none", ...
+  std::string fault = {};     ///< Result of analysis::to_string(Fault): "absent", "none", ...
   std::string sentence = {};  ///< Sentence of the verdict.
   std::string path = {};      ///< Path of explain.txt, the human-readable report.
   /// Returns true if the report names a fault.

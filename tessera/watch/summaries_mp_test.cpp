@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tessera/base/error.h"
+#include "tessera/base/probe/annotation.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/detail/descriptor.h"
@@ -21,7 +22,6 @@
 #include "tessera/comm/testing/forked.h"
 #include "tessera/comm/testing/mpirun.h"
 #include "tessera/comm/world.h"
-#include "tessera/record/scope.h"
 #include "tessera/watch/report.h"
 #include "tessera/watch/testing/ranks.h"
 
@@ -43,7 +43,7 @@ ProcessGroup start_world() {
 // The culprit stays in an annotation, the others wait for it.
 void stuck(int rank) {
   const ProcessGroup world = start_world();
-  const record::Scope scope("checkpoint", 7);
+  const probe::Annotation scope("checkpoint", 7);
   if (rank == kCulprit) be_stuck();
   barrier(world);
 }
@@ -194,7 +194,7 @@ TEST_F(SummariesOfRanks, TravelUnderMpirun) {
     ::setenv("TESSERA_RECORD_BYTES", "1MiB", 1);
     init({.timeout = 60s});
     const ProcessGroup world = start_world();
-    const record::Scope scope("checkpoint", 7);
+    const probe::Annotation scope("checkpoint", 7);
     if (current_place().rank.value() == kCulprit) {
       // Until its own watchdog has reported it.
       while (!find_report(std::getenv("TESSERA_RUN_DIR"))) std::this_thread::yield();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "tessera/analysis/evidence_json.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
@@ -14,22 +15,21 @@
 #include "tessera/comm/store/memory_store.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
-#include "tessera/record/evidence_json.h"
 #include "tessera/watch/detail/exchange.h"
 
 namespace tessera::watch::detail {
 namespace {
 
-using record::Evidence;
-using record::RankState;
+using analysis::Evidence;
+using analysis::RankState;
 
 std::string text_of(const Evidence& evidence) {
   std::ostringstream text;
-  record::write_evidence_json(text, evidence);
+  analysis::write_evidence_json(text, evidence);
   return text.str();
 }
 // Returns a summary of `rank` about itself and others.
-std::string summary(int rank, RankState state, const std::vector<record::Rank>& others = {}) {
+std::string summary(int rank, RankState state, const std::vector<analysis::Rank>& others = {}) {
   Evidence evidence{.world_size = 3, .ranks = {{.rank = rank, .state = state, .host = "node"}}};
   evidence.ranks.insert(evidence.ranks.end(), others.begin(), others.end());
   return text_of(evidence);
@@ -49,29 +49,29 @@ TEST(Summary, IsCutToTheLastLaunchesUntilItFits) {
     EXPECT_LE(whole.size(), kMostSummaryBytes);
     const std::string text = summary_of(teller, false, whole.size() / 2);
     EXPECT_LE(text.size(), whole.size() / 2);
-    const Evidence read = record::read_evidence_json(text);
+    const Evidence read = analysis::read_evidence_json(text);
     ASSERT_EQ(read.ranks.size(), 1U);
     ASSERT_EQ(read.ranks[0].groups.size(), 5U) << "none is left out";
     EXPECT_EQ(read.ranks[0].groups.back().launches.back().ordinal, 40U) << "the last stays";
-    const Evidence bare = record::read_evidence_json(summary_of(teller, false, 10));
+    const Evidence bare = analysis::read_evidence_json(summary_of(teller, false, 10));
     EXPECT_EQ(bare.ranks.at(0).state, RankState::kRunning);
     EXPECT_TRUE(bare.ranks[0].groups.empty());
   });
 }
 
 TEST(Summary, OfARankWithoutARecordSaysThatItRuns) {
-  const Evidence read = record::read_evidence_json(summary_of({.rank = 2, .world_size = 4}));
+  const Evidence read = analysis::read_evidence_json(summary_of({.rank = 2, .world_size = 4}));
   ASSERT_EQ(read.ranks.size(), 1U);
   EXPECT_EQ(read.ranks[0].rank, 2);
   EXPECT_EQ(read.ranks[0].state, RankState::kRunning);
-  EXPECT_EQ(record::read_evidence_json(summary_of({.rank = 2, .world_size = 4}, true)).ranks[0].state,
+  EXPECT_EQ(analysis::read_evidence_json(summary_of({.rank = 2, .world_size = 4}, true)).ranks[0].state,
             RankState::kEnded);
 }
 
 TEST(Summaries, ARankCountsForItselfBeforeOthersDo) {
-  const record::Rank died{.rank = 1, .state = RankState::kDied, .last_ns = 9};
-  const record::Rank stopped{.rank = 2, .state = RankState::kStopped, .last_ns = 5};
-  const record::Rank older{.rank = 2, .state = RankState::kDied, .last_ns = 4};
+  const analysis::Rank died{.rank = 1, .state = RankState::kDied, .last_ns = 9};
+  const analysis::Rank stopped{.rank = 2, .state = RankState::kStopped, .last_ns = 5};
+  const analysis::Rank older{.rank = 2, .state = RankState::kDied, .last_ns = 4};
   const Evidence all =
       joined(3, {{0, summary(0, RankState::kRunning, {died, stopped})}, {1, summary(1, RankState::kRunning, {older})}});
   ASSERT_EQ(all.ranks.size(), 3U);
@@ -103,7 +103,7 @@ TEST(Summaries, TheEndOfARankCountsBeforeItsAnswerToAnAlarm) {
   const auto store = std::make_shared<comm::MemoryStore>();
   store->set("watch/1/summary 1", summary(1, RankState::kRunning));
   store->set("watch/1/summary 2", summary(2, RankState::kRunning));
-  const record::Rank failed{.rank = 1, .state = RankState::kFailed, .reason = "exited with 3"};
+  const analysis::Rank failed{.rank = 1, .state = RankState::kFailed, .reason = "exited with 3"};
   store->set("watch/end 1", text_of({.world_size = 3, .ranks = {failed}}));
   const auto exchange = Exchange::start(store, {.rank = 0, .world_size = 3}, [] {});
   const auto now = Exchange::Clock::now();
@@ -124,7 +124,7 @@ TEST(Summaries, ARankThatLeavesNeedsItsRecordNoLonger) {
     const auto exchange = Exchange::start(store, {.rank = 0, .world_size = 1, .record = copy.string()}, [] {});
     exchange->leave(/*has_failed=*/false, std::chrono::milliseconds(0));
     std::filesystem::remove(copy);
-    const Evidence read = record::read_evidence_json(store->get("watch/end 0", std::chrono::minutes(1)));
+    const Evidence read = analysis::read_evidence_json(store->get("watch/end 0", std::chrono::minutes(1)));
     EXPECT_FALSE(read.ranks.at(0).groups.empty());
   });
   std::filesystem::remove_all(directory);

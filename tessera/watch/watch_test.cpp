@@ -334,14 +334,14 @@ TEST_F(Watch, AReportThatWasThereBeforeIsNotNew) {
   };
   for (int i = 0; i < 20; ++i) {
     write(3);
-    ReportMark mark = mark_report(run_dir);
-    ASSERT_FALSE(find_report(run_dir, mark).has_value()) << "it was written in the same tick of the clock";
+    ReportMark annotation = mark_report(run_dir);
+    ASSERT_FALSE(find_report(run_dir, annotation).has_value()) << "it was written in the same tick of the clock";
     write(3);
-    ASSERT_TRUE(find_report(run_dir, mark).has_value());
-    mark.world_size = 3;
-    ASSERT_TRUE(find_report(run_dir, mark).has_value());
-    mark.world_size = 2;
-    ASSERT_FALSE(find_report(run_dir, mark).has_value()) << "a late report on the larger world";
+    ASSERT_TRUE(find_report(run_dir, annotation).has_value());
+    annotation.world_size = 3;
+    ASSERT_TRUE(find_report(run_dir, annotation).has_value());
+    annotation.world_size = 2;
+    ASSERT_FALSE(find_report(run_dir, annotation).has_value()) << "a late report on the larger world";
   }
 }
 

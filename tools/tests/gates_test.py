@@ -28,7 +28,7 @@ GOOD = {
     "tessera/device/host/stream_test.cpp": '#include "tessera/device/host/stream.h"\n\n#include "tessera/base/testing/tree.h"\n',
     "tessera/memory/CMakeLists.txt": "tessera_layer(memory DEPS device)\n",
     "tessera/memory/pool.h": '// Pools.\n#pragma once\n\n#include "tessera/base/error.h"\n#include "tessera/device/stream.h"\n',
-    "tessera/record/CMakeLists.txt": "tessera_layer(record DEPS base)\n",
+    "tessera/analysis/CMakeLists.txt": "tessera_layer(analysis DEPS base)\n",
     "tessera/cli/info.cpp": '#include "tessera/memory/pool.h"\n',
 }
 
@@ -79,8 +79,8 @@ class Layers(Gate):
         self.expect_error("check_layers.py", r"tessera/base/error.cpp:\d+", "layer base includes tessera/device/device.h")
 
     def test_sideways_include(self):
-        self.write("tessera/record/report.cpp", '\n#include "tessera/memory/pool.h"\n')
-        self.expect_error("check_layers.py", "tessera/record/report.cpp:2", "layer record includes")
+        self.write("tessera/analysis/report.cpp", '\n#include "tessera/memory/pool.h"\n')
+        self.expect_error("check_layers.py", "tessera/analysis/report.cpp:2", "layer analysis includes")
 
     def test_tests_are_held_to_the_same_layers(self):
         self.write("tessera/base/error_test.cpp", '#include "tessera/device/stream.h"\n')

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tessera/analysis/chrome_trace.h"
+#include "tessera/analysis/read_run.h"
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
@@ -13,19 +15,17 @@
 #include "tessera/base/run_directory.h"
 #include "tessera/memory/history_reader.h"
 #include "tessera/memory/torch_snapshot.h"
-#include "tessera/record/chrome_trace.h"
-#include "tessera/record/read_run.h"
 
 namespace tessera::train::detail {
 namespace {
 
 // Writes the record from this moment on: collectives, annotations, and the work on each stream.
 void write_trace(const probe::RecordFile& file, std::uint64_t begin_ticks, const std::string& path) {
-  record::Evidence evidence = record::read_record(
+  analysis::Evidence evidence = analysis::read_record(
       file.info().path, {.last_launches = std::numeric_limits<std::size_t>::max(), .has_memory = false});
-  evidence.ranks.front().state = record::RankState::kRunning;  // it is this process
+  evidence.ranks.front().state = analysis::RankState::kRunning;  // it is this process
   AtomicFile out(path, FileKind::kRun);
-  (void)record::write_chrome_trace(out.stream(), evidence, 0, {.since_ns = file.info().clock.wall_ns(begin_ticks)});
+  (void)analysis::write_chrome_trace(out.stream(), evidence, 0, {.since_ns = file.info().clock.wall_ns(begin_ticks)});
   out.commit();
 }
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/probe/annotation.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/device/device.h"
-#include "tessera/record/scope.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/checkpoint/detail/hash.h"
 #include "tessera/train/checkpoint/detail/ownership.h"
@@ -69,7 +69,7 @@ void check(const std::string& name, const std::vector<std::string_view>& by_rank
 void check_replicas(std::span<const Parameter> parameters, std::int64_t step) {
   const comm::ProcessGroup all = comm::world();
   if (all.size() == 1) return;
-  const record::Scope mark("check_replicas", step);
+  const probe::Annotation mark("check_replicas", step);
   const device::Device host = device::Device::get("host");
   const auto letters = static_cast<std::int64_t>(parameters.size() * kLetters);
   const Tensor own = Tensor::allocate(Shape{letters}, DType::kU8, host);

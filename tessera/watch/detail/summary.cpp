@@ -5,16 +5,16 @@
 #include <chrono>
 #include <sstream>
 
+#include "tessera/analysis/evidence_json.h"
+#include "tessera/analysis/read_run.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
-#include "tessera/record/evidence_json.h"
-#include "tessera/record/read_run.h"
 
 namespace tessera::watch::detail {
 namespace {
 
-using record::Evidence;
-using record::RankState;
+using analysis::Evidence;
+using analysis::RankState;
 using tessera::detail::concat;
 
 std::int64_t now_ns() {
@@ -23,7 +23,7 @@ std::int64_t now_ns() {
 }
 
 // Returns this rank without a readable record.
-record::Rank bare_rank(const Teller& teller) {
+analysis::Rank bare_rank(const Teller& teller) {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   return {.rank = teller.rank,
@@ -36,7 +36,7 @@ record::Rank bare_rank(const Teller& teller) {
 void add_self(const Teller& teller, std::size_t last_launches, Evidence& evidence) {
   if (!teller.record.empty()) {
     try {
-      Evidence own = record::read_record(teller.record, {.last_launches = last_launches});
+      Evidence own = analysis::read_record(teller.record, {.last_launches = last_launches});
       if (own.ranks.front().rank == teller.rank) {
         evidence.ranks.push_back(std::move(own.ranks.front()));
         return;
@@ -52,7 +52,7 @@ void add_self(const Teller& teller, std::size_t last_launches, Evidence& evidenc
 void add_silent(const Teller& teller, std::size_t last_launches, Evidence& evidence) {
   if (teller.run_dir.empty()) return;
   try {
-    for (record::Rank& rank : record::read_run(teller.run_dir, {.last_launches = last_launches}).ranks) {
+    for (analysis::Rank& rank : analysis::read_run(teller.run_dir, {.last_launches = last_launches}).ranks) {
       const bool is_silent =
           rank.state != RankState::kMissing && rank.state != RankState::kUnknown && rank.state != RankState::kRunning;
       if (is_silent && rank.rank != teller.rank && rank.rank < teller.world_size) {
@@ -66,7 +66,7 @@ void add_silent(const Teller& teller, std::size_t last_launches, Evidence& evide
 
 std::string text_of(const Evidence& evidence) {
   std::ostringstream text;
-  record::write_evidence_json(text, evidence);
+  analysis::write_evidence_json(text, evidence);
   return text.str();
 }
 
@@ -88,15 +88,15 @@ std::string summary_of(const Teller& teller, bool has_ended, std::size_t most) {
 }
 
 Evidence joined(int world_size, const std::map<int, std::string>& summaries) {
-  std::map<int, record::Rank> told;   // by themselves
-  std::map<int, record::Rank> heard;  // by others, the latest
+  std::map<int, analysis::Rank> told;   // by themselves
+  std::map<int, analysis::Rank> heard;  // by others, the latest
   Evidence all{.source = concat("the summaries of ", summaries.size(), " ranks"), .world_size = world_size};
   all.taken_ns = now_ns();
   for (const auto& [sender, text] : summaries) {
     try {
       TESSERA_CHECK_AS(IoError, text.size() <= kMostSummaryBytes, "must have at most ", kMostSummaryBytes,
                        " bytes, got ", text.size());
-      for (record::Rank& rank : record::read_evidence_json(text).ranks) {
+      for (analysis::Rank& rank : analysis::read_evidence_json(text).ranks) {
         TESSERA_CHECK_AS(IoError, rank.rank < world_size, "rank must be in [0, ", world_size, "), got ", rank.rank);
         const int number = rank.rank;
         if (number == sender) {

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "tessera/record/evidence.h"
+#include "tessera/analysis/evidence.h"
 
 namespace tessera::watch::detail {
 
@@ -28,6 +28,6 @@ std::string summary_of(const Teller& teller, bool has_ended = false, std::size_t
 
 /// Joins summaries by the rank that sent each. The statements of a rank about itself take precedence over those of
 /// others. Summaries that are unreadable, too long or about unknown ranks are ignored and listed in Evidence::problems.
-record::Evidence joined(int world_size, const std::map<int, std::string>& summaries);
+analysis::Evidence joined(int world_size, const std::map<int, std::string>& summaries);
 
 }  // namespace tessera::watch::detail

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tessera/record/evidence.h"
+#include "tessera/analysis/evidence.h"
 #include "tessera/watch/report.h"
 
 namespace tessera::watch::detail {
@@ -18,7 +18,7 @@ struct ToldReport {
   std::string text = {};  ///< Text of explain.txt.
 };
 /// Creates a report of this evidence and writes it to this directory, unless it is empty.
-ToldReport make_report(const record::Evidence& evidence, const std::string& run_dir, const std::string& words);
+ToldReport make_report(const analysis::Evidence& evidence, const std::string& run_dir, const std::string& words);
 /// Writes a report that another rank created, which does not see this directory; `where` is the path of the original.
 void write_heard_report(const std::string& run_dir, const ToldReport& told, const std::string& where);
 

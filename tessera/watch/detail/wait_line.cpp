@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "tessera/analysis/explain.h"
 #include "tessera/base/error.h"
-#include "tessera/record/explain.h"
 
 namespace tessera::watch::detail {
 namespace {
@@ -22,11 +22,12 @@ std::string names_of(const std::vector<int>& ranks) {
 
 }  // namespace
 
-std::string wait_line(const LongWait& wait, const record::Evidence& evidence) {
-  const bool has_all = !evidence.ranks.empty() &&
-                       std::ranges::none_of(evidence.ranks, [](const record::Rank& each) { return each.file.empty(); });
-  record::Verdict verdict;
-  if (has_all) verdict = record::explain(evidence).verdict;
+std::string wait_line(const LongWait& wait, const analysis::Evidence& evidence) {
+  const bool has_all = !evidence.ranks.empty() && std::ranges::none_of(evidence.ranks, [](const analysis::Rank& each) {
+    return each.file.empty();
+  });
+  analysis::Verdict verdict;
+  if (has_all) verdict = analysis::explain(evidence).verdict;
   if (verdict.culprits.empty()) {
     const auto place = std::ranges::find(wait.ranks, wait.rank) - wait.ranks.begin();
     if (place > 1) return {};

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/record/evidence.h"
+#include "tessera/analysis/evidence.h"
 
 namespace tessera::watch::detail {
 
@@ -26,6 +26,6 @@ struct LongWait {
 /// Returns the line that this rank prints; empty if another rank prints it. If the evidence lacks ranks, or does not
 /// show the missing ones, the first two ranks of the group print a line without a name, because one of them can be
 /// missing.
-std::string wait_line(const LongWait& wait, const record::Evidence& evidence);
+std::string wait_line(const LongWait& wait, const analysis::Evidence& evidence);
 
 }  // namespace tessera::watch::detail

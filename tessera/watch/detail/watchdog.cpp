@@ -6,14 +6,14 @@
 #include <cstdio>
 #include <thread>
 
+#include "tessera/analysis/explain.h"
+#include "tessera/analysis/read_run.h"
 #include "tessera/base/env.h"
 #include "tessera/base/log.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/world.h"
-#include "tessera/record/explain.h"
-#include "tessera/record/read_run.h"
 #include "tessera/watch/detail/ends.h"
 #include "tessera/watch/detail/progress.h"
 #include "tessera/watch/detail/told_report.h"
@@ -44,9 +44,9 @@ constexpr const char* kReported = "another rank reported a failure";
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // Returns true if the evidence names a fault with more than low confidence.
-bool says_enough(const record::Evidence& evidence) {
-  const record::Verdict verdict = record::explain(evidence).verdict;
-  return verdict.fault != record::Fault::kNone && verdict.confidence != record::Confidence::kLow;
+bool says_enough(const analysis::Evidence& evidence) {
+  const analysis::Verdict verdict = analysis::explain(evidence).verdict;
+  return verdict.fault != analysis::Fault::kNone && verdict.confidence != analysis::Confidence::kLow;
 }
 
 int rank_of(const comm::GroupState& group) { return group.ranks[static_cast<std::size_t>(group.rank)].value(); }
@@ -77,7 +77,7 @@ void Watchdog::rank_opens(const RankPlace& place, bool is_process) {
     }
     starts = !std::exchange(is_started_, true);
     if (starts) arm();
-    mark(run_dirs_[place.rank.value()]);
+    annotation(run_dirs_[place.rank.value()]);
   }
   if (starts) comm::detail::watch(of_process());
 }
@@ -110,20 +110,20 @@ void Watchdog::arm() {
   ++arming_;
   is_told_ = false;
   marks_.clear();
-  for (const auto& [rank, run_dir] : run_dirs_) mark(run_dir);
+  for (const auto& [rank, run_dir] : run_dirs_) annotation(run_dir);
   armed_at_ = Clock::now();
 }
 
-void Watchdog::mark(const std::string& run_dir) {
+void Watchdog::annotation(const std::string& run_dir) {
   if (!run_dir.empty() && !marks_.contains(run_dir)) marks_.emplace(run_dir, mark_report(run_dir));
 }
 
 // A report on the larger world may be written late.
 ReportMark Watchdog::mark_of(const std::string& run_dir) const {
   const auto found = marks_.find(run_dir);
-  ReportMark mark = found == marks_.end() ? ReportMark{} : found->second;
-  if (smaller_since_ns_ != 0) mark.world_size = world_size_;
-  return mark;
+  ReportMark annotation = found == marks_.end() ? ReportMark{} : found->second;
+  if (smaller_since_ns_ != 0) annotation.world_size = world_size_;
+  return annotation;
 }
 
 // tessera run writes launch.json where its ranks leave their records, and all of them see it. Under other launchers
@@ -333,8 +333,8 @@ std::vector<LongWait> Watchdog::take_long_waits() {
 void Watchdog::tell_of_wait(const LongWait& wait) {
   if (!log::enabled(log::Level::kInfo)) return;
   try {
-    record::Evidence evidence;
-    if (!wait.run_dir.empty()) evidence = record::read_run(wait.run_dir, {.smaller_since_ns = smaller_since_ns()});
+    analysis::Evidence evidence;
+    if (!wait.run_dir.empty()) evidence = analysis::read_run(wait.run_dir, {.smaller_since_ns = smaller_since_ns()});
     const std::string words = wait_line(wait, evidence);
     if (words.empty()) return;
     const std::string line = concat("tessera: rank ", wait.rank, ": ", words, "\n");
@@ -379,9 +379,10 @@ Watchdog::Found Watchdog::report_of(const Trouble& trouble, const std::string& r
 
 // Creates it from the records in this directory if it has those of all ranks, otherwise from the summaries of all.
 std::optional<Report> Watchdog::report_by_claimant(const Trouble& trouble, const std::string& run_dir) {
-  const record::ReadOptions options{.smaller_since_ns = smaller_since_ns()};
-  record::Evidence evidence = record::read_run(run_dir, options);
-  const bool has_all = std::ranges::none_of(evidence.ranks, [](const record::Rank& rank) { return rank.file.empty(); });
+  const analysis::ReadOptions options{.smaller_since_ns = smaller_since_ns()};
+  analysis::Evidence evidence = analysis::read_run(run_dir, options);
+  const bool has_all =
+      std::ranges::none_of(evidence.ranks, [](const analysis::Rank& rank) { return rank.file.empty(); });
   if (!has_all) {
     if (std::optional<Report> report = report_of_all(trouble)) return report;
   }
@@ -389,7 +390,7 @@ std::optional<Report> Watchdog::report_by_claimant(const Trouble& trouble, const
   // insufficient, it reads again.
   while (Clock::now() + kLookAgain < trouble.at + kSettle && !says_enough(evidence)) {
     std::this_thread::sleep_for(kLookAgain);
-    evidence = record::read_run(run_dir, options);
+    evidence = analysis::read_run(run_dir, options);
   }
   return detail::make_report(evidence, run_dir, first_line(trouble.words)).report;
 }

@@ -96,7 +96,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   void abort_groups(int rank, const std::string& reason);
   void begin_smaller_world();
   void arm();
-  void mark(const std::string& run_dir);
+  void annotation(const std::string& run_dir);
   [[nodiscard]] ReportMark mark_of(const std::string& run_dir) const;
 
   std::mutex mutex_;  // guards all following members; never held during a wait

@@ -22,7 +22,10 @@
 #include <thread>
 #include <nlohmann/json.hpp>
 
+#include "tessera/analysis/explain.h"
+#include "tessera/analysis/read_run.h"
 #include "tessera/base/error.h"
+#include "tessera/base/probe/annotation.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/launch/launch.h"
@@ -32,9 +35,6 @@
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/label.h"
-#include "tessera/record/explain.h"
-#include "tessera/record/read_run.h"
-#include "tessera/record/scope.h"
 #include "tessera/watch/report.h"
 #include "tessera/watch/testing/ranks.h"
 
@@ -42,10 +42,10 @@ namespace tessera::watch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using analysis::Fault;
+using analysis::Verdict;
 using comm::Operation;
 using comm::OpKind;
-using record::Fault;
-using record::Verdict;
 using std::chrono::nanoseconds;
 using namespace std::chrono_literals;
 
@@ -288,7 +288,7 @@ void count_files(const Place& place, Drilled& drilled) {
     const bool is_record = name.rfind("rank-", 0) == 0 && !name.ends_with(".part");
     if (is_record && std::filesystem::exists(entry.path())) names.push_back(entry.path().string());
   }
-  const record::Evidence evidence = record::read_run(place.run_dir());
+  const analysis::Evidence evidence = analysis::read_run(place.run_dir());
   for (const std::string& name : names) {
     ++drilled.files;
     const auto is_about = [&](const std::string& problem) { return problem.find(name) != std::string::npos; };
@@ -324,7 +324,7 @@ std::string lacks(const Expected& expected, const Verdict& verdict) {
 
 // After all ranks are gone, the explanation must equal that during the hang.
 void compare_after_the_end(const Place& place, bool has_late_rank, Drilled& drilled) {
-  const record::Explanation found = record::explain(record::read_run(place.run_dir()));
+  const analysis::Explanation found = analysis::explain(analysis::read_run(place.run_dir()));
   if (drilled.verdicts.empty()) return;
   const Verdict& live = drilled.verdicts.front();
   const bool is_late = has_late_rank && live.fault == Fault::kAbsent && found.verdict.fault == Fault::kSlow;
@@ -356,7 +356,7 @@ void DrillRank::run(const comm::ProcessGroup& group, const Operation& operation)
 
 void DrillRank::steps(int count) const {
   for (int step = 0; step < count; ++step) {
-    const record::Scope scope("step", step);
+    const probe::Annotation scope("step", step);
     {
       const memory::Label label("forward");
       Operation gather = all_reduce(100);

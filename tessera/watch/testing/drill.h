@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
+#include "tessera/analysis/explain.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/device/stream.h"
 #include "tessera/memory/buffer.h"
-#include "tessera/record/explain.h"
 
 namespace tessera::watch {
 
@@ -83,11 +83,11 @@ class DrillRank {
 
 /// Expected verdict.
 struct Expected {
-  std::vector<record::Fault> faults = {};  ///< Any of these faults.
-  std::vector<int> culprits = {};          ///< World ranks to blame.
-  std::string group = {};                  ///< Group; empty: any.
-  std::vector<std::string> words = {};     ///< Words in its sentence or advice.
-  bool may_blame_nobody = false;           ///< A verdict without a culprit is also correct.
+  std::vector<analysis::Fault> faults = {};  ///< Any of these faults.
+  std::vector<int> culprits = {};            ///< World ranks to blame.
+  std::string group = {};                    ///< Group; empty: any.
+  std::vector<std::string> words = {};       ///< Words in its sentence or advice.
+  bool may_blame_nobody = false;             ///< A verdict without a culprit is also correct.
 };
 
 /// A fault to inject, or none.
@@ -115,15 +115,15 @@ std::vector<DrillFault> all_drill_faults();
 
 /// Result of a drill.
 struct Drilled {
-  std::string name = {};                       ///< Name of the fault and its form.
-  std::vector<record::Verdict> verdicts = {};  ///< The first is that of the report, then the other ones.
-  std::string wrong = {};                      ///< Difference from the expectation; empty if correct.
-  int innocents = 0;                           ///< Number of ranks blamed without a fault.
-  bool has_changed = false;                    ///< The verdict changes when all ranks are gone.
-  double seconds = 0;                          ///< From the deadline, or from the fault, to the verdict.
-  int files = 0;                               ///< Number of record files.
-  int readable = 0;                            ///< Number of readable record files.
-  std::string said = {};                       ///< Output of the ranks on stderr.
+  std::string name = {};                         ///< Name of the fault and its form.
+  std::vector<analysis::Verdict> verdicts = {};  ///< The first is that of the report, then the other ones.
+  std::string wrong = {};                        ///< Difference from the expectation; empty if correct.
+  int innocents = 0;                             ///< Number of ranks blamed without a fault.
+  bool has_changed = false;                      ///< The verdict changes when all ranks are gone.
+  double seconds = 0;                            ///< From the deadline, or from the fault, to the verdict.
+  int files = 0;                                 ///< Number of record files.
+  int readable = 0;                              ///< Number of readable record files.
+  std::string said = {};                         ///< Output of the ranks on stderr.
 };
 /// Runs a drill. The process must have no other thread. `look` sees the run directory before it is removed.
 Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed = 1,

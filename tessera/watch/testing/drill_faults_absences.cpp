@@ -2,11 +2,11 @@
 #include <chrono>
 #include <thread>
 
+#include "tessera/base/probe/annotation.h"
 #include "tessera/comm/symmetric.h"
 #include "tessera/device/device.h"
 #include "tessera/device/graph.h"
 #include "tessera/memory/label.h"
-#include "tessera/record/scope.h"
 #include "tessera/watch/testing/drill.h"
 #include "tessera/watch/testing/ranks.h"
 
@@ -14,8 +14,8 @@ namespace tessera::watch {
 namespace {
 
 using namespace std::chrono_literals;
+using analysis::Fault;
 using comm::ProcessGroup;
-using record::Fault;
 
 // A rank does not reach an operation of the world, and stays in an annotation.
 DrillFault stuck(const std::string& name, int ranks, int culprit) {
@@ -26,7 +26,7 @@ DrillFault stuck(const std::string& name, int ranks, int culprit) {
                 rank.steps(3);
                 rank.begin();
                 if (rank.is(culprit)) {
-                  const record::Scope scope("checkpoint", 7);
+                  const probe::Annotation scope("checkpoint", 7);
                   be_stuck();
                 }
                 rank.steps(1);
@@ -37,9 +37,9 @@ DrillFault stuck(const std::string& name, int ranks, int culprit) {
 
 void data_loader_stuck(DrillRank& rank) {
   for (int step = 0; step < 6; ++step) {
-    const record::Scope scope("step", step);
+    const probe::Annotation scope("step", step);
     {
-      const record::Scope data("data", step);
+      const probe::Annotation data("data", step);
       if (step == 4) rank.begin();
       if (step == 4 && rank.is(3)) be_stuck();
     }
@@ -62,7 +62,7 @@ void stuck_in_a_subgroup(DrillRank& rank, bool goes_on) {
   rank.steps(2);
   rank.begin();
   if (rank.is(5)) {
-    const record::Scope scope("evaluate");
+    const probe::Annotation scope("evaluate");
     be_stuck();
   }
   rank.run(group, rank.all_reduce());
@@ -82,7 +82,7 @@ void late(DrillRank& rank) {
   rank.steps(2);
   rank.begin();
   if (rank.is(2)) {
-    const record::Scope scope("compile");
+    const probe::Annotation scope("compile");
     rank.wait_for_ready(1);
   }
   try {
@@ -168,7 +168,7 @@ void a_signal_does_not_come(DrillRank& rank) {
   if (rank.is(2)) {
     for (int i = 0; i < 2; ++i) pool.put_signal(0, 1, rank.stream);
     rank.stream.synchronize();
-    const record::Scope scope("data");
+    const probe::Annotation scope("data");
     be_stuck();
   }
   if (!rank.is(0)) return;

@@ -5,8 +5,8 @@
 namespace tessera::watch {
 namespace {
 
+using analysis::Fault;
 using comm::ProcessGroup;
-using record::Fault;
 
 const std::vector<DrillForm> kBoth = {DrillForm::kProcesses, DrillForm::kThreads};
 

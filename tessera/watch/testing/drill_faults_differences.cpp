@@ -4,10 +4,10 @@
 namespace tessera::watch {
 namespace {
 
+using analysis::Fault;
 using comm::Operation;
 using comm::OpKind;
 using comm::ProcessGroup;
-using record::Fault;
 
 const std::vector<DrillForm> kBoth = {DrillForm::kProcesses, DrillForm::kThreads};
 

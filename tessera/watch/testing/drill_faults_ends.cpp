@@ -7,17 +7,17 @@
 #include <thread>
 
 #include "tessera/base/error.h"
+#include "tessera/base/probe/annotation.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/label.h"
-#include "tessera/record/scope.h"
 #include "tessera/watch/testing/drill.h"
 #include "tessera/watch/testing/ranks.h"
 
 namespace tessera::watch {
 namespace {
 
-using record::Fault;
+using analysis::Fault;
 
 const std::vector<DrillForm> kBoth = {DrillForm::kProcesses, DrillForm::kThreads};
 
@@ -69,7 +69,7 @@ void throws(DrillRank& rank, int culprit) {
   rank.steps(3);
   if (rank.is(culprit)) {
     rank.begin();
-    const record::Scope scope("loss");
+    const probe::Annotation scope("loss");
     throw std::runtime_error("the loss is not a number");
   }
   rank.steps(1);
