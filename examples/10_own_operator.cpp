@@ -66,9 +66,9 @@ int main() {
   std::printf("softsign  %s\n", tensor::to_string(y).c_str());
   std::printf("gradient  %s\n", tensor::to_string(autograd::grad(x)).c_str());
 
-  const layout::Layout cut = layout::Layout::parse("tp=2 {Shard(0)}");
+  const layout::Layout sharding = layout::Layout::parse("tp=2 {Shard(0)}");
   const tessera::Shape shapes[] = {x.shape()};
-  const layout::Operand input{x.shape(), cut};
+  const layout::Operand input{x.shape(), sharding};
   Tensor out;
   const tensor::Call call{kSoftsign, std::span(&x, 1), {}, std::span(&out, 1)};
   const auto found = layout::propagate(kSoftsign->def.rule(call), std::span(&input, 1), shapes);

@@ -111,5 +111,5 @@
 #include "tessera/train/run.h"
 #include "tessera/train/summary.h"
 #include "tessera/train/trainer.h"
-#include "tessera/watch/report.h"
+#include "tessera/watch/verdict_file.h"
 #include "tessera/watch/watchdog.h"

@@ -114,7 +114,7 @@ TEST_F(ChromeKernels, ALaunchIsKnownByItsKernelThoughTheClockWasCorrected) {
   }
   for (const std::int64_t off : {-5000, 5000}) {
     Evidence evidence = evidence_of(record.path());
-    for (Launch& launch : evidence.ranks[0].groups[0].launches) {
+    for (CollectiveCall& launch : evidence.ranks[0].groups[0].launches) {
       for (std::int64_t* moment : {&launch.asked_ns, &launch.begun_ns, &launch.met_ns, &launch.ended_ns})
         *moment += off;
     }
@@ -207,7 +207,7 @@ TEST_F(ChromeKernels, AskingNeverReachesOutOfAMark) {
   }
   const Evidence read = evidence_of(record.path());
   Evidence shifted = read;
-  for (Launch& launch : shifted.ranks[0].groups[0].launches)
+  for (CollectiveCall& launch : shifted.ranks[0].groups[0].launches)
     launch.asked_ns += 700;  // an annotation ends within a microsecond
   const json trace = write(shifted);
   for (const json& asked : events(trace, "name", "record_param_comms")) EXPECT_LT(asked.at("dur"), 0.4) << asked;

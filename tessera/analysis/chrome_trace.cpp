@@ -221,7 +221,7 @@ class TraceWriter {
       at(json, plan_.until_ns).field("s", "p").key("args").open('{').field("reason", rank_.reason);
       json.field("signal", rank_.signal).close('}').close('}');
     }
-    for (const Memory& memory : rank_.memory) {
+    for (const DeviceMemory& memory : rank_.memory) {
       event(json, "C", "memory", "memory of " + memory.device, plan_.process, 0);
       at(json, plan_.until_ns).key("args").open('{').field("live_nbytes", memory.live_nbytes);
       json.field("mapped_nbytes", memory.mapped_nbytes).close('}').close('}');
@@ -230,7 +230,7 @@ class TraceWriter {
       at(json, plan_.until_ns).field("s", "p").key("args").open('{').field("Bytes", memory.refused_nbytes);
       json.field("Device", memory.device).close('}').close('}');
     }
-    for (const LastLaunch& last : rank_.launches) {
+    for (const LastKernel& last : rank_.launches) {
       if (last.when_ns <= 0 || last.when_ns < options_.since_ns) continue;
       const auto row = std::find_if(plan_.rows.begin(), plan_.rows.end(), [&](const ChromeRow& each) {
         return plan_.devices[each.device] == last.device && each.stream == last.stream && each.lane == 0;
@@ -255,7 +255,7 @@ class TraceWriter {
 
   void put_launch(JsonText& json, std::size_t index) const {
     const ChromeLaunch& each = plan_.launches[index];
-    const Launch& launch = *each.launch;
+    const CollectiveCall& launch = *each.launch;
     const std::size_t number = index + 1;  // connects the slices of a launch and their flow
     const std::uint64_t thread = launch.thread;
     if (each.is_asked_drawn) {
@@ -274,7 +274,7 @@ class TraceWriter {
   }
 
   void put_run(JsonText& json, const ChromeLaunch& each, std::size_t number) const {
-    const Launch& launch = *each.launch;
+    const CollectiveCall& launch = *each.launch;
     const ChromeRow& row = plan_.rows[each.row];
     const std::uint64_t device = plan_.first_device + row.device;
     event(json, "X", "kernel", detail::kernel_name(*each.group, launch), device, row.number);
@@ -316,9 +316,9 @@ class TraceWriter {
   }
 
   void put_arguments(JsonText& json, const ChromeLaunch& each) const {
-    const Launch& launch = *each.launch;
+    const CollectiveCall& launch = *each.launch;
     const Group& group = *each.group;
-    const Operation& first = launch.operations.front();
+    const RecordedOperation& first = launch.operations.front();
     json.field("Collective name", detail::profiler_collective(launch));
     if (const auto elements = detail::elements_of(group, launch)) {
       json.field("In msg nelems", elements->in).field("Out msg nelems", elements->out);

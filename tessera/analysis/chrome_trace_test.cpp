@@ -161,7 +161,7 @@ TEST(ChromeTrace, CountsElementsAsEachCollectiveTakesAndGivesThem) {
 
 TEST(ChromeTrace, WhatTheRecordDoesNotSayIsNotMadeUp) {
   Evidence evidence = small_evidence();
-  Launch& spoilt = evidence.ranks[0].groups[0].launches[1];
+  CollectiveCall& spoilt = evidence.ranks[0].groups[0].launches[1];
   spoilt.operations[0].count = std::int64_t{1} << 62;  // times two ranks it overflows
   evidence.ranks[0].groups[0].launches[2].is_whole = false;
   const std::vector<json> kernels = events(write(evidence).parsed, "cat", "kernel");

@@ -23,7 +23,7 @@ enum class Stage : std::uint8_t {
 };
 
 /// One operation of a launch.
-struct Operation {
+struct RecordedOperation {
   std::string kind = {};       ///< "all_reduce", "send"
   std::string dtype = {};      ///< "f32"; empty if unknown.
   std::int64_t count = 0;      ///< Number of elements that this rank passed.
@@ -33,30 +33,31 @@ struct Operation {
   std::uint32_t parts = 0;     ///< Digest of uneven sizes and targets; 0 if there are none.
   int channel = -1;            ///< Channel of a wait for a signal of symmetric memory; otherwise -1.
   /// Compares all fields.
-  friend bool operator==(const Operation&, const Operation&) = default;
+  friend bool operator==(const RecordedOperation&, const RecordedOperation&) = default;
 };
 
 /// One launch of a rank in a group: usually one operation, or several coalesced ones.
-struct Launch {
+struct CollectiveCall {
   std::uint32_t task = 0;  ///< Number among the launches that this rank enqueued in the group, from 1; 0 if unknown.
   std::uint64_t sequence = 0;  ///< Sequence number on the communicator of this rank; 0 if it has not started.
   /// For a collective, the collective number, from 1: it counts the collectives of the group that started on this rank,
   /// including replays, and is the same on all ranks. For a point-to-point operation, the number among those of its
   /// direction with its peer. 0 if unknown.
   std::uint64_t ordinal = 0;
-  std::vector<Operation> operations = {};  ///< In order, collectives before point-to-point operations; never empty.
-  Stage stage = Stage::kAsked;             ///< Stage that it reached.
-  std::int64_t asked_ns = 0;               ///< Time of the enqueue, in nanoseconds since 1970; 0 if unknown.
-  std::int64_t begun_ns = 0;               ///< Time of the start; 0 if unknown or not reached.
-  std::int64_t met_ns = 0;                 ///< Time when all ranks had arrived; 0 if unknown or not reached.
-  std::int64_t ended_ns = 0;               ///< Time of the end; 0 if unknown or not reached.
-  std::string failure = {};                ///< Kind of the error, "timeout"; empty if it did not fail.
-  std::string label = {};                  ///< memory::Label of the enqueueing thread.
-  std::string device = {};                 ///< "host", "cuda:0"
-  std::uint32_t stream = 0;                ///< Stream of the device.
-  std::uint32_t thread = 0;                ///< Enqueueing thread, as the operating system numbers it.
-  std::uint64_t replay = 0;                ///< Replay of its graph; 0 if it was not captured.
-  std::uint32_t node = 0;                  ///< Node of the graph.
+  std::vector<RecordedOperation> operations =
+      {};                       ///< In order, collectives before point-to-point operations; never empty.
+  Stage stage = Stage::kAsked;  ///< Stage that it reached.
+  std::int64_t asked_ns = 0;    ///< Time of the enqueue, in nanoseconds since 1970; 0 if unknown.
+  std::int64_t begun_ns = 0;    ///< Time of the start; 0 if unknown or not reached.
+  std::int64_t met_ns = 0;      ///< Time when all ranks had arrived; 0 if unknown or not reached.
+  std::int64_t ended_ns = 0;    ///< Time of the end; 0 if unknown or not reached.
+  std::string failure = {};     ///< Kind of the error, "timeout"; empty if it did not fail.
+  std::string label = {};       ///< memory::Label of the enqueueing thread.
+  std::string device = {};      ///< "host", "cuda:0"
+  std::uint32_t stream = 0;     ///< Stream of the device.
+  std::uint32_t thread = 0;     ///< Enqueueing thread, as the operating system numbers it.
+  std::uint64_t replay = 0;     ///< Replay of its graph; 0 if it was not captured.
+  std::uint32_t node = 0;       ///< Node of the graph.
   /// True if all operations and their uneven sizes are known. Otherwise only the first operation is known, and the rest
   /// must not be compared.
   bool is_whole = true;
@@ -68,23 +69,24 @@ struct Launch {
 
 /// A group as one rank knows it.
 struct Group {
-  std::string name = {};              ///< "world"
-  std::string backend = {};           ///< "shm"
-  std::vector<int> ranks = {};        ///< World ranks of the members.
-  int rank = 0;                       ///< Group rank of this rank.
-  std::uint64_t asked = 0;            ///< Launches enqueued so far.
-  std::uint64_t begun = 0;            ///< Launches started so far, including replays.
-  std::uint64_t ended = 0;            ///< Launches ended so far.
-  std::vector<Launch> launches = {};  ///< Launches that are still in the record, in the order of enqueue or replay.
+  std::string name = {};        ///< "world"
+  std::string backend = {};     ///< "shm"
+  std::vector<int> ranks = {};  ///< World ranks of the members.
+  int rank = 0;                 ///< Group rank of this rank.
+  std::uint64_t asked = 0;      ///< Launches enqueued so far.
+  std::uint64_t begun = 0;      ///< Launches started so far, including replays.
+  std::uint64_t ended = 0;      ///< Launches ended so far.
+  std::vector<CollectiveCall> launches =
+      {};  ///< Launches that are still in the record, in the order of enqueue or replay.
   /// Waits for signals of symmetric memory that are in progress or failed. Each has one operation, "wait_signal" or
   /// "barrier", with the peer and the channel. The ordinal is the number of the signal, and the label is the name of
   /// the pool.
-  std::vector<Launch> signals = {};
+  std::vector<CollectiveCall> signals = {};
 };
 
 /// The creation of a group, or one step of it, in which several ranks must take part. Until it is done, no operation of
 /// the group shows the ranks that wait for each other.
-struct Making {
+struct GroupCreation {
   std::string what = {};        ///< "split 3 of group world", "group low"; the same on all ranks.
   std::string from = {};        ///< Parent group of a split; otherwise empty.
   std::uint64_t number = 0;     ///< Number of a split among the groups created from its parent; otherwise 0.
@@ -104,7 +106,7 @@ struct OpenAnnotation {
 };
 
 /// Memory of one device in the allocator of a rank.
-struct Memory {
+struct DeviceMemory {
   std::string device = {};          ///< "host", "cuda:0"
   std::uint64_t live_nbytes = 0;    ///< Bytes in use.
   std::uint64_t mapped_nbytes = 0;  ///< Bytes taken from the device.
@@ -116,7 +118,7 @@ struct Memory {
 };
 
 /// Last kernel or copy launched on a stream.
-struct LastLaunch {
+struct LastKernel {
   std::string name = {};     ///< Name of the kernel or copy.
   std::string device = {};   ///< "host", "cuda:0".
   std::uint32_t stream = 0;  ///< Stream of the device.
@@ -151,10 +153,10 @@ struct Rank {
   std::int64_t last_ns = 0;        ///< Time of the last record.
   std::uint64_t lost = 0;          ///< Communication records that were overwritten.
   std::vector<Group> groups = {};  ///< Groups that it is a member of.
-  std::vector<Making> makings = {};              ///< Last group creations.
+  std::vector<GroupCreation> creations = {};     ///< Last group creations.
   std::vector<OpenAnnotation> annotations = {};  ///< Open annotations.
-  std::vector<Memory> memory = {};               ///< Memory by device.
-  std::vector<LastLaunch> launches = {};         ///< Last launches by stream.
+  std::vector<DeviceMemory> memory = {};         ///< Memory by device.
+  std::vector<LastKernel> launches = {};         ///< Last launches by stream.
 };
 
 /// Evidence of a run.

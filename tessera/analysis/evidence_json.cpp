@@ -35,14 +35,14 @@ std::string_view word_of(Stage stage) {
   return "unknown";
 }
 
-void put(JsonText& json, const Launch& launch) {
+void put(JsonText& json, const CollectiveCall& launch) {
   json.line().open('{').field("task", launch.task).field("sequence", launch.sequence);
   json.field("ordinal", launch.ordinal).field("stage", word_of(launch.stage)).field("asked_ns", launch.asked_ns);
   json.field("begun_ns", launch.begun_ns).field("met_ns", launch.met_ns).field("ended_ns", launch.ended_ns);
   json.field("failure", launch.failure).field("label", launch.label).field("device", launch.device);
   json.field("stream", launch.stream).field("thread", launch.thread).field("replay", launch.replay);
   json.field("node", launch.node).field("is_whole", launch.is_whole).key("operations").open('[');
-  for (const Operation& each : launch.operations) {
+  for (const RecordedOperation& each : launch.operations) {
     json.open('{').field("kind", each.kind).field("dtype", each.dtype).field("count", each.count);
     json.field("reduction", each.reduction).field("root", each.root).field("peer", each.peer);
     json.field("parts", each.parts);
@@ -57,14 +57,14 @@ void put(std::ostream& out, JsonText& json, const Group& group) {
   for (const int rank : group.ranks) json.value(rank);
   json.close(']').field("rank", group.rank).field("asked", group.asked).field("begun", group.begun);
   json.field("ended", group.ended).key("launches").open('[');
-  for (const Launch& launch : group.launches) {
+  for (const CollectiveCall& launch : group.launches) {
     put(json, launch);
     json.send(out);
   }
   json.close(']');
   if (!group.signals.empty()) {
     json.key("signals").open('[');
-    for (const Launch& launch : group.signals) put(json, launch);
+    for (const CollectiveCall& launch : group.signals) put(json, launch);
     json.close(']');
   }
   json.close('}');
@@ -72,7 +72,7 @@ void put(std::ostream& out, JsonText& json, const Group& group) {
 
 void put_standing(JsonText& json, const Rank& rank) {
   json.line().key("makings").open('[');
-  for (const Making& each : rank.makings) {
+  for (const GroupCreation& each : rank.creations) {
     json.open('{').field("what", each.what).field("from", each.from).field("number", each.number);
     json.key("ranks").open('[');
     for (const int number : each.ranks) json.value(number);
@@ -85,7 +85,7 @@ void put_standing(JsonText& json, const Rank& rank) {
     json.field("since_ns", annotation.since_ns).field("tid", annotation.tid).close('}');
   }
   json.close(']').line().key("memory").open('[');
-  for (const Memory& memory : rank.memory) {
+  for (const DeviceMemory& memory : rank.memory) {
     json.open('{').field("device", memory.device).field("live_nbytes", memory.live_nbytes);
     json.field("mapped_nbytes", memory.mapped_nbytes).field("refused_nbytes", memory.refused_nbytes);
     json.key("owners").open('[');
@@ -97,7 +97,7 @@ void put_standing(JsonText& json, const Rank& rank) {
     json.close('}');
   }
   json.close(']').line().key("launches").open('[');
-  for (const LastLaunch& last : rank.launches) {
+  for (const LastKernel& last : rank.launches) {
     json.open('{').field("name", last.name).field("device", last.device).field("stream", last.stream);
     json.field("when_ns", last.when_ns).close('}');
   }

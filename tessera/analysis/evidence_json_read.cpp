@@ -87,8 +87,8 @@ Stage stage_at(const Json& in) {
                          {"failed", Stage::kFailed}});
 }
 
-Operation operation_of(const Json& in) {
-  Operation one;
+RecordedOperation operation_of(const Json& in) {
+  RecordedOperation one;
   read(in, "kind", one.kind);
   read(in, "dtype", one.dtype);
   read(in, "count", one.count);
@@ -100,8 +100,8 @@ Operation operation_of(const Json& in) {
   return one;
 }
 
-Launch launch_of(const Json& in) {
-  Launch one;
+CollectiveCall launch_of(const Json& in) {
+  CollectiveCall one;
   read(in, "task", one.task);
   read(in, "sequence", one.sequence);
   read(in, "ordinal", one.ordinal);
@@ -146,7 +146,7 @@ Group group_of(const Json& in) {
 
 void read_standing(const Json& in, Rank& rank) {
   read_list(in, "makings", [&](const Json& each) {
-    Making& one = rank.makings.emplace_back();
+    GroupCreation& one = rank.creations.emplace_back();
     read(each, "what", one.what);
     read(each, "from", one.from);
     read(each, "number", one.number);
@@ -164,7 +164,7 @@ void read_standing(const Json& in, Rank& rank) {
     read(each, "tid", one.tid);
   });
   read_list(in, "memory", [&](const Json& each) {
-    Memory& one = rank.memory.emplace_back();
+    DeviceMemory& one = rank.memory.emplace_back();
     read(each, "device", one.device);
     read(each, "live_nbytes", one.live_nbytes);
     read(each, "mapped_nbytes", one.mapped_nbytes);
@@ -177,7 +177,7 @@ void read_standing(const Json& in, Rank& rank) {
     read(each, "refused_ns", one.refused_ns);
   });
   read_list(in, "launches", [&](const Json& each) {
-    LastLaunch& one = rank.launches.emplace_back();
+    LastKernel& one = rank.launches.emplace_back();
     read(each, "name", one.name);
     read(each, "device", one.device);
     read(each, "stream", one.stream);

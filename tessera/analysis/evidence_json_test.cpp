@@ -75,7 +75,7 @@ TEST(EvidenceJson, HoldsEveryLaunchWithItsOperations) {
       EXPECT_EQ(shown.at("ended"), group.ended);
       ASSERT_EQ(shown.at("launches").size(), group.launches.size());
       for (std::size_t at = 0; at < group.launches.size(); ++at) {
-        const Launch& launch = group.launches[at];
+        const CollectiveCall& launch = group.launches[at];
         const json& each = shown.at("launches").at(at);
         EXPECT_EQ(each.at("task"), launch.task);
         EXPECT_EQ(each.at("sequence"), launch.sequence);
@@ -167,7 +167,7 @@ TEST(EvidenceJson, SpoiltTextIsReadOrRefusedAndNeverTrusted) {
       for (const Rank& rank : read_evidence_json(text).ranks) {
         EXPECT_GE(rank.rank, 0);
         for (const Group& group : rank.groups) {
-          for (const Launch& launch : group.launches) EXPECT_FALSE(launch.operations.empty());
+          for (const CollectiveCall& launch : group.launches) EXPECT_FALSE(launch.operations.empty());
         }
       }
     } catch (const IoError&) {

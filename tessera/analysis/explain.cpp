@@ -61,7 +61,7 @@ std::string text_of_progress(const Material& material) {
     if (largest != nullptr && group.members.size() <= largest->members.size()) continue;
     largest = &group;
     come = 0;
-    for (const detail::Member& member : group.members) come = std::max(come, member.come);
+    for (const detail::GroupMember& member : group.members) come = std::max(come, member.come);
   }
   return largest == nullptr || come == 0
              ? std::string()
@@ -152,7 +152,7 @@ std::string to_string(Fault fault) {
     case Fault::kFailed: return "failed";
     case Fault::kOutOfMemory: return "out of memory";
     case Fault::kStopped: return "stopped";
-    case Fault::kCircle: return "circle";
+    case Fault::kCycle: return "circle";
     case Fault::kStream: return "stream";
     case Fault::kSlow: return "slow";
     case Fault::kUnknown: break;
@@ -177,7 +177,7 @@ Explanation explain(const Evidence& evidence) {
   detail::find_differences(material, findings);
   detail::find_absences(material, findings);
   detail::find_not_made(material, findings);
-  detail::find_circles(material, findings);
+  detail::find_cycles(material, findings);
   detail::find_slow_operations(material, findings);
   if (findings.empty()) detail::find_leftovers(material, findings);
   if (findings.empty()) detail::find_stragglers(late, findings);
@@ -197,7 +197,7 @@ Explanation explain(const Evidence& evidence) {
   if (taken.empty()) found.verdict = no_fault(material);
   found.differences = differences_of(material);
   found.waits = detail::pairs_of(material.overview, material.waits, kMostWaits);
-  found.circles = detail::ways_around(material.overview, material.waits);
+  found.cycles = detail::ways_around(material.overview, material.waits);
   for (const detail::Lateness& one : late) {
     if (found.stragglers.size() < kMostStragglers) found.stragglers.push_back(one.straggler);
   }

@@ -27,7 +27,7 @@ enum class Fault : std::uint8_t {
   kFailed,       ///< A rank ended with an error that it caused itself.
   kOutOfMemory,  ///< A rank ran out of memory.
   kStopped,      ///< The process of a rank is stopped.
-  kCircle,       ///< Deadlock: ranks wait for each other in a cycle.
+  kCycle,        ///< Deadlock: ranks wait for each other in a cycle.
   kStream,       ///< An operation waits for earlier work on the stream of its own rank.
   kSlow,         ///< An operation or a rank makes progress, but late.
   kUnknown,      ///< An operation hangs, and the evidence does not show the cause.
@@ -87,12 +87,12 @@ struct Straggler {
 
 /// Result of explain().
 struct Explanation {
-  Verdict verdict = {};                         ///< Verdict that explains the other findings.
-  std::vector<Verdict> others = {};             ///< Further verdicts that it does not explain.
-  std::vector<Difference> differences = {};     ///< By group and collective number; the first of a group counts.
-  std::vector<Wait> waits = {};                 ///< Current waits.
-  std::vector<std::vector<Wait>> circles = {};  ///< Deadlock cycles.
-  std::vector<Straggler> stragglers = {};       ///< Stragglers, the latest first.
+  Verdict verdict = {};                        ///< Verdict that explains the other findings.
+  std::vector<Verdict> others = {};            ///< Further verdicts that it does not explain.
+  std::vector<Difference> differences = {};    ///< By group and collective number; the first of a group counts.
+  std::vector<Wait> waits = {};                ///< Current waits.
+  std::vector<std::vector<Wait>> cycles = {};  ///< Deadlock cycles.
+  std::vector<Straggler> stragglers = {};      ///< Stragglers, the latest first.
 };
 
 /// Explains the evidence.

@@ -21,7 +21,7 @@ void expect_fault(const Explanation& found, Fault fault, const std::vector<int>&
   EXPECT_THAT(found.others, IsEmpty()) << found.others.front().sentence;
 }
 
-Memory refused(std::int64_t when_ns) {
+DeviceMemory refused(std::int64_t when_ns) {
   return {.device = "host",
           .live_nbytes = 1 << 20,
           .mapped_nbytes = 2 << 20,
@@ -175,7 +175,8 @@ TEST(Causes, ARankWhoseRecordIsMissingDiedAtAnUnknownPlace) {
 }
 
 void wait_for_signal(EvidenceBuilder& run, int rank, int peer, Stage stage = Stage::kBegun) {
-  Launch wait{.ordinal = 3, .operations = {{.kind = "wait_signal", .peer = peer, .channel = 1}}, .stage = stage};
+  CollectiveCall wait{
+      .ordinal = 3, .operations = {{.kind = "wait_signal", .peer = peer, .channel = 1}}, .stage = stage};
   wait.asked_ns = wait.begun_ns = run.now();
   wait.label = "grads";
   run.group(rank).signals.push_back(wait);
@@ -222,7 +223,7 @@ TEST(Causes, ASignalWaitAndACollectiveCanMakeACircle) {
   wait_for_signal(run, 0, 1);
   run.launch(1, all_reduce(64), Stage::kBegun);
   run.pass(31);
-  EXPECT_EQ(explain(run.evidence()).verdict.fault, Fault::kCircle);
+  EXPECT_EQ(explain(run.evidence()).verdict.fault, Fault::kCycle);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ using testing::recv;
 using testing::send;
 
 // Ranks reach one collective with these operations, and each fails with "mismatch".
-Explanation differing(const std::vector<Operation>& operations, const std::string& label = "") {
+Explanation differing(const std::vector<RecordedOperation>& operations, const std::string& label = "") {
   EvidenceBuilder run(static_cast<int>(operations.size()));
   run.everyone(all_reduce(64), 16);
   for (std::size_t i = 0; i < operations.size(); ++i) {
@@ -118,7 +118,7 @@ TEST(Differences, BatchesAreComparedOperationByOperation) {
 TEST(Differences, WhatIsNotKnownOfARankIsNotHeldAgainstIt) {
   EvidenceBuilder run(4);
   for (int rank = 0; rank < 4; ++rank) {
-    Launch& launch = run.launch_all(rank, {all_gather(3, 77), all_gather(4, 78)});
+    CollectiveCall& launch = run.launch_all(rank, {all_gather(3, 77), all_gather(4, 78)});
     if (rank != 2) continue;  // only the table: the first operation, without its sizes
     launch.operations = {all_gather(3)};
     launch.is_whole = false;
@@ -130,11 +130,12 @@ TEST(Differences, WhatIsNotKnownOfARankIsNotHeldAgainstIt) {
 }
 
 // All ranks run these operations; rank 2 runs its own. They continue until they differ, and hang there.
-Explanation in_order(const std::vector<Operation>& theirs, const std::vector<Operation>& own, std::size_t begun) {
+Explanation in_order(const std::vector<RecordedOperation>& theirs, const std::vector<RecordedOperation>& own,
+                     std::size_t begun) {
   EvidenceBuilder run(4);
   run.everyone(all_reduce(64), 16);
   for (int rank = 0; rank < 4; ++rank) {
-    const std::vector<Operation>& mine = rank == 2 ? own : theirs;
+    const std::vector<RecordedOperation>& mine = rank == 2 ? own : theirs;
     for (std::size_t i = 0; i < mine.size(); ++i) {
       run.launch(rank, mine[i], i < begun ? Stage::kBegun : Stage::kAsked);
     }

@@ -271,7 +271,7 @@ TEST(Ends, ADeadlockThatRanksInTurnsAreToldOfIsACircleAndNobodysError) {
     run.rank(rank).state = RankState::kFailed;
     run.rank(rank).reason = "device error: rank 0: deadlock: every participant waits and no deadline is set:";
   }
-  expect_fault(explain(run.evidence()), Fault::kCircle, {0, 1, 2, 3});
+  expect_fault(explain(run.evidence()), Fault::kCycle, {0, 1, 2, 3});
 }
 
 TEST(Ends, WhoWaitsForACircleIsNoPartOfIt) {
@@ -280,7 +280,7 @@ TEST(Ends, WhoWaitsForACircleIsNoPartOfIt) {
   run.everyone(all_reduce(64), 3);
   for (int rank = 0; rank < 6; ++rank) run.launch(rank, all_reduce(8), Stage::kBegun, rank < 4 ? "five" : "world");
   run.pass(30);
-  expect_fault(explain(run.evidence()), Fault::kCircle, {4});
+  expect_fault(explain(run.evidence()), Fault::kCycle, {4});
 }
 
 TEST(Ends, ARunThatGoesOnHasNoFault) {

@@ -12,9 +12,9 @@
 namespace tessera::analysis {
 namespace {
 
-class Making {
+class GroupCreation {
  public:
-  explicit Making(std::uint64_t seed) : random_(seed) { wild_ = one_in(3); }
+  explicit GroupCreation(std::uint64_t seed) : random_(seed) { wild_ = one_in(3); }
 
   Evidence evidence() {
     Evidence made{.source = text(), .world_size = static_cast<int>(below(9)), .taken_ns = time()};
@@ -59,10 +59,10 @@ class Making {
     return kTexts[below(kTexts.size())];
   }
 
-  Operation operation(int size) {
+  RecordedOperation operation(int size) {
     static const std::vector<std::string> kKinds = {"all_reduce", "all_gather", "barrier", "send",
                                                     "recv",       "broadcast",  "",        "all_to_all"};
-    Operation made{.kind = kKinds[below(kKinds.size())], .dtype = one_in(8) ? text() : "f32"};
+    RecordedOperation made{.kind = kKinds[below(kKinds.size())], .dtype = one_in(8) ? text() : "f32"};
     made.count = wild_ && one_in(4) ? odd_number() : static_cast<std::int64_t>(below(2));
     if (one_in(2)) made.reduction = "sum";
     if (made.kind == "broadcast") made.root = place(size);
@@ -71,9 +71,9 @@ class Making {
     return made;
   }
 
-  Launch launch(int size, std::uint64_t ordinal) {
+  CollectiveCall launch(int size, std::uint64_t ordinal) {
     static const std::vector<std::string> kFailures = {"timeout", "aborted", "mismatch", "device error", ""};
-    Launch made{.task = static_cast<std::uint32_t>(ordinal), .sequence = ordinal, .ordinal = ordinal};
+    CollectiveCall made{.task = static_cast<std::uint32_t>(ordinal), .sequence = ordinal, .ordinal = ordinal};
     if (wild_ && one_in(4)) made.ordinal = one_in(2) ? random_() : ~below(3);
     for (std::size_t i = wild_ && one_in(9) ? 0 : 1 + below(4) / 3; i > 0; --i)
       made.operations.push_back(operation(size));
@@ -144,7 +144,7 @@ std::string wrong_in(const Evidence& evidence, const Verdict& verdict) {
 }
 
 std::string wrong_with(std::uint64_t seed) {
-  const Evidence evidence = Making(seed).evidence();
+  const Evidence evidence = GroupCreation(seed).evidence();
   const Explanation found = explain(evidence);
   if (std::string wrong = wrong_in(evidence, found.verdict); !wrong.empty()) return wrong;
   for (const Verdict& other : found.others) {
@@ -165,8 +165,8 @@ std::string wrong_with_many() {
       for (int i = 0; i < 1024; ++i) group.ranks.push_back(i);
       for (std::uint64_t ordinal = 1; ordinal <= (rank % 2 == 0 ? 100 : 99); ++ordinal) {
         const std::int64_t when = 1'800'000'000'000'000'000 + static_cast<std::int64_t>(ordinal) * 1'000'000;
-        Launch& launch =
-            group.launches.emplace_back(Launch{.task = static_cast<std::uint32_t>(ordinal), .ordinal = ordinal});
+        CollectiveCall& launch = group.launches.emplace_back(
+            CollectiveCall{.task = static_cast<std::uint32_t>(ordinal), .ordinal = ordinal});
         launch.operations = {{.kind = "all_reduce", .dtype = "f32", .count = 8, .reduction = "sum"}};
         launch.stage = ordinal == 100 ? Stage::kBegun : Stage::kDone;
         launch.asked_ns = launch.begun_ns = when;

@@ -53,9 +53,9 @@ Json json_of(const Wait& wait) {
           {"since_ns", wait.since_ns}};
 }
 
-Json json_of(const Launch& launch) {
+Json json_of(const CollectiveCall& launch) {
   Json operations = Json::array();
-  for (const Operation& operation : launch.operations) {
+  for (const RecordedOperation& operation : launch.operations) {
     operations.push_back({{"kind", operation.kind},
                           {"dtype", operation.dtype},
                           {"count", operation.count},
@@ -92,7 +92,7 @@ Json json_of(const Rank& rank, const Choice& choice) {
                            {"since_ns", annotation.since_ns}});
   }
   Json memory = Json::array();
-  for (const Memory& one : rank.memory) {
+  for (const DeviceMemory& one : rank.memory) {
     Json owners = Json::array();
     for (const auto& [label, nbytes] : one.owners) owners.push_back({{"label", label}, {"nbytes", nbytes}});
     memory.push_back({{"device", one.device},
@@ -102,7 +102,7 @@ Json json_of(const Rank& rank, const Choice& choice) {
                       {"owners", owners}});
   }
   Json launches = Json::array();
-  for (const LastLaunch& one : rank.launches) {
+  for (const LastKernel& one : rank.launches) {
     launches.push_back({{"name", one.name}, {"device", one.device}, {"stream", one.stream}, {"when_ns", one.when_ns}});
   }
   Json groups = Json::array();
@@ -141,9 +141,9 @@ std::string to_json(const Evidence& evidence, const Explanation& found, const Sh
     if (choice.has(wait.group) && (choice.has(wait.rank) || choice.has(wait.peer)))
       json["waits"].push_back(json_of(wait));
   }
-  for (const std::vector<Wait>& circle : found.circles) {
+  for (const std::vector<Wait>& cycle : found.cycles) {
     Json waits = Json::array();
-    for (const Wait& wait : circle) waits.push_back(json_of(wait));
+    for (const Wait& wait : cycle) waits.push_back(json_of(wait));
     json["circles"].push_back(std::move(waits));
   }
   for (const Straggler& one : found.stragglers) {

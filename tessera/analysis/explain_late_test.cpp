@@ -33,7 +33,7 @@ TEST(Late, ClocksThatDifferDoNotHideOrMakeAWait) {
     run.pass(31);
     Evidence evidence = run.evidence();
     // The clock of rank 1 is an hour off.
-    for (Launch& launch : evidence.ranks[1].groups[0].launches) {
+    for (CollectiveCall& launch : evidence.ranks[1].groups[0].launches) {
       for (std::int64_t* time : {&launch.asked_ns, &launch.begun_ns, &launch.met_ns, &launch.ended_ns}) {
         if (*time != 0) *time += static_cast<std::int64_t>(ahead * 1e9);
       }
@@ -51,7 +51,7 @@ EvidenceBuilder with_a_late_rank(std::int64_t clock_ahead = 0) {
   EvidenceBuilder run(4);
   for (int i = 0; i < 10; ++i) {
     for (int rank = 0; rank < 4; ++rank) {
-      Launch& launch = run.launch(rank, all_reduce(8));
+      CollectiveCall& launch = run.launch(rank, all_reduce(8));
       launch.begun_ns = run.now() + (rank == 1 ? 40'000'000 : 1'000'000 * rank);
       launch.met_ns = run.now() + 41'000'000;
       launch.ended_ns = run.now() + 42'000'000;
@@ -82,7 +82,7 @@ TEST(Late, ARankThatIsLateByLittleIsNoFault) {
   EvidenceBuilder run = with_a_late_rank();
   for (int rank = 0; rank < 4; ++rank) {
     std::int64_t shift = 0;
-    for (Launch& launch : run.group(rank).launches) {  // the same delay, one in ten seconds
+    for (CollectiveCall& launch : run.group(rank).launches) {  // the same delay, one in ten seconds
       for (std::int64_t* time : {&launch.asked_ns, &launch.begun_ns, &launch.met_ns, &launch.ended_ns}) *time += shift;
       shift += 10'000'000'000;
     }

@@ -77,11 +77,11 @@ class Text {
   }
 
   // Returns the launch that best shows the location of the rank: one that has not ended, otherwise the last.
-  static std::pair<const Group*, const Launch*> last_of(const Rank& rank) {
-    std::pair<const Group*, const Launch*> last = {nullptr, nullptr};
+  static std::pair<const Group*, const CollectiveCall*> last_of(const Rank& rank) {
+    std::pair<const Group*, const CollectiveCall*> last = {nullptr, nullptr};
     for (const Group& group : rank.groups) {
-      for (const Launch& launch : group.launches) {
-        const auto order = [](const Launch& one) {
+      for (const CollectiveCall& launch : group.launches) {
+        const auto order = [](const CollectiveCall& one) {
           return std::tuple(!one.has_ended(), std::max({one.asked_ns, one.begun_ns, one.ended_ns}));
         };
         if (last.second == nullptr || order(launch) >= order(*last.second)) last = {&group, &launch};
@@ -92,7 +92,7 @@ class Text {
 
   static std::string memory_text(const Rank& rank) {
     std::string text;
-    for (const Memory& memory : rank.memory) {
+    for (const DeviceMemory& memory : rank.memory) {
       text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", visible(memory.device),
                           format_bytes(memory.live_nbytes), format_bytes(memory.mapped_nbytes));
       if (memory.refused_nbytes != 0) text += fmt::format(" ({} rejected)", format_bytes(memory.refused_nbytes));
@@ -191,7 +191,7 @@ class Text {
   void show_launches(int rank, const Group& group) {
     const std::size_t from = group.launches.size() - std::min(options_.last, group.launches.size());
     for (std::size_t i = from; i < group.launches.size(); ++i) {
-      const Launch& launch = group.launches[i];
+      const CollectiveCall& launch = group.launches[i];
       std::string line =
           fmt::format("  rank {:<4} #{:<6} {:<9} {:<12}  {}", rank, launch.ordinal, text_of(launch.stage),
                       time_text(launch.begun_ns != 0 ? launch.begun_ns : launch.asked_ns), text_of(launch));
@@ -234,9 +234,9 @@ class Text {
                       ranks.size() == 1 ? "waits" : "wait", peer, visible(what), visible(group), since(since_of[key]));
     }
     if (alike.size() > kMostLines) out_ += fmt::format("  and {} more\n", alike.size() - kMostLines);
-    for (const std::vector<Wait>& circle : found_.circles) {
+    for (const std::vector<Wait>& cycle : found_.cycles) {
       heading("deadlock cycle");
-      for (const Wait& wait : circle) {
+      for (const Wait& wait : cycle) {
         out_ += fmt::format("  rank {} waits for rank {} in {} of group {}\n", wait.rank, wait.peer, visible(wait.what),
                             visible(wait.group));
       }

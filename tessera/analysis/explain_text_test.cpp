@@ -100,9 +100,9 @@ TEST(ExplainText, MakesTextFromFilesVisible) {
     for (Group& group : rank.groups) {
       group.name += evil;
       group.backend = evil;
-      for (Launch& launch : group.launches) {
+      for (CollectiveCall& launch : group.launches) {
         launch.label = evil;
-        for (Operation& operation : launch.operations) operation.kind += evil;
+        for (RecordedOperation& operation : launch.operations) operation.kind += evil;
       }
     }
   }
@@ -120,8 +120,8 @@ TEST(ExplainText, OthersDifferencesCirclesStragglersAndProblemsAreShown) {
   found.verdict.sentence = "the first";
   found.others = {{.fault = Fault::kDied, .sentence = "the second", .advice = "see", .confidence = Confidence::kHigh}};
   found.differences = {{"world", 7, {{{0, 1}, "barrier"}, {{2}, "all_reduce(f32[1], sum)"}}}};
-  found.circles = {{{.rank = 0, .peer = 1, .group = "a", .what = "collective 1, barrier"},
-                    {.rank = 1, .peer = 0, .group = "b", .what = "collective 2, barrier"}}};
+  found.cycles = {{{.rank = 0, .peer = 1, .group = "a", .what = "collective 1, barrier"},
+                   {.rank = 1, .peer = 0, .group = "b", .what = "collective 2, barrier"}}};
   found.stragglers = {{.rank = 3, .group = "world", .collectives = 9, .last_to_come = 8, .late_ms = 12.5}};
   const std::string shown = to_text({.problems = {"rank-3: cut off"}}, found);
   EXPECT_THAT(shown, HasSubstr("also: the second (died, high confidence)\nnext: see\n"));

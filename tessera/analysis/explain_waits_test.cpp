@@ -91,7 +91,7 @@ TEST(Waits, AStreamThatCameWhenTheOthersHadFailedIsNamed) {
   EvidenceBuilder run(4);
   run.everyone(all_reduce(64), 16);
   for (const int rank : {0, 1, 3}) run.fail(rank, all_reduce(1024), "timeout", 5);
-  Launch& late = run.fail(2, all_reduce(1024), "timeout", 0.001);
+  CollectiveCall& late = run.fail(2, all_reduce(1024), "timeout", 0.001);
   late.begun_ns += 7 * EvidenceBuilder::kSecond;
   late.ended_ns = late.begun_ns + 1000;
   run.pass(8);
@@ -135,7 +135,7 @@ TEST(Waits, ARankThatIsAtWorkIsSlowAndNotStuck) {
 
 TEST(Waits, AStreamThatHasNotComeToItIsNamed) {
   EvidenceBuilder run = waiting_for_rank_2();
-  Launch& asked = run.launch(2, all_reduce(1024), Stage::kAsked);
+  CollectiveCall& asked = run.launch(2, all_reduce(1024), Stage::kAsked);
   asked.device = "cuda:0";
   asked.stream = 3;
   run.rank(2).launches.push_back({.name = "spin", .device = "cuda:0", .stream = 3, .when_ns = run.now()});
@@ -151,7 +151,7 @@ TEST(Waits, AHangInAReplayNamesTheReplayAndTheNode) {
   EvidenceBuilder run(4);
   run.everyone(all_reduce(64), 16);
   for (const int rank : {0, 1, 3}) {
-    Launch& launch = run.launch(rank, all_reduce(1024), Stage::kBegun);
+    CollectiveCall& launch = run.launch(rank, all_reduce(1024), Stage::kBegun);
     launch.replay = 117;
     launch.node = 5;
   }
@@ -207,13 +207,13 @@ TEST(Waits, ADeadlockAcrossTwoGroupsIsACircle) {
   run.launch(1, all_reduce(9), Stage::kBegun, "b");
   run.pass(15);
   const Explanation found = explain(run.evidence());
-  expect_fault(found, Fault::kCircle, {0, 1}, Confidence::kHigh);
-  ASSERT_EQ(found.circles.size(), 1U);
-  ASSERT_EQ(found.circles[0].size(), 2U);
-  EXPECT_EQ(found.circles[0][0].rank, 0);
-  EXPECT_EQ(found.circles[0][0].peer, 1);
-  EXPECT_EQ(found.circles[0][0].group, "a");
-  EXPECT_EQ(found.circles[0][1].group, "b");
+  expect_fault(found, Fault::kCycle, {0, 1}, Confidence::kHigh);
+  ASSERT_EQ(found.cycles.size(), 1U);
+  ASSERT_EQ(found.cycles[0].size(), 2U);
+  EXPECT_EQ(found.cycles[0][0].rank, 0);
+  EXPECT_EQ(found.cycles[0][0].peer, 1);
+  EXPECT_EQ(found.cycles[0][0].group, "a");
+  EXPECT_EQ(found.cycles[0][1].group, "b");
 }
 
 TEST(Waits, TheOneThatTookGroupsInAnotherOrderIsBlamedForTheCircle) {
@@ -224,7 +224,7 @@ TEST(Waits, TheOneThatTookGroupsInAnotherOrderIsBlamedForTheCircle) {
   for (int rank = 0; rank < 4; ++rank) run.launch(rank, all_reduce(8), Stage::kAsked, rank == 2 ? "a" : "b");
   run.pass(15);
   const Explanation found = explain(run.evidence());
-  expect_fault(found, Fault::kCircle, {2}, Confidence::kMedium);
+  expect_fault(found, Fault::kCycle, {2}, Confidence::kMedium);
   EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 called the collectives in a different order from most ranks"));
 }
 
@@ -239,7 +239,7 @@ TEST(Waits, ACircleWhoseDeadlinesPassedIsStillOne) {
     run.rank(rank).reason = "timeout: group x: operation 1";
   }
   run.pass(6);
-  expect_fault(explain(run.evidence()), Fault::kCircle, {0, 1}, Confidence::kHigh);
+  expect_fault(explain(run.evidence()), Fault::kCycle, {0, 1}, Confidence::kHigh);
 }
 
 TEST(Waits, ACircleOfSendsIsFound) {
@@ -247,9 +247,9 @@ TEST(Waits, ACircleOfSendsIsFound) {
   for (int rank = 0; rank < 4; ++rank) run.launch(rank, send(8, (rank + 1) % 4), Stage::kBegun);
   run.pass(15);
   const Explanation found = explain(run.evidence());
-  expect_fault(found, Fault::kCircle, {0, 1, 2, 3}, Confidence::kHigh);
-  ASSERT_EQ(found.circles.size(), 1U);
-  EXPECT_EQ(found.circles[0].size(), 4U);
+  expect_fault(found, Fault::kCycle, {0, 1, 2, 3}, Confidence::kHigh);
+  ASSERT_EQ(found.cycles.size(), 1U);
+  EXPECT_EQ(found.cycles[0].size(), 4U);
   EXPECT_THAT(found.verdict.advice, HasSubstr("receive before it sends"));
 }
 
@@ -264,7 +264,7 @@ TEST(Waits, ARankThatDiedExplainsWhatLooksLikeACircle) {
   run.pass(15);
   const Explanation found = explain(run.evidence());
   EXPECT_EQ(found.verdict.fault, Fault::kDied);
-  EXPECT_THAT(found.circles, IsEmpty());
+  EXPECT_THAT(found.cycles, IsEmpty());
 }
 
 TEST(Waits, AMessageThatIsNotSentBlamesItsSender) {
@@ -376,7 +376,7 @@ TEST(Waits, ARankThatCannotBePlacedIsNotBlamed) {
   run.everyone(all_reduce(64), 16);
   for (int rank = 0; rank < 4; ++rank) run.launch(rank, send(4, (rank + 1) % 4));
   for (const int rank : {0, 1, 3}) run.launch(rank, all_reduce(1024), Stage::kBegun);
-  for (Launch& launch : run.group(2).launches) launch.ordinal = 0;
+  for (CollectiveCall& launch : run.group(2).launches) launch.ordinal = 0;
   run.rank(2).lost = 1000;
   run.pass(15);
   const Explanation found = explain(run.evidence());
@@ -476,7 +476,7 @@ TEST(Waits, BeginningsThatARecorderDoesNotSeeAreTakenFromWhatWasAskedFor) {
   run.pass(31);
   Evidence evidence = run.evidence();
   for (Rank& rank : evidence.ranks) {
-    for (Launch& launch : rank.groups[0].launches) {
+    for (CollectiveCall& launch : rank.groups[0].launches) {
       launch.begun_ns = launch.met_ns = 0;
       if (launch.stage == Stage::kBegun) launch.stage = Stage::kAsked;
     }

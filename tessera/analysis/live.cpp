@@ -56,7 +56,7 @@ bool is_down(RankState state) {
 // Operation of a rank: the longest running one; if none runs, the one enqueued first.
 struct InFlight {
   const Group* group = nullptr;
-  const Launch* launch = nullptr;
+  const CollectiveCall* launch = nullptr;
   std::int64_t since_ns = std::numeric_limits<std::int64_t>::max();
 };
 
@@ -64,7 +64,7 @@ InFlight in_flight(const Rank& rank) {
   InFlight runs;
   InFlight waits;
   for (const Group& group : rank.groups) {
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       if (launch.has_ended() || launch.operations.empty()) continue;
       const bool is_begun = launch.stage != Stage::kAsked;
       const std::int64_t since = is_begun && launch.begun_ns > 0 ? launch.begun_ns : launch.asked_ns;
@@ -76,7 +76,7 @@ InFlight in_flight(const Rank& rank) {
 }
 
 std::string text_of(const InFlight& flight) {
-  const Launch& launch = *flight.launch;
+  const CollectiveCall& launch = *flight.launch;
   std::string text = flight.group->name;
   if (launch.ordinal != 0) text += fmt::format(" {}", launch.ordinal);
   text += ": " + detail::text_of(launch);
@@ -96,7 +96,7 @@ LiveRow row_of(const Evidence& evidence, const Rank& rank, std::int64_t hung_aft
     if (annotation.name == "step") row.step = annotation.value;
   }
   for (const Group& group : rank.groups) row.ended += group.ended;
-  for (const Memory& memory : rank.memory) row.memory_nbytes = row.memory_nbytes.value_or(0) + memory.live_nbytes;
+  for (const DeviceMemory& memory : rank.memory) row.memory_nbytes = row.memory_nbytes.value_or(0) + memory.live_nbytes;
   const InFlight flight = in_flight(rank);
   if (flight.launch != nullptr) {
     row.operation = text_of(flight);
@@ -111,9 +111,9 @@ LiveRow row_of(const Evidence& evidence, const Rank& rank, std::int64_t hung_aft
   }
   const bool is_over = rank.state == RankState::kEnded;
   if (is_down(rank.state)) {
-    row.trouble = Trouble::kDown;
+    row.failure = RankCondition::kDown;
   } else if (!is_over && row.in_flight_ns.value_or(0) >= hung_after_ns) {
-    row.trouble = Trouble::kLate;
+    row.failure = RankCondition::kLate;
   }
   return row;
 }
@@ -198,8 +198,8 @@ LiveView live_view(const Evidence& evidence, const std::map<int, StepMetrics>& m
     if (const auto earlier = ended.find(rank.rank); earlier != ended.end() && row.ended >= earlier->second) {
       row.launches_per_second = static_cast<double>(row.ended - earlier->second) * 1e9 / static_cast<double>(passed_ns);
     }
-    is_late = is_late || row.trouble == Trouble::kLate;
-    is_down_seen = is_down_seen || (row.trouble == Trouble::kDown && rank.state != RankState::kMissing);
+    is_late = is_late || row.failure == RankCondition::kLate;
+    is_down_seen = is_down_seen || (row.failure == RankCondition::kDown && rank.state != RankState::kMissing);
     view.rows.push_back(std::move(row));
   }
   view.is_hung = is_late || is_down_seen;

@@ -29,7 +29,7 @@ TESSERA_API std::map<int, StepMetrics> parse_metrics(std::string_view tail);
 TESSERA_API std::map<int, StepMetrics> read_metrics(const std::string& directory, int world_size);
 
 /// Condition of a rank.
-enum class Trouble : std::uint8_t {
+enum class RankCondition : std::uint8_t {
   kNone,  ///< No visible fault.
   kLate,  ///< An operation has been in flight for long.
   kDown,  ///< The rank died, failed, was stopped, or left no record.
@@ -38,7 +38,7 @@ enum class Trouble : std::uint8_t {
 /// One rank of a view.
 struct LiveRow {
   int rank = 0;                                     ///< World rank.
-  Trouble trouble = Trouble::kNone;                 ///< Condition of the rank.
+  RankCondition failure = RankCondition::kNone;     ///< Condition of the rank.
   std::string state = {};                           ///< "running", "died (signal 9)"
   std::optional<std::int64_t> step = {};            ///< Current step, or the last reported one.
   std::optional<double> loss = {};                  ///< Loss of the last reported step.

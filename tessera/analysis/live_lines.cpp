@@ -22,11 +22,11 @@ std::string coloured(const std::string& text, const char* code, const Screen& sc
   return screen.has_colors && !text.empty() ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
 }
 
-const char* code_of(Trouble trouble) {
-  switch (trouble) {
-    case Trouble::kDown: return "31";
-    case Trouble::kLate: return "33";
-    case Trouble::kNone: break;
+const char* code_of(RankCondition failure) {
+  switch (failure) {
+    case RankCondition::kDown: return "31";
+    case RankCondition::kLate: return "33";
+    case RankCondition::kNone: break;
   }
   return "0";
 }
@@ -137,7 +137,7 @@ std::vector<std::string> live_lines(const LiveView& view, const std::string& las
   if (is_short) {
     room = screen.height > around ? screen.height - around : 0;
     std::stable_sort(rows.begin(), rows.end(),
-                     [](const LiveRow* a, const LiveRow* b) { return a->trouble > b->trouble; });
+                     [](const LiveRow* a, const LiveRow* b) { return a->failure > b->failure; });
     const std::size_t first = std::min(screen.first, rows.size() - room);
     rows = {rows.begin() + static_cast<std::ptrdiff_t>(first),
             rows.begin() + static_cast<std::ptrdiff_t>(first + room)};
@@ -149,7 +149,8 @@ std::vector<std::string> live_lines(const LiveView& view, const std::string& las
                                     coloured(cut(line_of(columns, 0), screen.width), "1", screen)};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::string line = cut(line_of(columns, i + 1), screen.width);
-    lines.push_back(rows[i]->trouble == Trouble::kNone ? line : coloured(line, code_of(rows[i]->trouble), screen));
+    lines.push_back(rows[i]->failure == RankCondition::kNone ? line
+                                                             : coloured(line, code_of(rows[i]->failure), screen));
   }
   lines.push_back(
       is_short ? cut(fmt::format("{} of {} ranks, failures first; j and k scroll", rows.size(), view.rows.size()),

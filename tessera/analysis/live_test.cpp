@@ -101,9 +101,9 @@ TEST(LiveView, ShowsStateStepMemoryAndTheOperationInFlight) {
   EXPECT_EQ(first.operation, "world 5: all_reduce(f32[1048576], sum), waits for others") << "not what queues behind it";
   EXPECT_EQ(first.in_flight_ns, 12 * kSecond);
   EXPECT_EQ(first.memory_nbytes, 1000U);
-  EXPECT_EQ(first.trouble, Trouble::kLate);
+  EXPECT_EQ(first.failure, RankCondition::kLate);
   EXPECT_EQ(view.rows[1].state, "died (signal 9)");
-  EXPECT_EQ(view.rows[1].trouble, Trouble::kDown);
+  EXPECT_EQ(view.rows[1].failure, RankCondition::kDown);
   EXPECT_EQ(view.rows[1].operation, "");
   EXPECT_EQ(view.rows[2].state, "no record");
   EXPECT_THAT(live_cells(first), ElementsAre("0", "running", "117", "1.5000", "12.3k tok/s", "1000 B", "12 s",

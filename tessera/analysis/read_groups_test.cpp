@@ -58,18 +58,18 @@ class GroupRecords : public ::testing::Test {
     for (std::size_t i = 0; i < operations.size(); ++i) {
       const What& what = operations[i];
       recorder.write_at(now, Ring::kComm,
-                        OperationRecord{what.count, task, group, 7, device, what.parts, label, what.kind, DType::kF32,
-                                        ReduceKind::kMax, static_cast<std::uint8_t>(i), what.root});
+                        OperationRow{what.count, task, group, 7, device, what.parts, label, what.kind, DType::kF32,
+                                     ReduceKind::kMax, static_cast<std::uint8_t>(i), what.root});
     }
   }
   void begin(std::uint32_t group, std::uint64_t sequence, std::uint32_t task, std::uint64_t ordinal,
              const What& what = {}, std::uint8_t operations = 1) {
-    recorder.write(Ring::kComm, BeginRecord{sequence, what.count, task, group, what.kind, DType::kF32, ReduceKind::kMax,
-                                            operations, what.root, ordinal});
+    recorder.write(Ring::kComm, BeginRow{sequence, what.count, task, group, what.kind, DType::kF32, ReduceKind::kMax,
+                                         operations, what.root, ordinal});
   }
   void end(std::uint32_t group, std::uint64_t sequence, std::uint32_t task, std::uint8_t failure = 0,
            Moment met = Moment{0}) {
-    recorder.write(Ring::kComm, EndRecord{sequence, task, group, met, failure});
+    recorder.write(Ring::kComm, EndRow{sequence, task, group, met, failure});
   }
   // Records enqueue, start and end.
   void run(std::uint32_t group, std::uint32_t number, const What& what = {}) {
@@ -80,10 +80,10 @@ class GroupRecords : public ::testing::Test {
   std::vector<Group> read(std::size_t last = 1000) {
     return detail::read_groups(RecordFile::open(recorder.path()), last, problems);
   }
-  std::vector<Launch> launches_of(std::uint32_t which = 0) {
+  std::vector<CollectiveCall> launches_of(std::uint32_t which = 0) {
     std::vector<Group> found = read();
     EXPECT_GT(found.size(), which);
-    return found.size() > which ? found[which].launches : std::vector<Launch>();
+    return found.size() > which ? found[which].launches : std::vector<CollectiveCall>();
   }
   // Writes more records of another group than the ring can hold.
   void flood(std::uint32_t group) {
@@ -109,10 +109,10 @@ TEST_F(GroupRecords, TellOfEveryLaunchHowFarItCame) {
   EXPECT_EQ(found[0].ranks, (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(found[0].rank, kRank);
   EXPECT_EQ(found[0].asked, 4U);
-  const std::vector<Launch>& launches = found[0].launches;
+  const std::vector<CollectiveCall>& launches = found[0].launches;
   ASSERT_EQ(launches.size(), 4U);
   EXPECT_EQ(launches[0].operations,
-            (std::vector<Operation>{{.kind = "all_reduce", .dtype = "f32", .count = 3, .reduction = "max"}}));
+            (std::vector<RecordedOperation>{{.kind = "all_reduce", .dtype = "f32", .count = 3, .reduction = "max"}}));
   EXPECT_EQ(launches[0].stage, Stage::kDone);
   EXPECT_LE(launches[0].asked_ns, launches[0].begun_ns);
   EXPECT_LE(launches[0].begun_ns, launches[0].met_ns);
@@ -153,12 +153,12 @@ TEST_F(GroupRecords, WaitsForSignalsAreReadFromTheTableAndOfThoseThatFailedFromT
   recorder.write(Ring::kComm, wait);
   const std::vector<Group> found = read();
   ASSERT_EQ(found.at(0).signals.size(), 2U);
-  const Launch& failed = found[0].signals[0];
+  const CollectiveCall& failed = found[0].signals[0];
   EXPECT_EQ(failed.stage, Stage::kFailed);
   EXPECT_EQ(failed.failure, "timeout");
   EXPECT_GE(failed.ended_ns, failed.begun_ns);
-  const Launch& waits = found[0].signals[1];
-  EXPECT_EQ(waits.operations, (std::vector<Operation>{{.kind = "wait_signal", .peer = 2, .channel = 5}}));
+  const CollectiveCall& waits = found[0].signals[1];
+  EXPECT_EQ(waits.operations, (std::vector<RecordedOperation>{{.kind = "wait_signal", .peer = 2, .channel = 5}}));
   EXPECT_EQ(waits.stage, Stage::kBegun);
   EXPECT_EQ(waits.ordinal, 3U);
   EXPECT_EQ(waits.label, "grads");
@@ -170,7 +170,7 @@ TEST_F(GroupRecords, AMixedLaunchIsACollective) {
   make_group(1, "world");
   ask(1, 1, {{.kind = OpKind::kSend, .root = 2}, {.kind = OpKind::kBarrier}});
   begin(1, 1, 1, 1, {.kind = OpKind::kBarrier}, 2);
-  const std::vector<Launch> launches = launches_of();
+  const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 1U);
   EXPECT_TRUE(launches[0].is_whole);
   EXPECT_FALSE(launches[0].is_message());
@@ -218,13 +218,13 @@ TEST_F(GroupRecords, RowsTellWhatTheRingHasForgotten) {
   EXPECT_EQ(found[0].begun, 40U);
   EXPECT_EQ(found[0].ended, 39U);
   ASSERT_EQ(found[0].launches.size(), 2U);
-  const Launch& hung = found[0].launches[0];
+  const CollectiveCall& hung = found[0].launches[0];
   EXPECT_EQ(hung.stage, Stage::kBegun);
   EXPECT_EQ(hung.ordinal, 40U);
   EXPECT_EQ(hung.label, "late");
   EXPECT_EQ(hung.thread, 99U);
   EXPECT_TRUE(hung.is_whole);
-  const Launch& waiting = found[0].launches[1];
+  const CollectiveCall& waiting = found[0].launches[1];
   EXPECT_EQ(waiting.stage, Stage::kAsked);
   EXPECT_EQ(waiting.ordinal, 41U);
 }
@@ -252,7 +252,7 @@ TEST_F(GroupRecords, ALaunchWhoseOperationsAreLostIsNotWhole) {
   ask(1, 2, {{.kind = OpKind::kAllGather, .parts = 5}});
   begin(1, 1, 1, 1, {.kind = OpKind::kAllGather});
   begin(1, 2, 2, 2, {.kind = OpKind::kAllGather}, 3);
-  const std::vector<Launch> launches = launches_of();
+  const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 2U);
   EXPECT_FALSE(launches[0].is_whole);
   EXPECT_EQ(launches[0].operations.size(), 1U);
@@ -274,7 +274,7 @@ TEST_F(GroupRecords, AnEndThatIsLostIsToldByTheRow) {
                                                              .operations = 1,
                                                              .ordinal = 2,
                                                              .met = recorder.now()}));
-  const std::vector<Launch> launches = launches_of();
+  const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 2U);
   EXPECT_EQ(launches[0].stage, Stage::kDone);
   EXPECT_EQ(launches[0].ended_ns, 0);
@@ -292,7 +292,7 @@ TEST_F(GroupRecords, WhatWaitsHasTheNumberItWillGet) {
   ask(1, 6, {{.kind = OpKind::kRecv, .root = 2}});
   ask(1, 7, {{.kind = OpKind::kBarrier}});
   std::vector<std::uint64_t> ordinals;
-  for (const Launch& launch : launches_of()) ordinals.push_back(launch.ordinal);
+  for (const CollectiveCall& launch : launches_of()) ordinals.push_back(launch.ordinal);
   EXPECT_EQ(ordinals, (std::vector<std::uint64_t>{1, 1, 2, 2, 2, 1, 3}));
 }
 
@@ -304,11 +304,11 @@ TEST_F(GroupRecords, ReplaysNameTheirNodeAndCapturedLaunchesDoNotWait) {
   for (std::uint64_t replay = 1; replay <= 2; ++replay) {
     const std::uint64_t sequence = 3 + replay;
     begin(1, sequence, 1, sequence - 1);
-    recorder.write(Ring::kComm, ReplayRecord{sequence, replay, 1, 1, 5, 9});
+    recorder.write(Ring::kComm, ReplayRow{sequence, replay, 1, 1, 5, 9});
     if (replay == 1) end(1, sequence, 1);
   }
   ask(1, 4, {{}});
-  const std::vector<Launch> launches = launches_of();
+  const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 4U);
   EXPECT_EQ(launches[2].stage, Stage::kBegun);
   EXPECT_EQ(launches[2].replay, 2U);
@@ -323,10 +323,10 @@ TEST_F(GroupRecords, ReplaysNameTheirNodeAndCapturedLaunchesDoNotWait) {
 // Launches that a graph adds to the queue are not enqueued one by one.
 TEST_F(GroupRecords, WhatWaitsInAGroupThatReplaysHasNoNumberYet) {
   make_group(1, "world");
-  const auto row = recorder.table<ReplayRecord>().claim({3, 1, 1, 1, 5, 9});
+  const auto row = recorder.table<ReplayRow>().claim({3, 1, 1, 1, 5, 9});
   begin(1, 4, 2, 4);
   ask(1, 3, {{}});
-  const std::vector<Launch> launches = launches_of();
+  const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 2U);
   EXPECT_EQ(launches[1].stage, Stage::kAsked);
   EXPECT_EQ(launches[1].ordinal, 0U);
@@ -338,8 +338,8 @@ TEST_F(GroupRecords, WhatWasAskedForBeforeAReplayDoesNotWait) {
   asked_rows.push_back(
       recorder.table<AskedRow>().claim({.when = recorder.now(), .task = 50, .group = 1, .operations = 1}));
   begin(1, 9000, 10, 9000);
-  recorder.write(Ring::kComm, ReplayRecord{9000, 800, 10, 1, 5, 9});
-  const std::vector<Launch> launches = launches_of();
+  recorder.write(Ring::kComm, ReplayRow{9000, 800, 10, 1, 5, 9});
+  const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 1U);
   EXPECT_EQ(launches[0].replay, 800U);
 }
@@ -359,7 +359,7 @@ TEST_F(GroupRecords, OfOlderVersionsAreCounted) {
   old_begin(3, {});
   const auto row =
       recorder.table<OldAskedRow>().claim({64, recorder.now(), 5, 1, OpKind::kBarrier, DType::kU8, {}, 1, 0});
-  const std::vector<Launch> launches = launches_of();
+  const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 5U);
   EXPECT_EQ(launches[0].ordinal, 1U);
   EXPECT_EQ(launches[1].ordinal, 1U);
@@ -425,7 +425,7 @@ TEST_F(GroupRecords, ATornRowIsToldAndTheRestIsRead) {
   file.clear();
   file.seekp(static_cast<std::streamoff>(at));
   file.put('\x01').flush();
-  const std::vector<Launch> launches = launches_of();
+  const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 1U);
   EXPECT_EQ(launches[0].stage, Stage::kDone);
   ASSERT_EQ(problems.size(), 1U);

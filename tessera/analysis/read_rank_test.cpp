@@ -61,7 +61,7 @@ TEST_F(RankRecords, TheLastLaunchOfEachStreamIsReadTheLatestFirst) {
   launch(3, "cuda:0", "softmax", 0, 0);
   launch(3, "host", "copy", 0, 0);
   launch(4, "host", "graph", 2, 117);
-  const std::vector<LastLaunch> launches = detail::read_last_launches(file());
+  const std::vector<LastKernel> launches = detail::read_last_launches(file());
   ASSERT_EQ(launches.size(), 3U);
   EXPECT_EQ(launches[0].name, "graph, replay 117");
   EXPECT_EQ(launches[1].name, "copy");
@@ -83,9 +83,9 @@ TEST_F(RankRecords, MemoryIsSummedByDeviceAndOwner) {
   write(memory::AllocRecord{base, 1000, 1024, 0, 1, none, none});
   write(memory::AllocRecord{base + 1024, 4000, 4096, 0, 1, recorder.intern("weights"), none});
   write(memory::OutOfMemoryRecord{5 << 20, 0, 0, 1, none});
-  const std::vector<Memory> found = detail::read_memory(file(), problems);
+  const std::vector<DeviceMemory> found = detail::read_memory(file(), problems);
   ASSERT_EQ(found.size(), 1U);
-  const Memory& device = found[0];
+  const DeviceMemory& device = found[0];
   EXPECT_EQ(device.device, "cuda:0");
   EXPECT_EQ(device.live_nbytes, 5000U);
   EXPECT_EQ(device.mapped_nbytes, 1U << 20);

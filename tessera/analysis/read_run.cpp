@@ -195,7 +195,7 @@ class RunReader {
     rank.last_ns = detail::last_record_ns(*opened);
     for (const probe::RingInfo& ring : opened->rings()) rank.lost += ring.name == "comm" ? ring.overwritten : 0;
     rank.groups = detail::read_groups(*opened, options_.last_launches, problems);
-    rank.makings = detail::read_makings(*opened, problems);
+    rank.creations = detail::read_group_creations(*opened, problems);
     rank.annotations = detail::read_marks(*opened, problems);
     rank.launches = detail::read_last_launches(*opened);
     if (options_.has_memory) rank.memory = detail::read_memory(*opened, problems);

@@ -212,7 +212,7 @@ std::string one(const std::string& directory, const std::vector<std::string>& va
     if (std::string wrong = wrong_in_drawings(evidence); !wrong.empty()) return wrong;
     if (seed > 1) return testing::inconsistency(evidence);
     if (!evidence.problems.empty()) return "as written: " + evidence.problems.front();
-    const std::vector<Launch>& launches = evidence.ranks.at(2).groups.at(0).launches;
+    const std::vector<CollectiveCall>& launches = evidence.ranks.at(2).groups.at(0).launches;
     return launches.size() == 6 && launches.back().stage == Stage::kDone ? "" : "as written: launches are missing";
   } catch (const IoError& error) {
     return seed > 1 ? "" : std::string("as written: ") + error.what();

@@ -91,14 +91,14 @@ TEST_F(ReadRun, TellsWhatRanksThatRunHaveDone) {
                  const Group& world = rank.groups.at(0);
                  EXPECT_EQ(world.name, "world");
                  EXPECT_EQ(world.rank, rank.rank);
-                 const Launch& first = world.launches.at(0);
+                 const CollectiveCall& first = world.launches.at(0);
                  EXPECT_EQ(first.stage, Stage::kDone);
                  EXPECT_EQ(first.ordinal, 1U);
                  EXPECT_EQ(first.label, "step");
                  EXPECT_EQ(first.device, "host");
-                 EXPECT_EQ(
-                     first.operations,
-                     (std::vector<Operation>{{.kind = "all_reduce", .dtype = "f32", .count = 8, .reduction = "min"}}));
+                 EXPECT_EQ(first.operations,
+                           (std::vector<RecordedOperation>{
+                               {.kind = "all_reduce", .dtype = "f32", .count = 8, .reduction = "min"}}));
                  EXPECT_EQ(world.launches.at(1).ordinal, 2U);
                  if (rank.rank == 1) continue;
                  EXPECT_EQ(rank.groups.at(1).ranks, (std::vector<int>{0, 2}));
@@ -168,7 +168,7 @@ TEST_F(ReadRun, RanksThatHaveEndedStillTellWhatTheyDid) {
     ASSERT_EQ(rank.groups.size(), 1U);
     EXPECT_EQ(rank.groups[0].name, "world");
     EXPECT_EQ(rank.groups[0].ranks, (std::vector<int>{0, 1}));
-    const std::vector<Launch>& launches = rank.groups[0].launches;
+    const std::vector<CollectiveCall>& launches = rank.groups[0].launches;
     ASSERT_EQ(launches.size(), 4U);
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_EQ(launches[i].ordinal, i + 1);

@@ -42,10 +42,11 @@ std::vector<std::pair<std::int64_t, std::int64_t>> exported_numbers(const Eviden
 }
 
 TEST_F(TorchExport, NumbersSurviveARingThatHasWrapped) {
-  const Operation sum{.kind = "all_reduce", .dtype = "f32", .count = 8, .reduction = "sum"};
-  const Operation message{.kind = "send", .dtype = "f32", .count = 8, .peer = 1};
-  const auto launch = [](std::uint32_t task, std::uint64_t ordinal, const Operation& operation) {
-    return Launch{.task = task, .ordinal = ordinal, .operations = {operation}, .stage = Stage::kDone, .asked_ns = task};
+  const RecordedOperation sum{.kind = "all_reduce", .dtype = "f32", .count = 8, .reduction = "sum"};
+  const RecordedOperation message{.kind = "send", .dtype = "f32", .count = 8, .peer = 1};
+  const auto launch = [](std::uint32_t task, std::uint64_t ordinal, const RecordedOperation& operation) {
+    return CollectiveCall{
+        .task = task, .ordinal = ordinal, .operations = {operation}, .stage = Stage::kDone, .asked_ns = task};
   };
   Group world{.name = "world", .backend = "shm", .ranks = {0, 1}};
   // Of 100 lost launches, 60 are collectives and 40 point-to-point operations, 30 of them to rank 1.

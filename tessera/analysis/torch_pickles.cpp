@@ -91,7 +91,7 @@ void complete_world(Evidence& evidence, std::map<int, Rank>& ranks) {
   for (Rank& rank : evidence.ranks) {
     std::erase_if(rank.groups, [&](Group& group) { return !detail::settle_group(group, rank.rank, size); });
     for (const Group& group : rank.groups) {
-      for (const Launch& launch : group.launches)
+      for (const CollectiveCall& launch : group.launches)
         rank.last_ns = std::max({rank.last_ns, launch.asked_ns, launch.begun_ns, launch.ended_ns});
     }
     evidence.taken_ns = std::max(evidence.taken_ns, rank.last_ns);

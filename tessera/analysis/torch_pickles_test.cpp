@@ -27,48 +27,49 @@ std::string content(const std::string& path) {
 // Two ranks of three with all features: stages, point-to-point and coalesced operations, uneven sizes, a replay.
 Evidence sample() {
   constexpr std::int64_t kTime = 1'800'000'000'000'000'000;
-  const Operation sum{.kind = "all_reduce", .dtype = "f32", .count = 1024, .reduction = "sum"};
-  const Operation gathered{.kind = "all_gather", .dtype = "bf16", .count = 7, .parts = 99};
-  const Operation rooted{.kind = "broadcast", .dtype = "i64", .count = 3, .root = 2};
-  const auto done = [&](std::uint32_t task, std::uint64_t ordinal, std::vector<Operation> operations) {
+  const RecordedOperation sum{.kind = "all_reduce", .dtype = "f32", .count = 1024, .reduction = "sum"};
+  const RecordedOperation gathered{.kind = "all_gather", .dtype = "bf16", .count = 7, .parts = 99};
+  const RecordedOperation rooted{.kind = "broadcast", .dtype = "i64", .count = 3, .root = 2};
+  const auto done = [&](std::uint32_t task, std::uint64_t ordinal, std::vector<RecordedOperation> operations) {
     const std::int64_t at = kTime + task * 1000;
-    return Launch{.task = task,
-                  .sequence = task,
-                  .ordinal = ordinal,
-                  .operations = std::move(operations),
-                  .stage = Stage::kDone,
-                  .asked_ns = at,
-                  .begun_ns = at + 100,
-                  .met_ns = at + 200,
-                  .ended_ns = at + 300,
-                  .label = "step",
-                  .device = "host",
-                  .stream = 4,
-                  .thread = 77};
+    return CollectiveCall{.task = task,
+                          .sequence = task,
+                          .ordinal = ordinal,
+                          .operations = std::move(operations),
+                          .stage = Stage::kDone,
+                          .asked_ns = at,
+                          .begun_ns = at + 100,
+                          .met_ns = at + 200,
+                          .ended_ns = at + 300,
+                          .label = "step",
+                          .device = "host",
+                          .stream = 4,
+                          .thread = 77};
   };
   Evidence evidence{.world_size = 3};
   for (int number = 0; number < 2; ++number) {
     Group world{.name = "world", .backend = "nccl", .ranks = {0, 1, 2}, .rank = number};
     world.launches.push_back(done(1, 1, {sum}));
     world.launches.push_back(done(2, 2, {gathered, rooted}));
-    const Operation message{.kind = number == 0 ? "send" : "recv", .dtype = "f16", .count = 5, .peer = 1 - number};
+    const RecordedOperation message{
+        .kind = number == 0 ? "send" : "recv", .dtype = "f16", .count = 5, .peer = 1 - number};
     world.launches.push_back(done(3, 1, {message}));
     world.launches.push_back(done(4, 3, {{.kind = "barrier"}}));
-    Launch hung = done(5, 4, {{.kind = "reduce_scatter", .dtype = "f32", .count = 8, .reduction = "avg"}});
+    CollectiveCall hung = done(5, 4, {{.kind = "reduce_scatter", .dtype = "f32", .count = 8, .reduction = "avg"}});
     hung.stage = number == 0 ? Stage::kBegun : Stage::kAsked;
     hung.begun_ns = number == 0 ? hung.begun_ns : 0;
     hung.met_ns = 0;
     hung.ended_ns = 0;
     world.launches.push_back(hung);
     Group pair{.name = "pair", .backend = "nccl", .ranks = {0, 1}, .rank = number};
-    Launch failed = done(1, 1, {{.kind = "all_to_all", .dtype = "u8", .count = 2}});
+    CollectiveCall failed = done(1, 1, {{.kind = "all_to_all", .dtype = "u8", .count = 2}});
     failed.stage = Stage::kFailed;
     failed.failure = "aborted";
     failed.replay = 117;
     failed.node = 3;
     pair.launches.push_back(failed);
     for (Group* group : {&world, &pair}) {
-      for (const Launch& launch : group->launches) {
+      for (const CollectiveCall& launch : group->launches) {
         ++group->asked;
         group->begun += launch.stage != Stage::kAsked ? 1 : 0;
         group->ended += launch.has_ended() ? 1 : 0;
@@ -171,7 +172,7 @@ class TorchPickles : public ::testing::Test {
     out.entry("is_p2p", entry.is_message);
     out.end_dict();
   }
-  std::vector<Launch> launches_of(const std::vector<Entry>& entries) const {
+  std::vector<CollectiveCall> launches_of(const std::vector<Entry>& entries) const {
     write_dump(0, [&](PickleWriter& out) {
       for (const Entry& entry : entries) write_entry(out, entry);
     });
@@ -181,7 +182,7 @@ class TorchPickles : public ::testing::Test {
   std::string directory;
 };
 
-void expect_same(const Launch& a, const Launch& b) {
+void expect_same(const CollectiveCall& a, const CollectiveCall& b) {
   EXPECT_EQ(a.operations, b.operations);
   EXPECT_EQ(a.stage, b.stage);
   EXPECT_EQ(std::tie(a.task, a.sequence, a.ordinal, a.asked_ns, a.begun_ns, a.met_ns, a.ended_ns),
@@ -258,7 +259,7 @@ TEST_F(TorchPickles, AreWhatTheAnalyzerDemands) {
 }
 
 TEST_F(TorchPickles, OfOthersAreReadByTheirNames) {
-  const std::vector<Launch> launches =
+  const std::vector<CollectiveCall> launches =
       launches_of({{.sequence = 5},
                    {.record = 1, .name = "nccl:_all_gather_base", .sequence = 6, .in = {4}, .out = {8}},
                    {.record = 2, .name = "nccl:_reduce_scatter_base", .sequence = 7, .in = {8}, .out = {4}},
@@ -268,7 +269,8 @@ TEST_F(TorchPickles, OfOthersAreReadByTheirNames) {
                    {.record = 6, .name = "nccl:recv 0<-1", .sequence = 2, .is_message = true},
                    {.record = 7, .name = "nccl:send 0->1", .sequence = 3, .is_message = true}});
   ASSERT_EQ(launches.size(), 8U);
-  EXPECT_EQ(launches[0].operations, (std::vector<Operation>{{.kind = "all_reduce", .dtype = "bf16", .count = 32}}));
+  EXPECT_EQ(launches[0].operations,
+            (std::vector<RecordedOperation>{{.kind = "all_reduce", .dtype = "bf16", .count = 32}}));
   EXPECT_EQ(launches[0].ordinal, 5U);
   EXPECT_EQ(launches[0].stage, Stage::kDone);
   EXPECT_EQ(launches[0].asked_ns, 1000);
@@ -292,15 +294,15 @@ TEST_F(TorchPickles, OfOthersAreReadByTheirNames) {
 }
 
 TEST_F(TorchPickles, WhereTimingWasOffTheFirstThatHasNotEndedHasBegun) {
-  const std::vector<Launch> launches = launches_of({{.sequence = 1},
-                                                    {.record = 1, .sequence = 2, .state = "scheduled"},
-                                                    {.record = 2, .sequence = 3, .state = "scheduled"}});
+  const std::vector<CollectiveCall> launches = launches_of({{.sequence = 1},
+                                                            {.record = 1, .sequence = 2, .state = "scheduled"},
+                                                            {.record = 2, .sequence = 3, .state = "scheduled"}});
   EXPECT_EQ(launches.at(1).stage, Stage::kBegun);
   EXPECT_EQ(launches.at(2).stage, Stage::kAsked);
 }
 
 TEST_F(TorchPickles, WhereTimingWasOnStatesAreWhatTheySay) {
-  const std::vector<Launch> launches =
+  const std::vector<CollectiveCall> launches =
       launches_of({{.sequence = 1, .started_ns = 5},
                    {.record = 1, .sequence = 2, .state = "scheduled"},
                    {.record = 2, .sequence = 3, .state = "scheduled", .is_retired = true}});
@@ -311,17 +313,17 @@ TEST_F(TorchPickles, WhereTimingWasOnStatesAreWhatTheySay) {
 }
 
 TEST_F(TorchPickles, CoalescedOperationsAreOneLaunch) {
-  const std::vector<Launch> launches = launches_of({{.sequence = 1},
-                                                    {.record = 1, .name = "nccl:broadcast", .sequence = 1},
-                                                    {.record = 2, .name = "nccl:coalesced", .sequence = 1},
-                                                    {.record = 3, .sequence = 2}});
+  const std::vector<CollectiveCall> launches = launches_of({{.sequence = 1},
+                                                            {.record = 1, .name = "nccl:broadcast", .sequence = 1},
+                                                            {.record = 2, .name = "nccl:coalesced", .sequence = 1},
+                                                            {.record = 3, .sequence = 2}});
   ASSERT_EQ(launches.size(), 2U);
   ASSERT_EQ(launches[0].operations.size(), 2U);
   EXPECT_EQ(launches[0].operations[1].kind, "broadcast");
 }
 
 TEST_F(TorchPickles, MessagesWhoseOlderEntriesAreLostHaveNoNumber) {
-  const std::vector<Launch> launches =
+  const std::vector<CollectiveCall> launches =
       launches_of({{.record = 900, .name = "nccl:send 0->1", .sequence = 4, .is_message = true}});
   EXPECT_EQ(launches.at(0).ordinal, 0U);
   EXPECT_EQ(read_torch_pickles(directory).ranks.at(0).lost, 900U);

@@ -19,7 +19,7 @@ namespace {
 
 // A launch and its position: entries are in the order of time, over all groups.
 struct Placed {
-  const Launch* launch;
+  const CollectiveCall* launch;
   const Group* group;
   std::size_t group_number;
   std::int64_t collective;  // collective_seq_id
@@ -36,10 +36,11 @@ struct Before {
 // collectives.
 Before count_before(const Group& group, bool has_lost) {
   if (!has_lost) return {0, 0};
-  const bool has_replays = std::ranges::any_of(group.launches, [](const Launch& each) { return each.replay != 0; });
+  const bool has_replays =
+      std::ranges::any_of(group.launches, [](const CollectiveCall& each) { return each.replay != 0; });
   std::int64_t collectives = 0;
   std::int64_t messages = 0;
-  for (const Launch& launch : group.launches) {
+  for (const CollectiveCall& launch : group.launches) {
     if (launch.is_message()) {
       ++messages;
       continue;
@@ -63,7 +64,7 @@ std::vector<Placed> placed_launches(const Rank& rank) {
     const Group& group = rank.groups[i];
     const bool has_lost = rank.lost > 0 || (!group.launches.empty() && group.launches.front().task > 1);
     auto [collective, message] = count_before(group, has_lost);
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       if (launch.is_message()) {
         if (message) ++*message;
       } else if (launch.ordinal != 0) {
@@ -85,7 +86,7 @@ std::vector<Placed> placed_launches(const Rank& rank) {
 
 // Returns the input and output sizes of a rank, as PyTorch operations have them. The analyzer of PyTorch knows only
 // even sizes: uneven sizes are 0, and the count of this rank is under the Tessera key.
-std::pair<std::int64_t, std::int64_t> sizes_of(const Operation& operation, const Group& group) {
+std::pair<std::int64_t, std::int64_t> sizes_of(const RecordedOperation& operation, const Group& group) {
   const auto size = static_cast<std::int64_t>(group.ranks.size());
   const std::int64_t count = operation.count;
   std::int64_t all = 0;
@@ -159,13 +160,13 @@ class DumpWriter {
   }
 
   void write_launch(const Placed& placed) {
-    const std::vector<Operation>& operations = placed.launch->operations;
-    for (const Operation& operation : operations) write_entry(placed, operation, true);
+    const std::vector<RecordedOperation>& operations = placed.launch->operations;
+    for (const RecordedOperation& operation : operations) write_entry(placed, operation, true);
     if (operations.size() > 1) write_entry(placed, {.kind = "coalesced"}, false);
   }
 
-  void write_entry(const Placed& placed, const Operation& operation, bool has_own) {
-    const Launch& launch = *placed.launch;
+  void write_entry(const Placed& placed, const RecordedOperation& operation, bool has_own) {
+    const CollectiveCall& launch = *placed.launch;
     out_.begin_dict();
     if (!launch.label.empty()) write_frames(launch.label);
     out_.entry("record_id", records_++);
@@ -214,7 +215,7 @@ class DumpWriter {
       out_.none();
     }
   }
-  void write_sizes(const Placed& placed, const Operation& operation) {
+  void write_sizes(const Placed& placed, const RecordedOperation& operation) {
     const auto [in, out] = sizes_of(operation, *placed.group);
     const bool has_sizes = operation.kind != "coalesced";
     const std::string dtype = detail::torch_dtype(operation.dtype.empty() ? "u8" : operation.dtype);
@@ -234,7 +235,7 @@ class DumpWriter {
     }
   }
 
-  void write_own(const Launch& launch, const Operation& operation) {
+  void write_own(const CollectiveCall& launch, const RecordedOperation& operation) {
     out_.value(detail::kOwnKey);
     out_.begin_dict();
     out_.entry("kind", operation.kind);

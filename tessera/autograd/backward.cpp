@@ -6,7 +6,7 @@
 namespace tessera::autograd {
 namespace {
 
-using detail::Run;
+using detail::BackwardRun;
 
 // Returns the address of the number 1 in a differentiable dtype.
 const void* one_of(DType dtype) {
@@ -44,7 +44,8 @@ Tensor one_like(const Tensor& loss) {
   return Tensor::sharded(loss.shape(), loss.dtype(), dual, std::move(local));
 }
 
-void start(Run& run, const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients, const char* what) {
+void start(BackwardRun& run, const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients,
+           const char* what) {
   TESSERA_CHECK(!outputs.empty(), what, ": requires at least one output");
   TESSERA_CHECK(gradients.empty() || gradients.size() == outputs.size(), what, ": requires one gradient per output (",
                 outputs.size(), "), got ", gradients.size());
@@ -70,7 +71,7 @@ void backward(const Tensor& loss, const Tensor& gradient, const BackwardOptions&
 
 void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients,
               const BackwardOptions& options) {
-  Run run(options.retain_graph || options.create_graph, options.create_graph);
+  BackwardRun run(options.retain_graph || options.create_graph, options.create_graph);
   start(run, outputs, gradients, "backward");
   run.execute();
 }
@@ -78,7 +79,7 @@ void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& gra
 std::vector<Tensor> gradients(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                               const std::vector<Tensor>& grad_outputs, const GradientsOptions& options) {
   if (inputs.empty()) return {};
-  Run run(options.retain_graph || options.create_graph, options.create_graph);
+  BackwardRun run(options.retain_graph || options.create_graph, options.create_graph);
   start(run, outputs, grad_outputs, "gradients");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     TESSERA_CHECK(inputs[i] && inputs[i].is_tracked(), "gradients: input ", i, " must require a gradient, got ",

@@ -17,7 +17,7 @@ class InputsNode final : public Node {
   explicit InputsNode(std::span<const Tensor> tensors) {
     connect(tensors);
     saved.init(tensors.size());
-    for (std::size_t i = 0; i < tensors.size(); ++i) save(saved[i], tensors[i], Saved::Role::kInput, i);
+    for (std::size_t i = 0; i < tensors.size(); ++i) save(saved[i], tensors[i], SavedInput::Role::kInput, i);
   }
   [[nodiscard]] std::string name() const override { return "checkpoint"; }
   void differentiate(std::span<Tensor> /*gradients*/, bool /*attach*/) override {}

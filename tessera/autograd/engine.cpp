@@ -10,7 +10,7 @@ namespace tessera::autograd::detail {
 namespace {
 
 constinit std::atomic<std::uint32_t> last_run = 0;
-constinit thread_local Run* innermost = nullptr;
+constinit thread_local BackwardRun* innermost = nullptr;
 
 std::uint32_t next_run() {
   for (;;) {
@@ -46,10 +46,10 @@ void fetch(const T* object) {
 void fetch_ahead(const std::vector<Node*>& nodes, std::size_t from) {
   if (from + 4 >= nodes.size()) return;
   fetch(nodes[from + 4]);
-  for (const Saved& slot : nodes[from + 2]->saved) {
+  for (const SavedInput& slot : nodes[from + 2]->saved) {
     if (slot.tensor) fetch(slot.tensor.state());
   }
-  for (const Saved& slot : nodes[from + 1]->saved) {
+  for (const SavedInput& slot : nodes[from + 1]->saved) {
     if (slot.tensor && slot.tensor.state()->storage) fetch(slot.tensor.state()->storage.get());
   }
 }
@@ -65,12 +65,12 @@ struct LabelScope {
 
 }  // namespace
 
-Run::Run(bool retain_graph, bool create_graph)
+BackwardRun::BackwardRun(bool retain_graph, bool create_graph)
     : id_(next_run()), retain_graph_(retain_graph), create_graph_(create_graph), outer_(innermost) {
   innermost = this;
 }
 
-Run::~Run() {
+BackwardRun::~BackwardRun() {
   innermost = outer_;
   for (; done_ < nodes_.size(); ++done_) {  // after an error
     for (OutputSlot& slot : nodes_[done_]->outputs) slot.grad = {};
@@ -79,31 +79,31 @@ Run::~Run() {
   }
 }
 
-void Run::start_at(const Tensor& output, Tensor gradient) {
-  const State& state = *state_of(output);
-  const Where from = Where::of(gradient);
+void BackwardRun::start_at(const Tensor& output, Tensor gradient) {
+  const AutogradState& state = *state_of(output);
+  const CallContext from = CallContext::of(gradient);
   roots_.push_back({{state.node, state.output}, std::move(gradient), from});
 }
 
-void Run::want(const Tensor& input) {
-  const State& state = *state_of(input);
+void BackwardRun::want(const Tensor& input) {
+  const AutogradState& state = *state_of(input);
   captures_.push_back({state.node, state.output, {}});
   wants_some_ = true;
 }
 
-void Run::at_end(std::function<void()> callback) {
+void BackwardRun::at_end(std::function<void()> callback) {
   TESSERA_CHECK(innermost != nullptr, "at_end_of_run: no backward run is active on this thread");
-  Run* outermost = innermost;
+  BackwardRun* outermost = innermost;
   while (outermost->outer_ != nullptr) outermost = outermost->outer_;
   outermost->end_callbacks_.push_back(std::move(callback));
 }
 
-const Node* Run::current() {
+const Node* BackwardRun::current() {
   return innermost != nullptr && innermost->done_ < innermost->nodes_.size() ? innermost->nodes_[innermost->done_]
                                                                              : nullptr;
 }
 
-std::vector<Tensor> Run::execute() {
+std::vector<Tensor> BackwardRun::execute() {
   {
     const tensor::GradModeScope mode(create_graph_);
     const LabelScope labels;
@@ -115,12 +115,12 @@ std::vector<Tensor> Run::execute() {
   join_streams();
   for (std::size_t i = 0; i < end_callbacks_.size(); ++i) end_callbacks_[i]();
   std::vector<Tensor> results;
-  for (Capture& wanted : captures_) results.push_back(std::move(wanted.gradient));
+  for (WantedGradient& wanted : captures_) results.push_back(std::move(wanted.gradient));
   return results;
 }
 
 // Adds the target of an edge to its list, once.
-void Run::reach(Edge& edge) {
+void BackwardRun::reach(Edge& edge) {
   Node* node = edge.target.get();
   if (node == nullptr) return;
   if (!node->is_leaf) {
@@ -146,7 +146,7 @@ void Run::reach(Edge& edge) {
   edge.leaf_slot = slot & 0x7fffffffU;
 }
 
-void Run::reach_all() {
+void BackwardRun::reach_all() {
   for (Root& root : roots_) reach(root.edge);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     for (Edge& edge : nodes_[i]->edges) reach(edge);
@@ -155,9 +155,9 @@ void Run::reach_all() {
   if (!std::ranges::is_sorted(nodes_, is_newer)) std::ranges::stable_sort(nodes_, is_newer);
 }
 
-void Run::mark_needed() {
+void BackwardRun::mark_needed() {
   if (!wants_some_) return;
-  for (const Capture& wanted : captures_) {
+  for (const WantedGradient& wanted : captures_) {
     if (!wanted.node->is_leaf) {
       if (wanted.node->run.load(std::memory_order_relaxed) == id_) wanted.node->has_capture = true;
     } else if (const auto slot = leaf_slots_.find(wanted.node.get()); slot != leaf_slots_.end()) {
@@ -176,7 +176,7 @@ void Run::mark_needed() {
   }
 }
 
-void Run::run_all() {
+void BackwardRun::run_all() {
   for (; done_ < nodes_.size(); ++done_) {
     fetch_ahead(nodes_, done_);
     Node& node = *nodes_[done_];
@@ -186,7 +186,7 @@ void Run::run_all() {
   }
 }
 
-void Run::run_node(Node& node) {
+void BackwardRun::run_node(Node& node) {
   bool has_gradient = false;
   for (const OutputSlot& slot : node.outputs) has_gradient |= static_cast<bool>(slot.grad);
   if (has_gradient) {
@@ -208,7 +208,7 @@ void Run::run_node(Node& node) {
   serve_all(node, {});
 }
 
-void Run::differentiate(Node& node) {
+void BackwardRun::differentiate(Node& node) {
   TESSERA_CHECK(!node.is_consumed, node.title(),
                 ": a previous backward run freed the saved tensors of this call; set retain_graph in the first run");
   if (!wants_some_) {
@@ -227,7 +227,7 @@ void Run::differentiate(Node& node) {
 
 // Passes on the gradients of the inputs of a node; an empty span if it
 // received none. Leaves count the edges in both cases.
-void Run::serve_all(Node& node, std::span<Tensor> gradients) {
+void BackwardRun::serve_all(Node& node, std::span<Tensor> gradients) {
   for (std::size_t i = 0; i < node.edges.size(); ++i) {
     Edge& edge = node.edges[i];
     if (!edge.target) continue;
@@ -243,7 +243,7 @@ void Run::serve_all(Node& node, std::span<Tensor> gradients) {
   }
 }
 
-void Run::serve(Edge& edge, Tensor gradient, const Where& from) {
+void BackwardRun::serve(Edge& edge, Tensor gradient, const CallContext& from) {
   if (edge.target->is_leaf) {
     serve_leaf(leaves_[edge.leaf_slot], std::move(gradient), from);
     return;
@@ -260,7 +260,7 @@ void Run::serve(Edge& edge, Tensor gradient, const Where& from) {
   sum = sum_of(sum, gradient);
 }
 
-void Run::serve_leaf(LeafUse& use, Tensor gradient, const Where& from) {
+void BackwardRun::serve_leaf(LeafUse& use, Tensor gradient, const CallContext& from) {
   if (gradient && (!wants_some_ || use.has_capture)) {
     if (!use.sum) {
       use.where = from;
@@ -274,10 +274,10 @@ void Run::serve_leaf(LeafUse& use, Tensor gradient, const Where& from) {
   if (--use.edges_left == 0 && use.sum) finish_leaf(use);
 }
 
-bool Run::add_to_sum(const Edge& edge, const Where& from, const tensor::GradientCall::AddToSum& add) {
-  Run& run = *innermost;
+bool BackwardRun::add_to_sum(const Edge& edge, const CallContext& from, const tensor::GradientCall::AddToSum& add) {
+  BackwardRun& run = *innermost;
   if (run.create_graph_) return false;
-  const auto add_to = [&](const Tensor& sum, const Where& where) {
+  const auto add_to = [&](const Tensor& sum, const CallContext& where) {
     return from == where && is_held_once(sum) && add(sum);
   };
   if (!edge.target->is_leaf) {
@@ -292,7 +292,7 @@ bool Run::add_to_sum(const Edge& edge, const Where& from, const tensor::Gradient
   return static_cast<LeafNode&>(*use.leaf).add_in_place(from, add);
 }
 
-void Run::finish_leaf(LeafUse& use) {
+void BackwardRun::finish_leaf(LeafUse& use) {
   enter(use.where);
   Tensor gradient = std::move(use.sum);
   if (use.leaf->hooks) use.leaf->run_hooks(0, gradient);
@@ -305,34 +305,34 @@ void Run::finish_leaf(LeafUse& use) {
   static_cast<LeafNode&>(*use.leaf).accumulate(std::move(gradient), use.where, create_graph_);
 }
 
-void Run::capture(const Node& node, std::uint32_t output, const Tensor& gradient) {
-  for (Capture& wanted : captures_) {
+void BackwardRun::capture(const Node& node, std::uint32_t output, const Tensor& gradient) {
+  for (WantedGradient& wanted : captures_) {
     if (wanted.node.get() == &node && wanted.output == output) wanted.gradient = gradient;
   }
   if (!node.is_leaf) note_stream(node.where);
 }
 
 // Makes the stream of `where` current on its device.
-void Run::enter(const Where& where) {
+void BackwardRun::enter(const CallContext& where) {
   if (where.context == nullptr || where == active_) return;
   scope_.reset();
   if (tensor::current_stream(where.context->device).state() != where.stream().state()) scope_.emplace(where.stream());
   active_ = where;
 }
 
-void Run::note_stream(const Where& where) {
+void BackwardRun::note_stream(const CallContext& where) {
   if (where.context != nullptr && std::ranges::find(result_streams_, where) == result_streams_.end()) {
     result_streams_.push_back(where);
   }
 }
 
 // Makes the streams of the caller wait for gradients written on other streams.
-void Run::join_streams() {
+void BackwardRun::join_streams() {
   scope_.reset();
   active_ = {};
-  for (const Where& where : result_streams_) {
+  for (const CallContext& where : result_streams_) {
     const device::Stream& now = tensor::current_stream(where.context->device);
-    Where caller{where.context, {}};
+    CallContext caller{where.context, {}};
     if (now.state() != where.context->default_stream.state()) caller.side = now;
     order(where, caller);
   }

@@ -67,13 +67,13 @@ void save_all(Node& node, const std::vector<Tensor>& kept, const std::vector<Ten
               const std::vector<Tensor>& outputs) {
   node.saved.init(kept.size());
   for (std::size_t i = 0; i < kept.size(); ++i) {
-    Saved::Role role = Saved::Role::kOther;
+    SavedInput::Role role = SavedInput::Role::kOther;
     std::size_t place = 0;
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      if (kept[i] == outputs[k]) role = Saved::Role::kOutput, place = k;
+      if (kept[i] == outputs[k]) role = SavedInput::Role::kOutput, place = k;
     }
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      if (kept[i] == inputs[k]) role = Saved::Role::kInput, place = k;
+      if (kept[i] == inputs[k]) role = SavedInput::Role::kInput, place = k;
     }
     node.save(node.saved[i], kept[i], role, place);
   }
@@ -117,7 +117,7 @@ std::vector<Tensor> apply_function(const std::shared_ptr<const Function>& functi
   }
   if (!is_recorded) return outputs;
   for (const Tensor& input : inputs) {
-    if (node->where.context == nullptr && input) node->where = detail::Where::of(input);
+    if (node->where.context == nullptr && input) node->where = detail::CallContext::of(input);
   }
   // An input that is returned unchanged, or a tensor with its own history,
   // becomes a result without changing that tensor.

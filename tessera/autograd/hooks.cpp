@@ -8,16 +8,16 @@
 
 namespace tessera::autograd {
 
+using detail::AutogradState;
 using detail::LeafNode;
 using detail::Node;
-using detail::State;
 
 namespace {
 
 constinit thread_local const SavedHooksScope* innermost_hooks = nullptr;
 
-const State& tracked(const Tensor& tensor, const char* what) {
-  const State* state = tensor ? detail::state_of(tensor) : nullptr;
+const AutogradState& tracked(const Tensor& tensor, const char* what) {
+  const AutogradState* state = tensor ? detail::state_of(tensor) : nullptr;
   TESSERA_CHECK(state != nullptr, what, ": tensor must require a gradient, got ", tensor::describe(tensor),
                 "; call set_requires_grad() on a leaf");
   return *state;
@@ -49,7 +49,7 @@ void HookHandle::remove() {
 }
 
 HookHandle on_gradient(const Tensor& tensor, GradientHook hook) {
-  const State& state = tracked(tensor, "on_gradient");
+  const AutogradState& state = tracked(tensor, "on_gradient");
   Node& node = *state.node;
   if (!node.hooks) node.hooks = std::make_unique<detail::NodeHooks>();
   auto& lists = node.hooks->by_output;
@@ -65,7 +65,7 @@ HookHandle on_gradient(const Tensor& tensor, GradientHook hook) {
 }
 
 HookHandle on_gradient_ready(const Tensor& leaf, ReadyHook hook) {
-  const State& state = tracked(leaf, "on_gradient_ready");
+  const AutogradState& state = tracked(leaf, "on_gradient_ready");
   TESSERA_CHECK(state.node->is_leaf, "on_gradient_ready: tensor must be a leaf, got ", tensor::describe(leaf),
                 ", a result of ", state.node->title(), "; use on_gradient()");
   auto& node = static_cast<LeafNode&>(*state.node);
@@ -79,10 +79,10 @@ HookHandle on_gradient_ready(const Tensor& leaf, ReadyHook hook) {
   });
 }
 
-void at_end_of_run(std::function<void()> callback) { detail::Run::at_end(std::move(callback)); }
+void at_end_of_run(std::function<void()> callback) { detail::BackwardRun::at_end(std::move(callback)); }
 
 std::string backward_of() {
-  const Node* node = detail::Run::current();
+  const Node* node = detail::BackwardRun::current();
   return node != nullptr ? node->title() : std::string();
 }
 

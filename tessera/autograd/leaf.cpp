@@ -27,7 +27,7 @@ Tensor owned(Tensor gradient) {
 
 LeafNode* leaf_of(const Tensor& tensor, const char* what) {
   TESSERA_CHECK(tensor, what, ": tensor must not be empty");
-  const State* state = state_of(tensor);
+  const AutogradState* state = state_of(tensor);
   if (state == nullptr) return nullptr;
   TESSERA_CHECK(state->node->is_leaf, what, ": tensor must be a leaf, got ", tensor::describe(tensor), ", a result of ",
                 state->node->title(), "; use gradients() for its gradient, or detach() it");
@@ -47,16 +47,16 @@ LeafNode::LeafNode() { is_leaf = true; }
 
 void LeafNode::differentiate(std::span<Tensor> /*gradients*/, bool /*attach*/) {}
 
-void LeafNode::accumulate(Tensor gradient, const Where& on, bool create_graph) {
+void LeafNode::accumulate(Tensor gradient, const CallContext& on, bool create_graph) {
   if (!create_graph) gradient = owned(std::move(gradient));
   merge(std::move(gradient), on, true);
 }
 
-void LeafNode::merge(Tensor gradient, const Where& on, bool is_ready) {
+void LeafNode::merge(Tensor gradient, const CallContext& on, bool is_ready) {
   std::vector<std::pair<std::uint64_t, ReadyHook>> hooks_now;
   for (;;) {
     Tensor before;
-    Where before_on;
+    CallContext before_on;
     {
       const std::lock_guard lock(mutex);
       before = grad;
@@ -80,9 +80,9 @@ void LeafNode::merge(Tensor gradient, const Where& on, bool is_ready) {
   for (const auto& [id, hook] : hooks_now) hook(gradient);
 }
 
-bool LeafNode::add_in_place(const Where& on, const tensor::GradientCall::AddToSum& add) {
+bool LeafNode::add_in_place(const CallContext& on, const tensor::GradientCall::AddToSum& add) {
   Tensor sum;
-  Where before_on;
+  CallContext before_on;
   {
     const std::lock_guard lock(mutex);
     if (!grad || !is_held_once(grad)) return false;
@@ -105,24 +105,24 @@ bool LeafNode::add_in_place(const Where& on, const tensor::GradientCall::AddToSu
 
 }  // namespace detail
 
+using detail::AutogradState;
 using detail::LeafNode;
 using detail::NodeRef;
-using detail::State;
 
 void set_requires_grad(const Tensor& tensor, bool requires_grad) {
   const LeafNode* leaf = detail::leaf_of(tensor, "set_requires_grad");
   TESSERA_CHECK(!requires_grad || detail::is_differentiable(tensor.dtype()),
                 "set_requires_grad: tensor must be floating-point or complex, got ", tensor::describe(tensor));
   if ((leaf != nullptr) == requires_grad) return;
-  std::unique_ptr<State> state;
-  if (requires_grad) state = std::make_unique<State>(NodeRef::adopt(new LeafNode()), 0);
+  std::unique_ptr<AutogradState> state;
+  if (requires_grad) state = std::make_unique<AutogradState>(NodeRef::adopt(new LeafNode()), 0);
   tensor.set_gradient_state(std::move(state));
 }
 
 bool requires_grad(const Tensor& tensor) { return tensor && tensor.is_tracked(); }
 
 bool is_leaf(const Tensor& tensor) {
-  const State* state = detail::state_of(tensor);
+  const AutogradState* state = detail::state_of(tensor);
   return state == nullptr || state->node->is_leaf;
 }
 
@@ -140,7 +140,7 @@ void set_grad(const Tensor& leaf, const Tensor& gradient) {
   TESSERA_CHECK(!gradient || (gradient.shape() == leaf.shape() && gradient.dtype() == leaf.dtype()),
                 "set_grad: gradient must have the shape and dtype of ", tensor::describe(leaf), ", got ",
                 tensor::describe(gradient));
-  detail::Where where = gradient ? detail::Where::of(gradient) : detail::Where();
+  detail::CallContext where = gradient ? detail::CallContext::of(gradient) : detail::CallContext();
   const std::lock_guard lock(node->mutex);
   node->grad = gradient;
   node->written = std::move(where);

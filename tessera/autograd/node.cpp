@@ -22,7 +22,7 @@ tensor::detail::Ref<tensor::Storage> storage_of(const Tensor& local) {
   return local ? local.state()->storage : tensor::detail::Ref<tensor::Storage>();
 }
 
-void refuse_stale_view(const Node& node, const State& view) {
+void refuse_stale_view(const Node& node, const AutogradState& view) {
   TESSERA_CHECK(view.base->overwritten.load(std::memory_order_relaxed) >> (view.base_output % 64) % 2 == 0, node.name(),
                 ": an input is a view of a result of ", view.base->title(),
                 " that was changed in place after the view was created; create the view again");
@@ -43,15 +43,15 @@ void retire(Node* node) noexcept {
   is_retiring = false;
 }
 
-Where Where::of(const Tensor& tensor) {
+CallContext CallContext::of(const Tensor& tensor) {
   if (tensor.has_layout() && !tensor.local()) return {};
   const tensor::CurrentDevice now = tensor::current_device(tensor.device());
-  Where where{now.context, {}};
+  CallContext where{now.context, {}};
   if (now.stream->state() != now.context->default_stream.state()) where.side = *now.stream;
   return where;
 }
 
-void order(const Where& from, const Where& to) {
+void order(const CallContext& from, const CallContext& to) {
   if (from.context == nullptr || to.context == nullptr || from == to) return;
   const device::Event event = from.context->device.create_event();
   from.stream().record(event);
@@ -69,7 +69,7 @@ void Node::connect(std::span<const Tensor> tensors) {
     inputs[i].shape = tensors[i].shape();
     inputs[i].dtype = tensors[i].dtype();
     if (tensors[i].has_layout()) inputs[i].layout = tensors[i].layout();
-    const State* state = state_of(tensors[i]);
+    const AutogradState* state = state_of(tensors[i]);
     if (state == nullptr) continue;
     if (state->base) refuse_stale_view(*this, *state);
     edges[i].target = state->node;
@@ -88,10 +88,10 @@ void Node::produce(std::span<Tensor> results, const Tensor* view_of) {
     outputs[i].shape = result.shape();
     outputs[i].dtype = result.dtype();
     if (!is_differentiable(result.dtype())) continue;
-    auto state = std::make_unique<State>(NodeRef::share(this), static_cast<std::uint32_t>(i));
+    auto state = std::make_unique<AutogradState>(NodeRef::share(this), static_cast<std::uint32_t>(i));
     if (view_of != nullptr) {
       state->is_view = true;
-      if (const State* of = state_of(*view_of); of != nullptr && of->is_view) {
+      if (const AutogradState* of = state_of(*view_of); of != nullptr && of->is_view) {
         state->base = of->base;
         state->base_output = of->base_output;
       } else if (of != nullptr && !of->node->is_leaf) {
@@ -104,15 +104,15 @@ void Node::produce(std::span<Tensor> results, const Tensor* view_of) {
   }
 }
 
-void Node::save(Saved& into, const Tensor& value, Saved::Role role, std::size_t place) {
+void Node::save(SavedInput& into, const Tensor& value, SavedInput::Role role, std::size_t place) {
   into.role = role;
   into.place = static_cast<std::uint32_t>(place);
   if (!value) return;
   // An in-place call may turn an intermediate result into the result of a call that depends on this one. Saved
   // unchanged, it would form a reference cycle. In-place calls on leaves throw, as do those on unrecorded tensors while
   // their storage is pinned here.
-  const State* state = state_of(value);
-  const bool is_kept_as_it_is = role == Saved::Role::kInput && (state == nullptr || state->node->is_leaf);
+  const AutogradState* state = state_of(value);
+  const bool is_kept_as_it_is = role == SavedInput::Role::kInput && (state == nullptr || state->node->is_leaf);
   Tensor kept = is_kept_as_it_is ? value : value.detach();
   const bool has_hooks = state != nullptr && state->saved_hooks != nullptr;
   if (const auto packing = has_hooks ? state->saved_hooks : SavedHooksScope::current()) {
@@ -126,7 +126,7 @@ void Node::save(Saved& into, const Tensor& value, Saved::Role role, std::size_t 
   into.tensor = std::move(kept);
 }
 
-const Tensor& Node::unpack(const Saved& from, Tensor& held, bool attach) {
+const Tensor& Node::unpack(const SavedInput& from, Tensor& held, bool attach) {
   if (held) return held;
   const std::uint32_t place = from.place;
   if (from.packed) {
@@ -135,9 +135,9 @@ const Tensor& Node::unpack(const Saved& from, Tensor& held, bool attach) {
       const NoGrad no_grad;
       held = from.packed->hooks->unpack(from.packed->value);
     }
-    const OperandInfo* was = from.role == Saved::Role::kInput    ? &inputs[place]
-                             : from.role == Saved::Role::kOutput ? &outputs[place]
-                                                                 : nullptr;
+    const OperandInfo* was = from.role == SavedInput::Role::kInput    ? &inputs[place]
+                             : from.role == SavedInput::Role::kOutput ? &outputs[place]
+                                                                      : nullptr;
     TESSERA_CHECK(held, title(), ": the unpack hook of saved tensors must return a tensor");
     TESSERA_CHECK(was == nullptr || (held.shape() == was->shape && held.dtype() == was->dtype), title(),
                   ": the unpack hook must return a saved tensor of ", was->dtype, was->shape, ", got ",
@@ -145,27 +145,28 @@ const Tensor& Node::unpack(const Saved& from, Tensor& held, bool attach) {
   } else {
     if (!from.tensor) return from.tensor;
     const std::uint64_t now = version_of(from.tensor);
-    TESSERA_CHECK(now == from.version, title(), ": ", from.role == Saved::Role::kOutput ? "its result " : "its input ",
-                  tensor::describe(from.tensor), ", saved at version ", from.version,
-                  ", was changed in place before backward and is at version ", now, "; clone it before changing it");
+    TESSERA_CHECK(now == from.version, title(), ": ",
+                  from.role == SavedInput::Role::kOutput ? "its result " : "its input ", tensor::describe(from.tensor),
+                  ", saved at version ", from.version, ", was changed in place before backward and is at version ", now,
+                  "; clone it before changing it");
     if (!attach) return from.tensor;
     held = from.tensor;
   }
   if (!attach || !is_differentiable(held.dtype())) return held;
   // The history is that at the time of saving, whatever happened to the tensor since.
-  if (from.role == Saved::Role::kOutput) {
+  if (from.role == SavedInput::Role::kOutput) {
     held = held.detach();
-    held.set_gradient_state(std::make_unique<State>(NodeRef::share(this), place));
-  } else if (from.role == Saved::Role::kInput && edges[place].target) {
+    held.set_gradient_state(std::make_unique<AutogradState>(NodeRef::share(this), place));
+  } else if (from.role == SavedInput::Role::kInput && edges[place].target) {
     held = held.detach();
-    held.set_gradient_state(std::make_unique<State>(edges[place].target, edges[place].output));
+    held.set_gradient_state(std::make_unique<AutogradState>(edges[place].target, edges[place].output));
   }
   return held;
 }
 
 void Node::consume() noexcept {
   is_consumed = true;
-  for (Saved& slot : saved) {
+  for (SavedInput& slot : saved) {
     slot.tensor = {};
     slot.pin = {};
     slot.packed.reset();

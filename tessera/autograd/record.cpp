@@ -52,13 +52,15 @@ void OpNode::save_inputs(const Call& call) {
   for_each_place(op().inputs, op().saved_inputs, call.inputs.size(), [&](std::size_t) { ++count; });
   for_each_place(op().outputs, op().saved_outputs, call.outputs.size(), [&](std::size_t) { ++count; });
   saved.init(count);
-  for_each_place(op().inputs, op().saved_inputs, call.inputs.size(),
-                 [&](std::size_t place) { save(saved[filled_++], call.inputs[place], Saved::Role::kInput, place); });
+  for_each_place(op().inputs, op().saved_inputs, call.inputs.size(), [&](std::size_t place) {
+    save(saved[filled_++], call.inputs[place], SavedInput::Role::kInput, place);
+  });
 }
 
 void OpNode::save_outputs(const Call& call) {
-  for_each_place(op().outputs, op().saved_outputs, call.outputs.size(),
-                 [&](std::size_t place) { save(saved[filled_++], call.outputs[place], Saved::Role::kOutput, place); });
+  for_each_place(op().outputs, op().saved_outputs, call.outputs.size(), [&](std::size_t place) {
+    save(saved[filled_++], call.outputs[place], SavedInput::Role::kOutput, place);
+  });
 }
 
 // The call as the gradient function of an operator sees it.
@@ -69,8 +71,8 @@ class OpGradient final : public tensor::GradientCall {
     held_.init(node.saved.size());
   }
   [[nodiscard]] const Tensor& grad(int output) const override { return node_.outputs[at(output)].grad; }
-  [[nodiscard]] const Tensor& input(int index) const override { return saved(Saved::Role::kInput, index); }
-  [[nodiscard]] const Tensor& output(int index) const override { return saved(Saved::Role::kOutput, index); }
+  [[nodiscard]] const Tensor& input(int index) const override { return saved(SavedInput::Role::kInput, index); }
+  [[nodiscard]] const Tensor& output(int index) const override { return saved(SavedInput::Role::kOutput, index); }
   [[nodiscard]] const Shape& input_shape(int index) const override { return node_.inputs[at(index)].shape; }
   [[nodiscard]] DType input_dtype(int index) const override { return node_.inputs[at(index)].dtype; }
   [[nodiscard]] int inputs() const override { return static_cast<int>(node_.inputs.size()); }
@@ -79,19 +81,19 @@ class OpGradient final : public tensor::GradientCall {
     if (needs(input)) gradients_[at(input)] = std::move(gradient);
   }
   bool add_to_sum(int input, const AddToSum& add) override {
-    return needs(input) && Run::add_to_sum(node_.edges[at(input)], node_.where, add);
+    return needs(input) && BackwardRun::add_to_sum(node_.edges[at(input)], node_.where, add);
   }
   [[nodiscard]] tensor::AttributesRef attributes() const override { return node_.attributes().ref(); }
 
  private:
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-  const Tensor& saved(Saved::Role role, int index) const {
+  const Tensor& saved(SavedInput::Role role, int index) const {
     for (std::size_t i = 0; i < node_.saved.size(); ++i) {
-      const Saved& slot = node_.saved[i];
+      const SavedInput& slot = node_.saved[i];
       if (slot.role == role && slot.place == at(index)) return node_.unpack(slot, held_[i], attach_);
     }
     TESSERA_THROW(InvalidArgument, node_.name(), ": gradient reads ",
-                  role == Saved::Role::kInput ? "input " : "output ", index, ", which OpDef::saves must name");
+                  role == SavedInput::Role::kInput ? "input " : "output ", index, ", which OpDef::saves must name");
   }
 
   OpNode& node_;
@@ -119,7 +121,7 @@ void check_given(const Call& call, const Tensor& out) {
   for (const Tensor& input : call.inputs) is_input |= input == out;
   TESSERA_CHECK_CALL(call, is_input, "cannot record a call that writes into ", tensor::describe(out),
                      ", which is not one of its inputs; omit the output, or write under NoGrad");
-  const State* state = state_of(out);
+  const AutogradState* state = state_of(out);
   TESSERA_CHECK_CALL(call, state == nullptr || !state->node->is_leaf, "cannot change ", tensor::describe(out),
                      " in place: it is a leaf that requires a gradient; use NoGrad");
   TESSERA_CHECK_CALL(call, state == nullptr || !state->is_view, "cannot change ", tensor::describe(out),
@@ -155,10 +157,10 @@ void record(const Call& call) {
   bool is_differentiable_at_all = false;
   for (const Tensor& out : call.outputs) is_differentiable_at_all |= out && is_differentiable(out.dtype());
   if (!is_differentiable_at_all) return;
-  if (const Tensor* first = first_tensor(call)) node->where = Where::of(*first);
+  if (const Tensor* first = first_tensor(call)) node->where = CallContext::of(*first);
   if (has_given) {
     for (const Tensor& out : call.outputs) {
-      if (const State* old = state_of(out)) {
+      if (const AutogradState* old = state_of(out)) {
         old->node->overwritten.fetch_or(std::uint64_t{1} << old->output % 64, std::memory_order_relaxed);
       }
     }

@@ -124,7 +124,7 @@ TEST(InPlace, ViewsOfALeafOutliveUpdatesUnderNoGrad) {
   EXPECT_EQ(values_of(grad(x)), Values({-1, -1}));
 }
 
-TEST(Saved, IsRefusedWhenItWasChangedInPlace) {
+TEST(SavedInput, IsRefusedWhenItWasChangedInPlace) {
   const Tensor x = leaf_of({1}, {3});
   const Tensor y = exp(x);
   const memory::Label label("encoder");
@@ -137,7 +137,7 @@ TEST(Saved, IsRefusedWhenItWasChangedInPlace) {
   expect_error<InvalidArgument>([&] { backward(e); }, {"test.exp", "its result", "version 1"});
 }
 
-TEST(Saved, ChangedWeightsAreSeenToo) {
+TEST(SavedInput, ChangedWeightsAreSeenToo) {
   const Tensor x = leaf_of({1}, {3});
   const Tensor y = mul(x, x);
   {
@@ -147,7 +147,7 @@ TEST(Saved, ChangedWeightsAreSeenToo) {
   expect_error<InvalidArgument>([&] { backward(y); }, {"test.mul", "changed in place"});
 }
 
-TEST(Saved, MakesNoCircle) {
+TEST(SavedInput, MakesNoCircle) {
   const Tensor x = leaf_of({1}, {3});
   Tensor y = exp(x);
   tensor::detail::Ref<tensor::Storage> storage = y.state()->storage;

@@ -228,10 +228,10 @@ std::uint64_t deadline_seconds() { return integer(kDeadline); }
 bool comm_check() { return choice(kCommCheck) == "1"; }
 int threads() { return static_cast<int>(integer(kThreads)); }
 
-std::vector<Entry> table() {
-  std::vector<Entry> entries;
+std::vector<VariableState> table() {
+  std::vector<VariableState> entries;
   for (const Variable& variable : kTable) {
-    Entry entry;
+    VariableState entry;
     entry.name = variable.name;
     entry.type = type_of(variable);
     entry.value = text_of(variable);

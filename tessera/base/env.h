@@ -71,7 +71,7 @@ TESSERA_API std::uint64_t deadline_seconds();
 TESSERA_API bool comm_check();
 
 /// Current state of one variable.
-struct Entry {
+struct VariableState {
   std::string name;  ///< TESSERA_...
   std::string type;  ///< "size", "integer 1 to 32", "on|off", ...
   /// Active value as text: the value that was set, or the default. A secret is "(hidden)".
@@ -83,7 +83,7 @@ struct Entry {
 };
 
 /// Returns all variables in a fixed order. Does not throw for a malformed value: the entry holds the error.
-TESSERA_API std::vector<Entry> table();
+TESSERA_API std::vector<VariableState> table();
 
 /// Returns the names in the environment that start with TESSERA_ and are unknown,
 /// each with the nearest known name ("" if none is near).

@@ -33,7 +33,7 @@ std::string message_of(F&& body) {
   return {};
 }
 
-env::Entry entry(std::string_view name) {
+env::VariableState entry(std::string_view name) {
   for (auto& entry : env::table()) {
     if (entry.name == name) return entry;
   }

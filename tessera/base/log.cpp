@@ -146,14 +146,14 @@ void set_level(Level level) noexcept { detail::threshold.store(static_cast<int>(
 
 Sink set_sink(Sink sink) { return Output::get().set_sink(std::move(sink)); }
 
-struct Capture::State {
+struct LineCapture::State {
   mutable std::mutex mutex;
   std::vector<std::string> lines;
   Sink before;
   int threshold = 0;
 };
 
-Capture::Capture(Level least) : state_(std::make_shared<State>()) {
+LineCapture::LineCapture(Level least) : state_(std::make_shared<State>()) {
   (void)enabled(Level::kInfo);  // reads TESSERA_LOG, and reports a malformed value, first
   state_->threshold = detail::threshold.exchange(static_cast<int>(least));
   state_->before = set_sink([state = state_](Level level, std::string_view line) {
@@ -162,12 +162,12 @@ Capture::Capture(Level least) : state_(std::make_shared<State>()) {
   });
 }
 
-Capture::~Capture() {
+LineCapture::~LineCapture() {
   set_sink(std::move(state_->before));
   detail::threshold.store(state_->threshold);
 }
 
-std::vector<std::string> Capture::lines() const {
+std::vector<std::string> LineCapture::lines() const {
   const std::lock_guard lock(state_->mutex);
   return state_->lines;
 }

@@ -89,14 +89,14 @@ using Sink = std::function<void(Level level, std::string_view line)>;
 TESSERA_API Sink set_sink(Sink sink);
 
 /// Collects lines instead of writing them, for the lifetime of the object. For tests; one object at a time.
-class TESSERA_API Capture {
+class TESSERA_API LineCapture {
  public:
   /// Collects lines of at least level `least`.
-  explicit Capture(Level least = Level::kDebug);
+  explicit LineCapture(Level least = Level::kDebug);
   /// Restores the previous sink and level.
-  ~Capture();
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
+  ~LineCapture();
+  LineCapture(const LineCapture&) = delete;
+  LineCapture& operator=(const LineCapture&) = delete;
   /// Returns the lines so far, each as "warn: text" or "warn: [rank 2] text".
   [[nodiscard]] std::vector<std::string> lines() const;
 

@@ -22,7 +22,7 @@ struct Throws {};
 std::string to_string(const Throws&) { throw std::runtime_error("x"); }
 
 TEST(Log, PutsPartsTogether) {
-  const log::Capture log;
+  const log::LineCapture log;
   log::debug("a ", 1, ' ', true);
   log::info("b");
   log::warn(std::vector<int>{1, 2});
@@ -31,7 +31,7 @@ TEST(Log, PutsPartsTogether) {
 }
 
 TEST(Log, DropsWhatIsBelowTheLevelWithoutFormattingIt) {
-  const log::Capture log(log::Level::kWarn);
+  const log::LineCapture log(log::Level::kWarn);
   int count = 0;
   log::debug(Counted{&count});
   log::info(Counted{&count});
@@ -47,7 +47,7 @@ TEST(Log, DropsWhatIsBelowTheLevelWithoutFormattingIt) {
 }
 
 TEST(Log, ShowsTheRankWhenThereAreSeveral) {
-  const log::Capture log;
+  const log::LineCapture log;
   log::info("alone");
   {
     const RankScope scope(std::make_shared<RankContext>(RankPlace{.rank = Rank(2), .world_size = 3}));
@@ -59,9 +59,9 @@ TEST(Log, ShowsTheRankWhenThereAreSeveral) {
 }
 
 TEST(Log, CaptureGivesBackLevelAndSink) {
-  log::Capture outer(log::Level::kInfo);
+  log::LineCapture outer(log::Level::kInfo);
   {
-    const log::Capture inner;
+    const log::LineCapture inner;
     log::debug("inner");
     EXPECT_EQ(inner.lines().size(), 1u);
   }
@@ -71,7 +71,7 @@ TEST(Log, CaptureGivesBackLevelAndSink) {
 }
 
 TEST(Log, NeverThrows) {
-  const log::Capture log;
+  const log::LineCapture log;
   log::info(Throws{});
   EXPECT_EQ(log.lines(), std::vector<std::string>{"info: (log line could not be formatted)"});
   const auto before = log::set_sink([](log::Level, std::string_view) { throw std::runtime_error("x"); });
@@ -80,7 +80,7 @@ TEST(Log, NeverThrows) {
 }
 
 TEST(Log, LinesOfThreadsStayWhole) {
-  const log::Capture log;
+  const log::LineCapture log;
   {
     std::vector<Thread> threads;
     for (int i = 0; i < 4; ++i) {

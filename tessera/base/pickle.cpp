@@ -260,7 +260,7 @@ void PickleWriter::value(std::string_view value) {
   if (text.size() <= kLongestShared) state_->strings.emplace(text, state_->memoize());
 }
 
-void PickleWriter::reference(Ref shared) {
+void PickleWriter::reference(PickleRef shared) {
   TESSERA_CHECK(shared.owner_ == this, "pickle: the reference belongs to another writer");
   state_->before_value(true);
   state_->get(shared.index_);
@@ -273,14 +273,14 @@ void PickleWriter::end_list() { state_->end(Kind::kList); }
 void PickleWriter::end_dict() { state_->end(Kind::kDict); }
 void PickleWriter::end_tuple() { state_->end(Kind::kTuple); }
 
-PickleWriter::Ref PickleWriter::begin_shared_list() {
+PickleWriter::PickleRef PickleWriter::begin_shared_list() {
   state_->begin(Kind::kList, true);
-  return Ref(this, state_->levels.back().memo);
+  return PickleRef(this, state_->levels.back().memo);
 }
 
-PickleWriter::Ref PickleWriter::begin_shared_dict() {
+PickleWriter::PickleRef PickleWriter::begin_shared_dict() {
   state_->begin(Kind::kDict, true);
-  return Ref(this, state_->levels.back().memo);
+  return PickleRef(this, state_->levels.back().memo);
 }
 
 void PickleWriter::finish() {

@@ -34,9 +34,9 @@ namespace tessera {
 class TESSERA_API PickleWriter {
  public:
   /// A list or dict written earlier by the same writer.
-  class Ref {
+  class PickleRef {
     friend class PickleWriter;
-    Ref(const PickleWriter* owner, std::uint32_t index) : owner_(owner), index_(index) {}
+    PickleRef(const PickleWriter* owner, std::uint32_t index) : owner_(owner), index_(index) {}
     const PickleWriter* owner_;
     std::uint32_t index_;
   };
@@ -68,18 +68,18 @@ class TESSERA_API PickleWriter {
   /// Writes a str, or a reference if an equal string was written before.
   void value(const char* value) { this->value(std::string_view(value)); }
   /// Writes a reference to a list or dict: the same object, not a copy.
-  void reference(Ref shared);
+  void reference(PickleRef shared);
 
   /// Starts a list; its values follow.
   void begin_list();
   /// Starts a list that reference() can refer to.
-  Ref begin_shared_list();
+  PickleRef begin_shared_list();
   /// Ends the current list.
   void end_list();
   /// Starts a dict; keys and values follow alternately.
   void begin_dict();
   /// Starts a dict that reference() can refer to.
-  Ref begin_shared_dict();
+  PickleRef begin_shared_dict();
   /// Ends the current dict.
   void end_dict();
   /// Starts a tuple; its values follow.

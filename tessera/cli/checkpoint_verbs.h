@@ -9,7 +9,7 @@
 #include <string>
 #include <nlohmann/json.hpp>
 
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 
 namespace tessera::cli {

@@ -17,7 +17,7 @@
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/run_directory.h"
 #include "tessera/cli/outputs.h"
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/cli/verb.h"
 #include "tessera/memory/history_reader.h"
 #include "tessera/memory/torch_snapshot.h"

@@ -9,7 +9,7 @@
 #include "tessera/base/env.h"
 #include "tessera/base/probe/orphans.h"
 #include "tessera/base/version.h"
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/cli/verb.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/device/device.h"
@@ -77,7 +77,7 @@ ordered_json to_json(const probe::FoundRecord& record) {
 
 ordered_json env_json() {
   ordered_json variables = ordered_json::array();
-  for (const env::Entry& entry : env::table()) {
+  for (const env::VariableState& entry : env::table()) {
     variables.push_back({{"name", entry.name},
                          {"value", entry.value},
                          {"default", entry.default_value},
@@ -97,12 +97,12 @@ int show_env(const Options& options) {
     return kDone;
   }
   Table table{{"NAME", "VALUE", "DEFAULT", "SET BY", "TYPE", "MEANING"}, {}};
-  for (const env::Entry& entry : env::table()) {
+  for (const env::VariableState& entry : env::table()) {
     const std::string set_by = !entry.error.empty() ? "environment, refused" : entry.is_set ? "environment" : "default";
     table.rows.push_back({entry.name, entry.value, entry.default_value, set_by, entry.type, entry.meaning});
   }
   print(to_text(table, stdout_style()));
-  for (const env::Entry& entry : env::table()) {
+  for (const env::VariableState& entry : env::table()) {
     if (!entry.error.empty()) std::fprintf(stderr, "tessera: %s\n", entry.error.c_str());
   }
   return kDone;
@@ -122,7 +122,7 @@ int clean(const Options& options) {
                             {"kept", to_json(cleaned.kept)},
                             {"problems", cleaned.problems}});
   } else {
-    std::vector<Section> sections = {{"removed", {}}, {"moved", {}}, {"kept", {}}};
+    std::vector<PrintedSection> sections = {{"removed", {}}, {"moved", {}}, {"kept", {}}};
     for (const probe::FoundRecord& record : cleaned.removed)
       sections[0].entries.emplace_back(record.path, described(record));
     for (const probe::FoundRecord& record : cleaned.moved)
@@ -131,7 +131,7 @@ int clean(const Options& options) {
       sections[2].entries.emplace_back(
           record.path, fmt::format("{}; run directory {} was removed or renamed; --lost removes the record",
                                    described(record), record.run_path));
-    std::erase_if(sections, [](const Section& section) { return section.entries.empty(); });
+    std::erase_if(sections, [](const PrintedSection& section) { return section.entries.empty(); });
     if (!sections.empty()) print(to_text(sections, stdout_style()));
     if (sections.empty() && stdout_style().is_terminal) print("no records of dead processes\n");
   }
@@ -141,7 +141,7 @@ int clean(const Options& options) {
 
 std::string rate_text(double gflops) { return fmt::format("{:.0f} GFLOP/s on one thread", gflops); }
 
-Section compute_section(const ops::HostSpeed& speed) {
+PrintedSection compute_section(const ops::HostSpeed& speed) {
   return {"compute",
           {{"processor", speed.processor},
            {"vector code", speed.vectors},
@@ -192,26 +192,27 @@ int show_json() {
 
 int show() {
   const BuildInfo build = build_info();
-  std::vector<Section> sections = {{"tessera", {{"version", std::string(build.version)}}},
-                                   {"build",
-                                    {{"compiler", std::string(build.compiler)},
-                                     {"type", std::string(build.build_type)},
-                                     {"sanitizers", build.sanitizers.empty() ? "none" : std::string(build.sanitizers)},
-                                     {"cuda", build.has_cuda ? "built" : "not built"}}}};
+  std::vector<PrintedSection> sections = {
+      {"tessera", {{"version", std::string(build.version)}}},
+      {"build",
+       {{"compiler", std::string(build.compiler)},
+        {"type", std::string(build.build_type)},
+        {"sanitizers", build.sanitizers.empty() ? "none" : std::string(build.sanitizers)},
+        {"cuda", build.has_cuda ? "built" : "not built"}}}};
   sections.push_back(compute_section(ops::host_speed()));
   sections.push_back({"devices", devices()});
   sections.push_back({"transports", transports()});
-  Section environment{"environment", {}};
-  for (const env::Entry& entry : env::table()) {
+  PrintedSection environment{"environment", {}};
+  for (const env::VariableState& entry : env::table()) {
     const std::string refused = entry.error.empty() ? "" : " (rejected: " + entry.error + ")";
     if (entry.is_set) environment.entries.emplace_back(entry.name, entry.value + refused);
   }
   sections.push_back(environment);
-  Section found{"records", {}};
+  PrintedSection found{"records", {}};
   for (const probe::FoundRecord& record : probe::list_records())
     found.entries.emplace_back(record.path, described(record));
   sections.push_back(found);
-  std::erase_if(sections, [](const Section& section) { return section.entries.empty(); });
+  std::erase_if(sections, [](const PrintedSection& section) { return section.entries.empty(); });
   print(to_text(sections, stdout_style()));
   if (const std::string warning = ops::host_speed().warning(); !warning.empty())
     std::fprintf(stderr, "tessera: %s\n", warning.c_str());

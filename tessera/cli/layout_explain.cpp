@@ -113,13 +113,13 @@ void show(const ExplainedCall& call, const Propagation& found, const std::vector
   const auto size = [&](std::int64_t nbytes) {
     return style.is_terminal ? format_bytes(static_cast<std::uint64_t>(nbytes)) : std::to_string(nbytes);
   };
-  Section head{"call", {{"rule", call.rule.text()}, {"mesh", call.inputs[0].layout.mesh().text()}}};
+  PrintedSection head{"call", {{"rule", call.rule.text()}, {"mesh", call.inputs[0].layout.mesh().text()}}};
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Operand& input = call.inputs[i];
     head.entries.emplace_back(fmt::format("input_{}", i),
                               shape_text(input.shape) + " " + input.layout.placements_text());
   }
-  Section result{"result", {{"fits", found.is_match() ? "yes" : "no"}}};
+  PrintedSection result{"result", {{"fits", found.is_match() ? "yes" : "no"}}};
   if (!found.is_match()) result.entries.emplace_back("conflict", found.conflict);
   for (std::size_t o = 0; o < call.outputs.size(); ++o) {
     const std::string placements = found.is_match() ? " " + found.outputs[o].placements_text() : "";

@@ -104,7 +104,7 @@ std::vector<Alternative> alternatives(const Planner& planner, const PlanRequest&
   parts.dims.resize(dims);
   moved.dims.resize(dims);
   for (std::size_t d = 0; d < dims; ++d) {
-    if (parts.dims[d].cuts == moved.dims[d].cuts && parts.dims[d].sizes == moved.dims[d].sizes) continue;
+    if (parts.dims[d].shardings == moved.dims[d].shardings && parts.dims[d].sizes == moved.dims[d].sizes) continue;
     parts.dims[d] = {};
     replicated.push_back(Layout::create(mesh, parts));
   }
@@ -177,16 +177,16 @@ std::vector<std::pair<std::string, std::string>> assumptions(const layout::CostM
 void show(const PlanRequest& request, const Planner& planner, const Plan& plan, const Plan& dual) {
   const Style style = stdout_style();
   const auto size = [&](std::int64_t nbytes) { return bytes_text(nbytes, style); };
-  std::vector<Section> head = {{"plan",
-                                {{"mesh", request.from.mesh().text()},
-                                 {"shape", shape_text(request.shape)},
-                                 {"from", request.from.placements_text()},
-                                 {"to", request.to.placements_text()},
-                                 {"us", fmt::format("{:.2f}", plan.us)},
-                                 {"received", size(plan.nbytes)},
-                                 {"least_received", size(least_nbytes(request))},
-                                 {"peak", size(plan.peak_nbytes)},
-                                 {"exact", plan.is_exact ? "yes" : "no: too many axes"}}}};
+  std::vector<PrintedSection> head = {{"plan",
+                                       {{"mesh", request.from.mesh().text()},
+                                        {"shape", shape_text(request.shape)},
+                                        {"from", request.from.placements_text()},
+                                        {"to", request.to.placements_text()},
+                                        {"us", fmt::format("{:.2f}", plan.us)},
+                                        {"received", size(plan.nbytes)},
+                                        {"least_received", size(least_nbytes(request))},
+                                        {"peak", size(plan.peak_nbytes)},
+                                        {"exact", plan.is_exact ? "yes" : "no: too many axes"}}}};
   std::string text = to_text(head, style) + "\n" + to_text(step_table("STEP", plan, style), style);
   text += "\n" + to_text({{"gradient",
                            {{"from", dual.request.from.placements_text()},

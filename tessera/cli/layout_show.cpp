@@ -165,18 +165,18 @@ std::string drawn(const Grid& grid, Style style) {
   return grid.note.empty() ? out : out + "(" + grid.note + ")\n";
 }
 
-std::vector<Section> sections_of(const Shown& shown) {
+std::vector<PrintedSection> sections_of(const Shown& shown) {
   const Layout& layout = shown.layout;
-  Section head{"layout",
-               {{"mesh", layout.mesh().text()},
-                {"ranks", std::to_string(layout.mesh().size())},
-                {"placements", layout.placements_text()},
-                {"hash", hash_text(layout.hash())}}};
+  PrintedSection head{"layout",
+                      {{"mesh", layout.mesh().text()},
+                       {"ranks", std::to_string(layout.mesh().size())},
+                       {"placements", layout.placements_text()},
+                       {"hash", hash_text(layout.hash())}}};
   if (shown.shape) {
     head.entries.emplace_back("shape", shape_text(*shown.shape));
     head.entries.emplace_back("largest_part", std::to_string(largest_local_numel(layout, *shown.shape)));
   }
-  Section axes{"axis", {}};
+  PrintedSection axes{"axis", {}};
   const std::vector<std::string> placements = placements_of(layout);
   for (std::size_t i = 0; i < placements.size(); ++i)
     axes.entries.emplace_back(layout.mesh().axes()[i].name, placements[i]);
@@ -254,7 +254,7 @@ void show_json(const Shown& shown) {
       for (int dim = 0; dim < shown.shape->ndim(); ++dim) {
         const IndexMap map = index_map(shown.layout, *shown.shape, dim, rank);
         ordered_json levels = ordered_json::array();
-        for (const IndexMap::Level& level : map.levels) {
+        for (const IndexMap::StrideLevel& level : map.levels) {
           levels.push_back({{"count", level.count}, {"stride", level.stride}});
         }
         each["index"].push_back({{"offset", map.offset}, {"block", map.block}, {"levels", levels}});

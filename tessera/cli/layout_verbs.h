@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tessera/base/shape.h"
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/layout/layout.h"
 
 namespace tessera::cli {

@@ -73,8 +73,8 @@ const VerbRegistration kMemory({"memory", "Show the memory of a rank from its re
 
 }  // namespace
 
-MemoryFile load_memory(const std::string& path) {
-  MemoryFile file;
+AllocatorRecords load_memory(const std::string& path) {
+  AllocatorRecords file;
   file.path = record_in(path);
   const auto records = probe::RecordFile::open(file.path);
   file.snapshots = memory::read_history(records, &file.notes);
@@ -86,7 +86,7 @@ MemoryFile load_memory(const std::string& path) {
   return file;
 }
 
-memory::Symbols symbols_of(const MemoryFile& file, bool is_wanted) {
+memory::Symbols symbols_of(const AllocatorRecords& file, bool is_wanted) {
   if (!is_wanted) return {};
   std::vector<std::string> notes;
   memory::Symbols symbols = memory::symbolize(file.snapshots, &notes);

@@ -23,7 +23,7 @@ struct Options {
 };
 
 int dump(const Options& options) {
-  const MemoryFile file = load_memory(options.file);
+  const AllocatorRecords file = load_memory(options.file);
   const memory::Symbols symbols = symbols_of(file, options.symbolize);
   const auto format = options.format == "json" ? memory::TorchFormat::kJson : memory::TorchFormat::kPickle;
   if (options.output == "-") {

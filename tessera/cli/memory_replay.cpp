@@ -10,7 +10,7 @@
 
 #include "tessera/base/bytes.h"
 #include "tessera/cli/memory_verbs.h"
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/cli/verb.h"
 #include "tessera/memory/trace_replay.h"
 

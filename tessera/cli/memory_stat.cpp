@@ -18,7 +18,7 @@ ordered_json to_json(const memory::LabelUse& use) {
           {"allocations", use.allocations}};
 }
 
-void show_json(const MemoryFile& file) {
+void show_json(const AllocatorRecords& file) {
   ordered_json allocators = ordered_json::array();
   for (const memory::Snapshot& snapshot : file.snapshots) {
     ordered_json each = {{"device", snapshot.device}};
@@ -50,7 +50,7 @@ std::vector<std::string> identity(const std::string& device, const memory::Total
           pool};
 }
 
-void show(const MemoryFile& file) {
+void show(const AllocatorRecords& file) {
   const Style style = stdout_style();
   Table state{{"DEVICE", "RESERVED", "= LIVE", "+ ROUNDING", "+ PENDING", "+ CACHED", "BLOCKS", "POOL"}, {}};
   Table labels{{"DEVICE", "LIVE", "BLOCKS", "PEAK", "ALLOCATIONS", "LABEL"}, {}};
@@ -88,7 +88,7 @@ std::function<int()> declare_memory_stat(CLI::App& app) {
       "Without a terminal: two tab-separated tables with headings, separated by an empty line, sizes in bytes.\n"
       "  tessera memory stat run/rank-0.node7.4242.a1");
   return [options] {
-    const MemoryFile file = load_memory(options->file);
+    const AllocatorRecords file = load_memory(options->file);
     options->json ? show_json(file) : show(file);
     return static_cast<int>(kDone);
   };

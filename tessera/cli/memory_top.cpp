@@ -87,7 +87,7 @@ std::string shown_stack(const std::string& stack, const memory::Symbols& symbols
   return text;
 }
 
-void show_json(const MemoryFile& file, const Options& options, const memory::Symbols& symbols) {
+void show_json(const AllocatorRecords& file, const Options& options, const memory::Symbols& symbols) {
   ordered_json allocators = ordered_json::array();
   for (const memory::Snapshot& snapshot : file.snapshots) {
     ordered_json labels = ordered_json::array();
@@ -118,7 +118,7 @@ void show_json(const MemoryFile& file, const Options& options, const memory::Sym
   print_json({{"file", file.path}, {"allocators", allocators}, {"notes", file.notes}});
 }
 
-void show(const MemoryFile& file, const Options& options, const memory::Symbols& symbols) {
+void show(const AllocatorRecords& file, const Options& options, const memory::Symbols& symbols) {
   const Style style = stdout_style();
   Table labels{{"DEVICE", "LIVE", "BLOCKS", "PEAK", "LABEL"}, {}};
   Table sites{{"DEVICE", "LIVE", "BLOCKS", "CALL SITE"}, {}};
@@ -144,7 +144,7 @@ void show(const MemoryFile& file, const Options& options, const memory::Symbols&
 }
 
 int top(const Options& options) {
-  const MemoryFile file = load_memory(options.file);
+  const AllocatorRecords file = load_memory(options.file);
   const memory::Symbols symbols = symbols_of(file, options.symbolize);
   options.json ? show_json(file, options, symbols) : show(file, options, symbols);
   return kDone;

@@ -10,7 +10,7 @@
 #include <vector>
 #include <nlohmann/json.hpp>
 
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/memory/snapshot.h"
 #include "tessera/memory/torch_snapshot.h"
 
@@ -23,7 +23,7 @@ std::function<int()> declare_memory_top(CLI::App& options);
 std::function<int()> declare_memory_replay(CLI::App& options);
 
 /// The allocators of a record file.
-struct MemoryFile {
+struct AllocatorRecords {
   std::string path;
   std::vector<memory::Snapshot> snapshots;  ///< at least one
   std::vector<std::string> notes;           ///< unknown facts, one line each
@@ -31,10 +31,10 @@ struct MemoryFile {
 
 /// Reads a record file, or the only one of a run directory. Prints notes and problems to stderr, one line each. Throws
 /// IoError if no file exists or it contains no memory records.
-MemoryFile load_memory(const std::string& path);
+AllocatorRecords load_memory(const std::string& path);
 
 /// Returns the names of the functions in the stacks of the file, if `is_wanted`. Prints its notes to stderr.
-memory::Symbols symbols_of(const MemoryFile& file, bool is_wanted);
+memory::Symbols symbols_of(const AllocatorRecords& file, bool is_wanted);
 
 /// Returns a size in bytes: "1.5 GiB" on a terminal, "1610612736" in a pipe.
 std::string size_text(std::uint64_t nbytes, Style style);

@@ -9,7 +9,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/nearest.h"
 #include "tessera/cli/ops_example.h"
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/cli/verb.h"
 
 namespace tessera::cli {
@@ -152,19 +152,19 @@ void show_list(const std::vector<Operator>& ops) {
 
 void show_one(const Operator& op) {
   const OpExample example = find_example(op);
-  Section about{"operator", {{"name", op.name()}}};
+  PrintedSection about{"operator", {{"name", op.name()}}};
   about.entries.emplace_back("arguments", arguments_text(op->inputs));
   about.entries.emplace_back("results", arguments_text(op->outputs));
   about.entries.emplace_back("attributes", fmt::format("{}", fmt::join(example.attributes, ", ")));
   if (!example.defaults.empty()) about.entries.emplace_back("defaults", example.defaults);
   for (const Trait& trait : kTraits) about.entries.emplace_back(trait.name, trait.has(op) ? "yes" : "no");
   if (op->def.gradient != nullptr) about.entries.emplace_back("saves", saved_text(op));
-  Section shown{"example", {}};
+  PrintedSection shown{"example", {}};
   if (!example.call.empty()) {
     shown.entries = {{"call", example.call}, {"result", example.result}};
     if (!example.rule.empty()) shown.entries.emplace_back("rule", example.rule);
   }
-  std::vector<Section> sections = {std::move(about)};
+  std::vector<PrintedSection> sections = {std::move(about)};
   if (!shown.entries.empty()) sections.push_back(std::move(shown));
   std::fputs(to_text(sections, stdout_style()).c_str(), stdout);
 }

@@ -11,7 +11,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/cli/verb.h"
 #include "tessera/comm/records.h"
 

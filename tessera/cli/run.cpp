@@ -7,7 +7,7 @@
 #include "tessera/cli/port.h"
 #include "tessera/cli/verb.h"
 #include "tessera/comm/launch/launch.h"
-#include "tessera/watch/report.h"
+#include "tessera/watch/verdict_file.h"
 
 namespace tessera::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/cli/outputs.h"
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/cli/verb.h"
 #include "tessera/train/data/text_files.h"
 #include "tessera/train/data/token_file.h"
@@ -73,7 +73,7 @@ void print_summary(const Options& options, const TokenFileHeader& header, std::u
                                                               {"vocabulary", std::to_string(header.vocabulary)},
                                                               {"dtype", std::string(to_string(header.width))},
                                                               {"tokenizer", header.digest}};
-  std::fputs(to_text(std::vector<Section>{{"tokens", std::move(entries)}}, stdout_style()).c_str(), stdout);
+  std::fputs(to_text(std::vector<PrintedSection>{{"tokens", std::move(entries)}}, stdout_style()).c_str(), stdout);
 }
 
 void check_outputs(const Options& options, std::vector<std::string> inputs) {

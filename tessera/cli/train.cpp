@@ -27,7 +27,7 @@
 #include "tessera/comm/world.h"
 #include "tessera/train/config.h"
 #include "tessera/train/run.h"
-#include "tessera/watch/report.h"
+#include "tessera/watch/verdict_file.h"
 
 namespace tessera::cli {
 namespace {
@@ -172,7 +172,7 @@ void name_run_directory(const train::Config& config) {
 
 // Returns true if the run reached its goal: its steps with their checkpoint, or, after an interruption, a checkpoint to
 // resume from, and complete output.
-bool is_good(const train::Summary& summary) {
+bool is_good(const train::RunSummary& summary) {
   if (summary.end == train::RunEnd::kInterrupted) return !summary.unsaved;
   return summary.end == train::RunEnd::kDone && summary.missing.empty();
 }
@@ -241,7 +241,7 @@ int train(const Words& words) {
     if (words.ranks > 0) return start_ranks(config, words);
     name_run_directory(config);
     tessera::init();
-    const train::Summary summary = train::run(config);
+    const train::RunSummary summary = train::run(config);
     if (!words.is_started && comm::read_launch_environment().place.rank == Rank(0))
       leave_page(summary.directory, summary.was_finished);
     return is_good(summary) ? kDone : kFailed;

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "tessera/base/error.h"
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/train/progress.h"
 
 namespace tessera::cli {

@@ -22,7 +22,7 @@
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/cli/newest_run.h"
-#include "tessera/cli/report.h"
+#include "tessera/cli/table.h"
 #include "tessera/cli/terminal.h"
 #include "tessera/cli/verb.h"
 

@@ -57,7 +57,7 @@ device::Stream stream() { return device::Device::get("host").default_stream(); }
 
 std::vector<std::string> lines_of_start(const Capabilities& capabilities, const char* check) {
   ::setenv("TESSERA_COMM_CHECK", check, 1);
-  const log::Capture log(log::Level::kWarn);
+  const log::LineCapture log(log::Level::kWarn);
   on_rank(capabilities, [](const ProcessGroup& group) { EXPECT_EQ(group.backend(), "alone"); });
   ::unsetenv("TESSERA_COMM_CHECK");
   return log.lines();

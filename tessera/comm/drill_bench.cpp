@@ -10,7 +10,7 @@ TESSERA_BENCH(drill) {
   const std::string name = "drill_seconds_max";
   if (!context.wants(name)) return;
   double worst = 0;
-  for (const Fault& fault : all_faults()) {
+  for (const CommDrillFault& fault : all_faults()) {
     const DrillReport report = run_drill(fault);
     const std::string wrong = judge(fault, report);
     if (!wrong.empty()) return context.skip(wrong);

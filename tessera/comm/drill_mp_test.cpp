@@ -15,11 +15,11 @@
 
 namespace tessera::comm {
 
-void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
+void PrintTo(const CommDrillFault& fault, std::ostream* out) { *out << fault.name; }
 
 namespace {
 
-class Drill : public ::testing::TestWithParam<Fault> {};
+class Drill : public ::testing::TestWithParam<CommDrillFault> {};
 
 TEST_P(Drill, EndsWithTheRightWordsAndNobodyLeft) {
   const DrillReport report = run_drill(GetParam());
@@ -27,14 +27,16 @@ TEST_P(Drill, EndsWithTheRightWordsAndNobodyLeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, Drill, ::testing::ValuesIn(all_faults()),
-                         [](const ::testing::TestParamInfo<Fault>& fault) { return std::string(fault.param.name); });
+                         [](const ::testing::TestParamInfo<CommDrillFault>& fault) {
+                           return std::string(fault.param.name);
+                         });
 
 // The program that the launcher starts: this one, for this case only.
 constexpr const char* kFaultName = "DRILL_FAULT";
 TEST(DrillRank, DISABLED_OfALauncher) {
   const char* name = std::getenv(kFaultName);
   if (name == nullptr) GTEST_SKIP() << "started by the cases below";
-  for (const Fault& fault : all_faults()) {
+  for (const CommDrillFault& fault : all_faults()) {
     if (fault.name == name) be_launched_rank(fault);
   }
 }

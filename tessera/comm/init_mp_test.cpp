@@ -75,7 +75,7 @@ class EndObserver final : public detail::GroupObserver {
   void rank_is_placed() override { std::atexit(note_end); }
   void group_opens(GroupState& /*group*/) override {}
   void group_closes(GroupState& /*group*/) noexcept override {}
-  void failed(const detail::Trouble& /*trouble*/) noexcept override {}
+  void failed(const detail::RankFailure& /*trouble*/) noexcept override {}
 };
 
 std::string temporary() {

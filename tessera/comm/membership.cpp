@@ -7,8 +7,8 @@
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
+#include "tessera/comm/detail/group_creation_record.h"
 #include "tessera/comm/detail/group_state.h"
-#include "tessera/comm/detail/making.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/store_wait.h"
 #include "tessera/comm/detail/world_state.h"
@@ -77,8 +77,8 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   state->on_hang = options.on_hang     ? *options.on_hang
                    : parent != nullptr ? parent->on_hang
                                        : detail::on_hang_of_environment();
-  detail::Making making("group " + state->name, "", 0, ranks);
-  state->communicator = making.during([&] {
+  detail::GroupCreationRecord creation("group " + state->name, "", 0, ranks);
+  state->communicator = creation.during([&] {
     return detail::observed(state->name, state->on_hang, [&] {
       // A rank that aborts a group must not end its parent group.
       const bool is_same = parent != nullptr && parent->ranks == ranks && parent->generation == generation;
@@ -86,7 +86,7 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
           ranks, backend, generation, is_same ? parent->name : std::string(), deadline, state->backend);
     });
   });
-  making.done();
+  creation.done();
   state->symmetric = detail::WorldState::current().symmetric(*state->communicator);
   TESSERA_CHECK_AS(NotSupported, !state->has_fixed_order || state->communicator->capabilities().has_fixed_order,
                    "group ", state->name, ": backend ", state->backend,
@@ -184,7 +184,7 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
   check_group(state_);
   const std::uint64_t number = state_->made.fetch_add(1) + 1;
   const std::string what = "split " + std::to_string(number);
-  detail::Making making(what + " of group " + name(), name(), number, ranks());
+  detail::GroupCreationRecord creation(what + " of group " + name(), name(), number, ranks());
   PrefixStore store = meeting(*state_, "split", number);
   store.set(std::to_string(rank()), std::to_string(colour) + " " + std::to_string(key));
   struct Member {
@@ -193,13 +193,13 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
   };
   std::vector<Member> members;
   for (int place = 0; place < size(); ++place) {
-    const std::vector<int> said = making.during([&] {
+    const std::vector<int> said = creation.during([&] {
       return detail::observed(name(), state_->on_hang,
                               [&] { return parse_places(hear(*state_, store, what, place, deadline())); });
     });
     if (said[0] == colour) members.push_back({said[1], place});
   }
-  making.done();
+  creation.done();
   if (colour == -1) return ProcessGroup();
   std::ranges::sort(
       members, [](const Member& a, const Member& b) { return std::pair(a.key, a.place) < std::pair(b.key, b.place); });

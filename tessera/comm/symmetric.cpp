@@ -14,7 +14,7 @@
 namespace tessera::comm {
 namespace {
 
-using detail::Record;
+using detail::RankContribution;
 using detail::SymmetricRequest;
 
 constexpr int kMostChannels = 1024;
@@ -79,7 +79,7 @@ void SymmetricState::create(std::size_t nbytes) {
   const std::lock_guard lock(mutex);
   note({.kind = SymmetricRequest::Kind::kPool, .nbytes = nbytes, .number = static_cast<std::uint64_t>(channels)});
   const std::size_t lines = static_cast<std::size_t>(channels) * static_cast<std::size_t>(group.size());
-  const std::vector<Record> records = meet_and_map(nbytes, lines);
+  const std::vector<RankContribution> records = meet_and_map(nbytes, lines);
   SignalPads pads{.group = std::shared_ptr<const std::string>(group.state(), &group.name()),
                   .pool = name,
                   .channels = channels,
@@ -103,12 +103,12 @@ void SymmetricState::take_pad(std::size_t lines) {
 
 // Maps a pad of `pad_lines` lines and a segment of `nbytes`; skips each if it is 0. Succeeds on all ranks, or on none
 // without changing the pool.
-std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::size_t pad_lines) {
+std::vector<RankContribution> SymmetricState::meet_and_map(std::uint64_t nbytes, std::size_t pad_lines) {
   Segment segment{.offset = plan.mapped(), .memory = nullptr, .peers = {}};
-  Record mine{.pool = number, .log = log};
+  RankContribution mine{.pool = number, .log = log};
   const auto place = [&](const void* address, std::size_t length) {
     const std::optional<PeerPlace> found = backend->place_of(address, length);
-    if (!found) mine.problem = Record::Problem::kUnreachable;
+    if (!found) mine.problem = RankContribution::Problem::kUnreachable;
     return found.value_or(PeerPlace{});
   };
   std::exception_ptr error;
@@ -117,22 +117,22 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::size
     if (nbytes > 0) segment.memory = std::make_unique<detail::DeviceBytes>(stream.device(), nbytes);
   } catch (const std::exception&) {
     error = std::current_exception();
-    mine.problem = Record::Problem::kNoMemory;
+    mine.problem = RankContribution::Problem::kNoMemory;
   }
   if (segment.memory != nullptr) mine.memory = place(segment.memory->data(), segment.memory->nbytes());
   if (pad_lines > 0 && error == nullptr) mine.pad = place(pad.first, pad_lines * sizeof(SignalLine));
-  std::vector<Record> records = detail::meet(group, stream, mine, 0);
+  std::vector<RankContribution> records = detail::meet(group, stream, mine, 0);
   if (std::string differs = detail::difference(records); !differs.empty()) {
     broken = std::move(differs);
     is_broken.store(true, std::memory_order_release);
   }
   check_usable();
   if (error) std::rethrow_exception(error);
-  const std::vector<int> failed = detail::ranks_with(records, Record::Problem::kNoMemory);
+  const std::vector<int> failed = detail::ranks_with(records, RankContribution::Problem::kNoMemory);
   TESSERA_CHECK_AS(AbortedError, failed.empty(), "group ", group.name(), ": ", name, ": ",
                    detail::text_of_ranks(failed), " could not map its memory (", nbytes,
                    " bytes); nothing has changed");
-  const std::vector<int> unreachable = detail::ranks_with(records, Record::Problem::kUnreachable);
+  const std::vector<int> unreachable = detail::ranks_with(records, RankContribution::Problem::kUnreachable);
   TESSERA_CHECK_AS(NotSupported, unreachable.empty(), "group ", group.name(), ": ", name,
                    ": peers cannot access the memory of ", detail::text_of_ranks(unreachable),
                    "; use a stream of the host device of that rank");

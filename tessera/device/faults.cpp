@@ -15,7 +15,7 @@ std::string_view to_string(DriverCall call) {
 void FaultInjector::fail(DriverCall call, std::uint64_t nth, ErrorKind error) {
   TESSERA_CHECK(nth > 0, "fault for call ", to_string(call), ": calls are counted from 1, got ", nth);
   const std::lock_guard lock(mutex_);
-  Fault& fault = faults_[static_cast<std::size_t>(call)];
+  PlantedFault& fault = faults_[static_cast<std::size_t>(call)];
   fault.remaining = nth;
   fault.error = error;
   armed_ = true;
@@ -23,7 +23,7 @@ void FaultInjector::fail(DriverCall call, std::uint64_t nth, ErrorKind error) {
 
 void FaultInjector::clear() {
   const std::lock_guard lock(mutex_);
-  for (Fault& fault : faults_) fault.remaining = 0;
+  for (PlantedFault& fault : faults_) fault.remaining = 0;
   armed_ = counting_;
 }
 
@@ -31,7 +31,7 @@ void FaultInjector::count_calls(bool on) {
   const std::lock_guard lock(mutex_);
   counting_ = on;
   bool any = on;
-  for (Fault& fault : faults_) {
+  for (PlantedFault& fault : faults_) {
     if (on) fault.calls = 0;
     any = any || fault.remaining > 0;
   }
@@ -45,7 +45,7 @@ std::uint64_t FaultInjector::calls(DriverCall call) const {
 
 void FaultInjector::pass_armed(DriverCall call) {
   const std::lock_guard lock(mutex_);
-  Fault& fault = faults_[static_cast<std::size_t>(call)];
+  PlantedFault& fault = faults_[static_cast<std::size_t>(call)];
   ++fault.calls;
   if (fault.remaining == 0 || --fault.remaining > 0) return;
   const auto text = tessera::detail::concat("injected fault in driver call '", to_string(call), "'");

@@ -67,7 +67,7 @@ class TESSERA_API FaultInjector {
   }
 
  private:
-  struct Fault {
+  struct PlantedFault {
     std::uint64_t remaining = 0;  // 0: no fault
     ErrorKind error = ErrorKind::kDevice;
     std::uint64_t calls = 0;
@@ -77,7 +77,7 @@ class TESSERA_API FaultInjector {
   std::atomic<bool> armed_{false};
   mutable std::mutex mutex_;
   bool counting_ = false;
-  std::array<Fault, static_cast<std::size_t>(DriverCall::kCount)> faults_;
+  std::array<PlantedFault, static_cast<std::size_t>(DriverCall::kCount)> faults_;
 };
 
 }  // namespace tessera::device

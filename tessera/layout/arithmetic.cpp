@@ -4,7 +4,7 @@
 
 #include "tessera/base/checked.h"
 #include "tessera/base/error.h"
-#include "tessera/layout/detail/cutting.h"
+#include "tessera/layout/detail/chunking.h"
 #include "tessera/layout/detail/layout_state.h"
 
 namespace tessera::layout {
@@ -12,8 +12,8 @@ namespace {
 
 using detail::chunk_range;
 using detail::LayoutState;
-using detail::PlacedCut;
 using detail::PlacedDim;
+using detail::PlacedSharding;
 using detail::Range;
 
 const LayoutState& state_of(const Layout& layout) { return detail::LayoutAccess::state(layout); }
@@ -24,17 +24,17 @@ Range range_of(const PlacedDim& dim, std::size_t place, std::int64_t block, std:
     const auto at = static_cast<std::size_t>(coordinate);
     return {dim.starts[at], dim.starts[at + 1]};
   }
-  return chunk_range(block, dim.cuts[place].size, coordinate);
+  return chunk_range(block, dim.shardings[place].size, coordinate);
 }
 
 // The common case, without allocation: even splits, with blocks only in the last one.
 bool is_simply_even(const PlacedDim& dim, std::int64_t size) {
   if (!dim.starts.empty()) return false;
-  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
-    const PlacedCut& cut = dim.cuts[i];
-    if (i + 1 == dim.cuts.size()) return size % cut.blocks == 0;
-    if (cut.blocks > 1 || size % cut.size != 0) return false;
-    size /= cut.size;
+  for (std::size_t i = 0; i < dim.shardings.size(); ++i) {
+    const PlacedSharding& sharding = dim.shardings[i];
+    if (i + 1 == dim.shardings.size()) return size % sharding.blocks == 0;
+    if (sharding.blocks > 1 || size % sharding.size != 0) return false;
+    size /= sharding.size;
   }
   return true;
 }
@@ -43,21 +43,21 @@ std::string misfit_of_dim(const LayoutState& state, std::size_t index, std::int6
   const PlacedDim& dim = state.dims[index];
   using tessera::detail::concat;
   if (!dim.starts.empty() && dim.starts.back() != size) {
-    return concat("the sizes of axis '", detail::name_of(state.mesh, state.parts.dims[index].cuts[0].by), "' sum to ",
-                  dim.starts.back());
+    return concat("the sizes of axis '", detail::name_of(state.mesh, state.parts.dims[index].shardings[0].by),
+                  "' sum to ", dim.starts.back());
   }
   if (!dim.has_blocks || is_simply_even(dim, size)) return {};
   detail::Holdings holdings(size);
-  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
+  for (std::size_t i = 0; i < dim.shardings.size(); ++i) {
     std::string why;
     if (i == 0 && !dim.starts.empty()) {
-      holdings.cut(*state.parts.dims[index].sizes);
+      holdings.sharding(*state.parts.dims[index].sizes);
     } else {
-      why = holdings.cut(dim.cuts[i].size, dim.cuts[i].blocks);
+      why = holdings.sharding(dim.shardings[i].size, dim.shardings[i].blocks);
     }
     if (why.empty()) continue;
-    return concat("it cannot be sharded over axis '", detail::name_of(state.mesh, state.parts.dims[index].cuts[i].by),
-                  "': ", why);
+    return concat("it cannot be sharded over axis '",
+                  detail::name_of(state.mesh, state.parts.dims[index].shardings[i].by), "': ", why);
   }
   return {};
 }
@@ -96,8 +96,8 @@ IndexMap empty_map(std::int64_t size) { return {size, 0, {}}; }
 // Returns the one run of a dimension without blocks.
 inline Range run_of(const PlacedDim& dim, std::int64_t size, std::uint32_t distance) {
   Range run{0, size};
-  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
-    const Range piece = range_of(dim, i, run.hi - run.lo, dim.cuts[i].coordinate(distance));
+  for (std::size_t i = 0; i < dim.shardings.size(); ++i) {
+    const Range piece = range_of(dim, i, run.hi - run.lo, dim.shardings[i].coordinate(distance));
     run = {run.lo + piece.lo, run.lo + piece.hi};
   }
   return run.lo < run.hi ? run : Range{size, size};
@@ -109,21 +109,21 @@ IndexMap map_of(const PlacedDim& dim, std::int64_t size, std::uint32_t distance)
     return {run.lo, run.hi - run.lo, {}};
   }
   IndexMap map{0, size, {}};
-  for (std::size_t i = 0; i < dim.cuts.size() && map.block > 0; ++i) {
-    const PlacedCut& cut = dim.cuts[i];
-    const Range range = range_of(dim, i, map.size() / cut.blocks, cut.coordinate(distance));
+  for (std::size_t i = 0; i < dim.shardings.size() && map.block > 0; ++i) {
+    const PlacedSharding& sharding = dim.shardings[i];
+    const Range range = range_of(dim, i, map.size() / sharding.blocks, sharding.coordinate(distance));
     if (range.lo >= range.hi) return empty_map(size);
-    TESSERA_CHECK(keep_range(map, cut.blocks, range),
+    TESSERA_CHECK(keep_range(map, sharding.blocks, range),
                   "layout: a sharding splits runs, which check_fits should have rejected");
   }
   return map.block > 0 ? map : empty_map(size);
 }
 
 std::int64_t local_size(const PlacedDim& dim, std::int64_t size, std::uint32_t distance) {
-  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
-    const PlacedCut& cut = dim.cuts[i];
-    const Range range = range_of(dim, i, size / cut.blocks, cut.coordinate(distance));
-    size = (range.hi - range.lo) * cut.blocks;
+  for (std::size_t i = 0; i < dim.shardings.size(); ++i) {
+    const PlacedSharding& sharding = dim.shardings[i];
+    const Range range = range_of(dim, i, size / sharding.blocks, sharding.coordinate(distance));
+    size = (range.hi - range.lo) * sharding.blocks;
   }
   return size;
 }
@@ -131,21 +131,21 @@ std::int64_t local_size(const PlacedDim& dim, std::int64_t size, std::uint32_t d
 // Returns the distance that the splits of the dimension add for the ranks that hold `index`.
 std::int64_t distance_to(const PlacedDim& dim, std::int64_t size, std::int64_t index) {
   std::int64_t distance = 0;
-  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
-    const PlacedCut& cut = dim.cuts[i];
-    const std::int64_t block = size / cut.blocks;
+  for (std::size_t i = 0; i < dim.shardings.size(); ++i) {
+    const PlacedSharding& sharding = dim.shardings[i];
+    const std::int64_t block = size / sharding.blocks;
     const std::int64_t in_block = index % block;
     std::int64_t coordinate = 0;
     if (i == 0 && !dim.starts.empty()) {
       const auto behind = std::upper_bound(dim.starts.begin(), dim.starts.end(), index);
       coordinate = behind - dim.starts.begin() - 1;
     } else {
-      coordinate = in_block / detail::chunk_of(block, cut.size);
+      coordinate = in_block / detail::chunk_of(block, sharding.size);
     }
     const Range range = range_of(dim, i, block, coordinate);
-    distance += cut.distance(coordinate);
+    distance += sharding.distance(coordinate);
     index = index / block * (range.hi - range.lo) + in_block - range.lo;
-    size = (range.hi - range.lo) * cut.blocks;
+    size = (range.hi - range.lo) * sharding.blocks;
   }
   return distance;
 }
@@ -154,7 +154,7 @@ std::int64_t distance_to(const PlacedDim& dim, std::int64_t size, std::int64_t i
 
 std::int64_t IndexMap::size() const {
   std::int64_t count = block;
-  for (const Level& level : levels) count *= level.count;
+  for (const StrideLevel& level : levels) count *= level.count;
   return count;
 }
 
@@ -173,7 +173,7 @@ std::optional<std::int64_t> IndexMap::local(std::int64_t global) const {
   if (global < offset) return std::nullopt;
   std::int64_t rest = global - offset;
   std::int64_t index = 0;
-  for (const Level& level : levels) {
+  for (const StrideLevel& level : levels) {
     const std::int64_t place = rest / level.stride;
     if (place >= level.count) return std::nullopt;
     rest -= place * level.stride;
@@ -282,11 +282,12 @@ std::int64_t largest_local_numel(const Layout& layout, const Shape& shape) {
   SmallVector<std::int64_t, 8> sizes;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     std::int64_t size = shape[i];
-    for (std::size_t k = 0; i < state.dims.size() && k < state.dims[i].cuts.size(); ++k) {
-      const PlacedCut& cut = state.dims[i].cuts[k];
+    for (std::size_t k = 0; i < state.dims.size() && k < state.dims[i].shardings.size(); ++k) {
+      const PlacedSharding& sharding = state.dims[i].shardings[k];
       const bool is_given = k == 0 && !state.dims[i].starts.empty();
       // The first chunk is the largest, and the first chunk of a larger range is not smaller.
-      size = is_given ? state.dims[i].largest : detail::chunk_of(size / cut.blocks, cut.size) * cut.blocks;
+      size =
+          is_given ? state.dims[i].largest : detail::chunk_of(size / sharding.blocks, sharding.size) * sharding.blocks;
     }
     sizes.push_back(size);
   }

@@ -19,15 +19,15 @@ namespace tessera::layout {
 /// stride_l + j. Without levels, the map is one contiguous run.
 struct TESSERA_API IndexMap {
   /// A repetition of the inner levels, `count` times, `stride` apart.
-  struct Level {
+  struct StrideLevel {
     std::int64_t count = 1;   ///< At least 2.
     std::int64_t stride = 1;  ///< Distance in indices.
     /// Compares count and stride.
-    friend bool operator==(const Level&, const Level&) = default;
+    friend bool operator==(const StrideLevel&, const StrideLevel&) = default;
   };
-  std::int64_t offset = 0;       ///< First index. The size of the dimension if the rank holds no index.
-  std::int64_t block = 0;        ///< Length of a run. 0 if the rank holds no index.
-  SmallVector<Level, 2> levels;  ///< Outer to inner. Empty if the indices are contiguous.
+  std::int64_t offset = 0;             ///< First index. The size of the dimension if the rank holds no index.
+  std::int64_t block = 0;              ///< Length of a run. 0 if the rank holds no index.
+  SmallVector<StrideLevel, 2> levels;  ///< Outer to inner. Empty if the indices are contiguous.
 
   /// Returns the number of indices that the rank holds.
   [[nodiscard]] std::int64_t size() const;

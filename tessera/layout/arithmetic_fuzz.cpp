@@ -27,7 +27,7 @@ struct Triple {
 bool is_canonical(const IndexMap& map) {
   std::int64_t below = map.block;  // stride of a level that would continue from here
   for (std::size_t i = map.levels.size(); i-- > 0;) {
-    const IndexMap::Level& level = map.levels[i];
+    const IndexMap::StrideLevel& level = map.levels[i];
     if (level.count < 2 || level.stride == below || map.block < 1) return false;
     below = level.stride * level.count;
   }

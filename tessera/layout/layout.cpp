@@ -16,13 +16,14 @@ using detail::LayoutState;
 
 constexpr std::string_view kReductions[] = {"sum", "avg", "min", "max", "prod"};
 
-std::span<const std::int64_t> sizes_of(const DimCuts& dim) {
+std::span<const std::int64_t> sizes_of(const DimShardings& dim) {
   return dim.sizes ? std::span<const std::int64_t>(*dim.sizes) : std::span<const std::int64_t>();
 }
 
 bool is_same(const LayoutParts& a, const LayoutParts& b) {
-  return a.partials == b.partials && std::ranges::equal(a.dims, b.dims, [](const DimCuts& x, const DimCuts& y) {
-           return x.cuts == y.cuts && !x.sizes == !y.sizes && std::ranges::equal(sizes_of(x), sizes_of(y));
+  return a.partials == b.partials &&
+         std::ranges::equal(a.dims, b.dims, [](const DimShardings& x, const DimShardings& y) {
+           return x.shardings == y.shardings && !x.sizes == !y.sizes && std::ranges::equal(sizes_of(x), sizes_of(y));
          });
 }
 
@@ -38,11 +39,11 @@ std::uint64_t key_of(const Mesh& mesh, const LayoutParts& parts) {
     mix(part.before);
     mix(part.size);
   };
-  for (const DimCuts& dim : parts.dims) {
-    mix(static_cast<std::int64_t>(dim.cuts.size()));
-    for (const Cut& cut : dim.cuts) {
-      mix_part(cut.by);
-      mix(cut.blocks);
+  for (const DimShardings& dim : parts.dims) {
+    mix(static_cast<std::int64_t>(dim.shardings.size()));
+    for (const Sharding& sharding : dim.shardings) {
+      mix_part(sharding.by);
+      mix(sharding.blocks);
     }
     for (const std::int64_t size : sizes_of(dim)) mix(size);
   }
@@ -62,11 +63,11 @@ LayoutHash hash_of(std::string_view text) {
   return {static_cast<std::uint64_t>(hash >> 64), static_cast<std::uint64_t>(hash)};
 }
 
-detail::PlacedCut place(const Mesh& mesh, const Cut& cut) {
-  detail::PlacedCut placed{cut.by.size, cut.blocks, {}};
+detail::PlacedSharding place(const Mesh& mesh, const Sharding& sharding) {
+  detail::PlacedSharding placed{sharding.by.size, sharding.blocks, {}};
   SmallVector<RankStep, 4> steps;
-  detail::add_steps_of_part(steps, mesh.axis(cut.by.axis), cut.by.before, cut.by.size);
-  std::int64_t weight = cut.by.size;
+  detail::add_steps_of_part(steps, mesh.axis(sharding.by.axis), sharding.by.before, sharding.by.size);
+  std::int64_t weight = sharding.by.size;
   for (const RankStep& step : steps) {
     weight /= step.size;
     placed.steps.push_back({static_cast<std::uint32_t>(step.stride), static_cast<std::uint32_t>(step.size),
@@ -77,29 +78,29 @@ detail::PlacedCut place(const Mesh& mesh, const Cut& cut) {
 
 // Collects the sub-axes of all axes that no split uses, by axis, major to minor.
 void place_replicas(LayoutState& state) {
-  std::vector<SubAxis> cutting;
-  for (const DimCuts& dim : state.parts.dims) {
-    for (const Cut& cut : dim.cuts) cutting.push_back(cut.by);
+  std::vector<SubAxis> chunking;
+  for (const DimShardings& dim : state.parts.dims) {
+    for (const Sharding& sharding : dim.shardings) chunking.push_back(sharding.by);
   }
-  std::sort(cutting.begin(), cutting.end());
+  std::sort(chunking.begin(), chunking.end());
   std::size_t next = 0;
   for (int i = 0; i < state.mesh.ndim(); ++i) {
     const Axis& axis = state.mesh.axis(i);
     std::int64_t from = 1;
-    for (; next < cutting.size() && cutting[next].axis == i; ++next) {
-      detail::add_steps_of_part(state.replicas, axis, from, cutting[next].before / from);
-      from = cutting[next].before * cutting[next].size;
+    for (; next < chunking.size() && chunking[next].axis == i; ++next) {
+      detail::add_steps_of_part(state.replicas, axis, from, chunking[next].before / from);
+      from = chunking[next].before * chunking[next].size;
     }
     detail::add_steps_of_part(state.replicas, axis, from, axis.size / from);
   }
 }
 
 void place_dims(LayoutState& state) {
-  for (const DimCuts& dim : state.parts.dims) {
+  for (const DimShardings& dim : state.parts.dims) {
     detail::PlacedDim& placed = state.dims.emplace_back();
-    for (const Cut& cut : dim.cuts) {
-      placed.cuts.push_back(place(state.mesh, cut));
-      placed.has_blocks = placed.has_blocks || cut.blocks > 1;
+    for (const Sharding& sharding : dim.shardings) {
+      placed.shardings.push_back(place(state.mesh, sharding));
+      placed.has_blocks = placed.has_blocks || sharding.blocks > 1;
     }
     if (dim.sizes) {
       placed.starts.push_back(0);
@@ -116,7 +117,7 @@ void place_dims(LayoutState& state) {
 std::unique_ptr<LayoutState> make_state(const Mesh& mesh, LayoutParts parts, std::uint64_t key) {
   auto state = std::make_unique<LayoutState>();
   state->mesh = mesh;
-  for (DimCuts& dim : parts.dims) {  // a private copy: the caller may hold a non-const pointer
+  for (DimShardings& dim : parts.dims) {  // a private copy: the caller may hold a non-const pointer
     if (dim.sizes) dim.sizes = std::make_shared<const std::vector<std::int64_t>>(*dim.sizes);
   }
   state->parts = std::move(parts);
@@ -243,7 +244,7 @@ Layout Layout::create(const Mesh& mesh, std::span<const Placement> placements) {
                   "; negative dimensions require the shape of a tensor");
     const auto dim = static_cast<std::size_t>(placement.dim);
     if (parts.dims.size() <= dim) parts.dims.resize(dim + 1);
-    parts.dims[dim].cuts.push_back({whole, 1});
+    parts.dims[dim].shardings.push_back({whole, 1});
   }
   return create(mesh, std::move(parts));
 }
@@ -269,10 +270,11 @@ LayoutParts Layout::parts() const { return state().parts; }
 const std::string& Layout::placements_text() const { return state().placements_text; }
 std::string Layout::text() const { return state().mesh.text() + ' ' + state().placements_text; }
 
-std::span<const Cut> Layout::cuts(int dim) const {
+std::span<const Sharding> Layout::shardings(int dim) const {
   TESSERA_CHECK(dim >= 0, "layout ", text(), ": dimension must be at least 0, got ", dim);
   const auto& dims = state().parts.dims;
-  return dim < ndim() ? std::span<const Cut>(dims[static_cast<std::size_t>(dim)].cuts) : std::span<const Cut>();
+  return dim < ndim() ? std::span<const Sharding>(dims[static_cast<std::size_t>(dim)].shardings)
+                      : std::span<const Sharding>();
 }
 
 std::span<const std::int64_t> Layout::sizes(int dim) const {

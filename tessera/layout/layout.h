@@ -1,6 +1,6 @@
 // A layout: how the dimensions of a tensor are sharded over a mesh, and the axes along which its values are partial.
 //
-// Each dimension has an ordered list of splits (`Cut`), the coarsest first. A mesh axis, or a factor of one (a
+// Each dimension has an ordered list of splits (`Sharding`), the coarsest first. A mesh axis, or a factor of one (a
 // sub-axis), makes each split. [tp, dp] first splits for tp and then splits each chunk for dp. A split may divide its
 // range into `blocks` equal blocks and split each block. Such a strided shard results when dimensions are flattened
 // into one and a dimension other than the first is sharded.
@@ -47,16 +47,16 @@ struct SubAxis {
 };
 
 /// One split of a dimension.
-struct Cut {
+struct Sharding {
   SubAxis by;               ///< Sub-axis whose ranks receive the chunks.
   std::int64_t blocks = 1;  ///< Number of equal blocks that are split separately.
   /// Orders by sub-axis, then by blocks.
-  friend auto operator<=>(const Cut&, const Cut&) = default;
+  friend auto operator<=>(const Sharding&, const Sharding&) = default;
 };
 
 /// All splits of one dimension.
-struct DimCuts {
-  std::vector<Cut> cuts;                                        ///< Coarsest first.
+struct DimShardings {
+  std::vector<Sharding> shardings;                              ///< Coarsest first.
   std::shared_ptr<const std::vector<std::int64_t>> sizes = {};  ///< Chunk sizes of the first split. Null: ceil-chunks.
 };
 
@@ -70,7 +70,7 @@ struct PartialAxis {
 
 /// A layout as plain data, in any order. Layout::create() converts it to the canonical form.
 struct LayoutParts {
-  std::vector<DimCuts> dims;          ///< Dimensions after the last are not sharded.
+  std::vector<DimShardings> dims;     ///< Dimensions after the last are not sharded.
   std::vector<PartialAxis> partials;  ///< All of one reduction, except that sum and avg mix.
 };
 
@@ -149,7 +149,7 @@ class TESSERA_API Layout {
   /// Returns the number of dimensions up to the last sharded one. A tensor of this layout has at least as many.
   [[nodiscard]] int ndim() const;
   /// Returns the splits of a dimension, the coarsest first. Empty if `dim` is not sharded.
-  [[nodiscard]] std::span<const Cut> cuts(int dim) const;
+  [[nodiscard]] std::span<const Sharding> shardings(int dim) const;
   /// Returns the explicit chunk sizes of the first split of a dimension. Empty for ceil-chunks.
   [[nodiscard]] std::span<const std::int64_t> sizes(int dim) const;
   /// Returns the partial axes, ordered by axis.

@@ -19,29 +19,30 @@ void check_part(const Mesh& mesh, const SubAxis& part) {
                 axis.size);
 }
 
-void canonicalize_dim(const Mesh& mesh, int dim, DimCuts& cuts) {
-  for (const Cut& cut : cuts.cuts) {
-    check_part(mesh, cut.by);
-    TESSERA_CHECK(cut.blocks >= 1 && cut.blocks <= TextReader::kMostNumber, "layout: dimension ", dim,
-                  ": number of blocks over axis '", name_of(mesh, cut.by), "' must be in [1, 2^62], got ", cut.blocks);
+void canonicalize_dim(const Mesh& mesh, int dim, DimShardings& shardings) {
+  for (const Sharding& sharding : shardings.shardings) {
+    check_part(mesh, sharding.by);
+    TESSERA_CHECK(sharding.blocks >= 1 && sharding.blocks <= TextReader::kMostNumber, "layout: dimension ", dim,
+                  ": number of blocks over axis '", name_of(mesh, sharding.by), "' must be in [1, 2^62], got ",
+                  sharding.blocks);
   }
-  if (cuts.sizes) {
-    TESSERA_CHECK(!cuts.cuts.empty(), "layout: dimension ", dim, " is not sharded, but has explicit sizes");
-    const Cut& first = cuts.cuts.front();
+  if (shardings.sizes) {
+    TESSERA_CHECK(!shardings.shardings.empty(), "layout: dimension ", dim, " is not sharded, but has explicit sizes");
+    const Sharding& first = shardings.shardings.front();
     TESSERA_CHECK(first.blocks == 1, "layout: dimension ", dim, ": the sharding over axis '", name_of(mesh, first.by),
                   "' must not have both sizes and blocks");
-    TESSERA_CHECK(static_cast<std::int64_t>(cuts.sizes->size()) == first.by.size, "layout: dimension ", dim,
+    TESSERA_CHECK(static_cast<std::int64_t>(shardings.sizes->size()) == first.by.size, "layout: dimension ", dim,
                   ": requires one size per shard of its first axis '", name_of(mesh, first.by), "' (", first.by.size,
-                  "), got ", cuts.sizes->size(), " sizes");
+                  "), got ", shardings.sizes->size(), " sizes");
     std::int64_t total = 0;
-    for (const std::int64_t size : *cuts.sizes) {
+    for (const std::int64_t size : *shardings.sizes) {
       TESSERA_CHECK(size >= 0, "layout: dimension ", dim, ": sizes must be at least 0, got ", size);
       total = checked_add(total, size, "given sizes of a dimension");
     }
     TESSERA_CHECK(total <= TextReader::kMostNumber, "layout: dimension ", dim, ": sizes must sum to at most 2^62");
-    if (first.by.size == 1) cuts.sizes = nullptr;  // removed with its split
+    if (first.by.size == 1) shardings.sizes = nullptr;  // removed with its split
   }
-  std::erase_if(cuts.cuts, [](const Cut& cut) { return cut.by.size == 1; });
+  std::erase_if(shardings.shardings, [](const Sharding& sharding) { return sharding.by.size == 1; });
 }
 
 // Sorts the partial axes and merges adjacent sub-axes of an axis.
@@ -71,8 +72,8 @@ void canonicalize_partials(const Mesh& mesh, std::vector<PartialAxis>& partials)
 // Checks that the sub-axes in use, and the factors of the axis in the mesh, have a common factorization.
 void check_use(const Mesh& mesh, const LayoutParts& parts) {
   std::vector<SubAxis> used;
-  for (const DimCuts& dim : parts.dims) {
-    for (const Cut& cut : dim.cuts) used.push_back(cut.by);
+  for (const DimShardings& dim : parts.dims) {
+    for (const Sharding& sharding : dim.shardings) used.push_back(sharding.by);
   }
   for (const PartialAxis& partial : parts.partials) used.push_back(partial.by);
   std::sort(used.begin(), used.end());
@@ -112,7 +113,7 @@ void canonicalize(const Mesh& mesh, LayoutParts& parts) {
   TESSERA_CHECK(parts.dims.size() <= kMostDims, "layout: number of dimensions must be at most ", kMostDims, ", got ",
                 parts.dims.size());
   for (std::size_t i = 0; i < parts.dims.size(); ++i) canonicalize_dim(mesh, static_cast<int>(i), parts.dims[i]);
-  while (!parts.dims.empty() && parts.dims.back().cuts.empty()) parts.dims.pop_back();
+  while (!parts.dims.empty() && parts.dims.back().shardings.empty()) parts.dims.pop_back();
   canonicalize_partials(mesh, parts.partials);
   check_use(mesh, parts);
 }

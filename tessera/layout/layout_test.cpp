@@ -73,18 +73,18 @@ TEST(Layout, EqualLayoutsAreTheSameObject) {
 TEST(Layout, TellsCutsAndPartials) {
   const Layout layout = Layout::parse("a=2,b=6,c=2 {Shard(1, order=1), 3:Shard(1, order=0)*2:Partial(avg), Partial()}");
   EXPECT_EQ(layout.ndim(), 2);
-  EXPECT_TRUE(layout.cuts(0).empty());
-  ASSERT_EQ(layout.cuts(1).size(), 2U);
-  EXPECT_EQ(layout.cuts(1)[0], (Cut{{1, 1, 3}, 1}));
-  EXPECT_EQ(layout.cuts(1)[1], (Cut{{0, 1, 2}, 1}));
-  EXPECT_TRUE(layout.cuts(7).empty());
+  EXPECT_TRUE(layout.shardings(0).empty());
+  ASSERT_EQ(layout.shardings(1).size(), 2U);
+  EXPECT_EQ(layout.shardings(1)[0], (Sharding{{1, 1, 3}, 1}));
+  EXPECT_EQ(layout.shardings(1)[1], (Sharding{{0, 1, 2}, 1}));
+  EXPECT_TRUE(layout.shardings(7).empty());
   EXPECT_TRUE(layout.sizes(1).empty());
   ASSERT_EQ(layout.partials().size(), 2U);
   EXPECT_EQ(layout.partials()[0], (PartialAxis{{1, 3, 2}, Reduction::kAvg}));
   EXPECT_FALSE(layout.is_replicated());
   EXPECT_TRUE(Layout::replicated(layout.mesh()).is_replicated());
   EXPECT_EQ(Layout::parse(layout.mesh(), "R,R,R"), Layout::replicated(layout.mesh()));
-  expect_error<InvalidArgument>([&] { (void)layout.cuts(-1); }, {"dimension must be at least 0, got -1"});
+  expect_error<InvalidArgument>([&] { (void)layout.shardings(-1); }, {"dimension must be at least 0, got -1"});
 }
 
 TEST(Layout, WhatHasSizeOneIsDropped) {

@@ -25,13 +25,13 @@ struct Doing {
   std::string text;
 };
 
-std::string shard_text(int dim, std::size_t place, bool shows_order, const DimCuts& cuts) {
+std::string shard_text(int dim, std::size_t place, bool shows_order, const DimShardings& shardings) {
   std::string text = concat("Shard(", dim);
   if (shows_order) text += concat(", order=", place);
-  if (cuts.cuts[place].blocks > 1) text += concat(", blocks=", cuts.cuts[place].blocks);
-  if (place == 0 && cuts.sizes) {
+  if (shardings.shardings[place].blocks > 1) text += concat(", blocks=", shardings.shardings[place].blocks);
+  if (place == 0 && shardings.sizes) {
     text += ", sizes=";
-    for (std::size_t i = 0; i < cuts.sizes->size(); ++i) text += concat(i > 0 ? "/" : "", (*cuts.sizes)[i]);
+    for (std::size_t i = 0; i < shardings.sizes->size(); ++i) text += concat(i > 0 ? "/" : "", (*shardings.sizes)[i]);
   }
   return text + ")";
 }
@@ -40,11 +40,11 @@ std::string shard_text(int dim, std::size_t place, bool shows_order, const DimCu
 std::vector<Doing> doings(const LayoutParts& parts) {
   std::vector<Doing> all;
   for (std::size_t d = 0; d < parts.dims.size(); ++d) {
-    const DimCuts& dim = parts.dims[d];
-    const bool is_in_order =
-        std::is_sorted(dim.cuts.begin(), dim.cuts.end(), [](const Cut& a, const Cut& b) { return a.by < b.by; });
-    for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
-      all.push_back({dim.cuts[i].by, shard_text(static_cast<int>(d), i, !is_in_order, dim)});
+    const DimShardings& dim = parts.dims[d];
+    const bool is_in_order = std::is_sorted(dim.shardings.begin(), dim.shardings.end(),
+                                            [](const Sharding& a, const Sharding& b) { return a.by < b.by; });
+    for (std::size_t i = 0; i < dim.shardings.size(); ++i) {
+      all.push_back({dim.shardings[i].by, shard_text(static_cast<int>(d), i, !is_in_order, dim)});
     }
   }
   for (const PartialAxis& partial : parts.partials) {
@@ -57,7 +57,7 @@ std::vector<Doing> doings(const LayoutParts& parts) {
 
 // A parsed split, with its explicit position among the splits of its dimension, if any.
 struct ReadCut {
-  Cut cut;
+  Sharding sharding;
   bool has_blocks = false;
   std::optional<std::int64_t> order;
   std::shared_ptr<const std::vector<std::int64_t>> sizes;
@@ -91,7 +91,7 @@ class PlacementReader {
       reader_.fail_at(at, "mesh ", mesh_.text(), " has ", mesh_.ndim(), " axes, got ", count,
                       " placements; specify one per axis");
     }
-    for (auto& [dim, cuts] : cuts_) order(dim, cuts);
+    for (auto& [dim, shardings] : shardings_) order(dim, shardings);
     return std::move(parts_);
   }
 
@@ -164,7 +164,7 @@ class PlacementReader {
   void read_shard(const SubAxis& part, std::size_t at) {
     ReadCut read{{part, 1}, false, {}, {}, at};
     if (reader_.has_digit()) {
-      cuts_[read_dim()].push_back(read);
+      shardings_[read_dim()].push_back(read);
       return;
     }
     reader_.expect('(');
@@ -177,7 +177,7 @@ class PlacementReader {
       reader_.skip_blanks();
     }
     reader_.expect(')');
-    cuts_[dim].push_back(std::move(read));
+    shardings_[dim].push_back(std::move(read));
   }
 
   void read_attribute(ReadCut& read) {
@@ -197,8 +197,8 @@ class PlacementReader {
       read.order = reader_.number("position among the axes of the dimension, counted from 0");
     } else if (name == "blocks") {
       read.has_blocks = true;
-      read.cut.blocks = reader_.number("number of blocks");
-      if (read.cut.blocks < 1) reader_.fail_at(at, "blocks must be at least 1");
+      read.sharding.blocks = reader_.number("number of blocks");
+      if (read.sharding.blocks < 1) reader_.fail_at(at, "blocks must be at least 1");
     } else {
       std::vector<std::int64_t> sizes;
       do {
@@ -209,28 +209,29 @@ class PlacementReader {
   }
 
   // Splits with an explicit position take it; the others take the remaining positions, in the order of axes.
-  void order(int dim, std::vector<ReadCut>& cuts) {
-    std::vector<const ReadCut*> places(cuts.size(), nullptr);
-    for (const ReadCut& cut : cuts) {
-      if (!cut.order) continue;
-      if (*cut.order >= static_cast<std::int64_t>(cuts.size())) {
-        reader_.fail_at(cut.at, "order must be in [0, ", cuts.size(), "), got order=", *cut.order, " for dimension ",
-                        dim);
+  void order(int dim, std::vector<ReadCut>& shardings) {
+    std::vector<const ReadCut*> places(shardings.size(), nullptr);
+    for (const ReadCut& sharding : shardings) {
+      if (!sharding.order) continue;
+      if (*sharding.order >= static_cast<std::int64_t>(shardings.size())) {
+        reader_.fail_at(sharding.at, "order must be in [0, ", shardings.size(), "), got order=", *sharding.order,
+                        " for dimension ", dim);
       }
-      const ReadCut*& place = places[static_cast<std::size_t>(*cut.order)];
-      if (place != nullptr) reader_.fail_at(cut.at, "two axes of dimension ", dim, " have order=", *cut.order);
-      place = &cut;
+      const ReadCut*& place = places[static_cast<std::size_t>(*sharding.order)];
+      if (place != nullptr)
+        reader_.fail_at(sharding.at, "two axes of dimension ", dim, " have order=", *sharding.order);
+      place = &sharding;
     }
     std::size_t next = 0;
-    for (const ReadCut& cut : cuts) {
-      if (cut.order) continue;
+    for (const ReadCut& sharding : shardings) {
+      if (sharding.order) continue;
       while (places[next] != nullptr) ++next;
-      places[next] = &cut;
+      places[next] = &sharding;
     }
     if (parts_.dims.size() <= static_cast<std::size_t>(dim)) parts_.dims.resize(static_cast<std::size_t>(dim) + 1);
-    DimCuts& made = parts_.dims[static_cast<std::size_t>(dim)];
+    DimShardings& made = parts_.dims[static_cast<std::size_t>(dim)];
     for (std::size_t i = 0; i < places.size(); ++i) {
-      made.cuts.push_back(places[i]->cut);
+      made.shardings.push_back(places[i]->sharding);
       if (!places[i]->sizes) continue;
       if (i > 0) reader_.fail_at(places[i]->at, "sizes= is valid only for the first axis of a dimension");
       made.sizes = places[i]->sizes;
@@ -240,7 +241,7 @@ class PlacementReader {
   TextReader& reader_;
   const Mesh& mesh_;
   LayoutParts parts_;
-  std::map<int, std::vector<ReadCut>> cuts_;  // by dimension, each in the order of axes
+  std::map<int, std::vector<ReadCut>> shardings_;  // by dimension, each in the order of axes
 };
 
 }  // namespace

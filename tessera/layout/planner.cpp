@@ -129,7 +129,7 @@ std::shared_ptr<const Plan> Planner::dual(const Plan& plan) {
   for (std::size_t a = 0; a < atoms->list.size(); ++a) {
     const auto atom = static_cast<std::int32_t>(a);
     gradient.partials[a].reset();
-    if (!source->is_cut_by(atom) || target->is_cut_by(atom) || target->partials[a]) continue;
+    if (!source->is_sharded_by(atom) || target->is_sharded_by(atom) || target->partials[a]) continue;
     gradient.partials[a] = Reduction::kSum;
     has_gathered = true;
   }

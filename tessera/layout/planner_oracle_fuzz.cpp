@@ -37,11 +37,11 @@ void add_layouts(const Mesh& mesh, std::size_t dims, int axis, const LayoutParts
   partial.partials.push_back({whole, Reduction::kSum});
   add_layouts(mesh, dims, axis + 1, partial, layouts);
   for (std::size_t d = 0; d < dims; ++d) {
-    for (std::size_t place = 0; place <= parts.dims[d].cuts.size(); ++place) {
-      LayoutParts cut = parts;
-      auto& cuts = cut.dims[d].cuts;
-      cuts.insert(cuts.begin() + static_cast<std::ptrdiff_t>(place), Cut{whole, 1});
-      add_layouts(mesh, dims, axis + 1, cut, layouts);
+    for (std::size_t place = 0; place <= parts.dims[d].shardings.size(); ++place) {
+      LayoutParts sharding = parts;
+      auto& shardings = sharding.dims[d].shardings;
+      shardings.insert(shardings.begin() + static_cast<std::ptrdiff_t>(place), Sharding{whole, 1});
+      add_layouts(mesh, dims, axis + 1, sharding, layouts);
     }
   }
 }

@@ -243,8 +243,8 @@ TEST(Planner, LeavesAloneTooManyAxesThatBothEndsTreatAlike) {
   EXPECT_FALSE(plan->steps.empty());
   EXPECT_FALSE(plan->is_exact);
   for (const Step& step : plan->steps) {
-    ASSERT_GE(step.after.cuts(0).size(), 3U);
-    EXPECT_EQ(step.after.cuts(0)[0].by.axis, 0);
+    ASSERT_GE(step.after.shardings(0).size(), 3U);
+    EXPECT_EQ(step.after.shardings(0)[0].by.axis, 0);
   }
   expect_error<NotSupported>(
       [&] {

@@ -12,7 +12,7 @@ namespace tessera::layout {
 namespace {
 
 // Returns the outputs if the inputs are compatible as they are, otherwise the conflict.
-Propagation match(const detail::Call& call) {
+Propagation match(const detail::FactorCall& call) {
   Propagation out;
   if (const auto found = call.match(out.conflict)) {
     if (auto outputs = call.outputs_under(*found, out.conflict)) out.outputs = std::move(*outputs);
@@ -56,12 +56,12 @@ std::string Fix::text() const {
 }
 
 Propagation propagate(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs) {
-  return match(detail::Call(rule, inputs, outputs));
+  return match(detail::FactorCall(rule, inputs, outputs));
 }
 
 Propagation propagate_or_fix(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs,
                              Planner& planner, int most) {
-  const detail::Call call(rule, inputs, outputs);
+  const detail::FactorCall call(rule, inputs, outputs);
   Propagation out = match(call);
   if (out.is_match() || most <= 0) return out;
   for (detail::FoundFix& fix : detail::FixSearch(call, planner, false).run(static_cast<std::size_t>(most))) {
@@ -72,7 +72,7 @@ Propagation propagate_or_fix(const FactorRule& rule, std::span<const Operand> in
 
 std::vector<Candidate> explain(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs,
                                Planner& planner, std::size_t most) {
-  const detail::Call call(rule, inputs, outputs);
+  const detail::FactorCall call(rule, inputs, outputs);
   std::vector<Candidate> out;
   const detail::FoundFix* answer = nullptr;  // the first that the rule allows: the cheapest comes first
   std::vector<detail::FoundFix> found = detail::FixSearch(call, planner, true).run(most);

@@ -12,8 +12,8 @@
 
 namespace tessera::memory {
 
+using detail::AllocationRequest;
 using detail::Heap;
-using detail::Request;
 
 namespace detail {
 constinit thread_local ThreadScope* innermost_scope = nullptr;
@@ -79,13 +79,14 @@ std::size_t AllocatorState::round(std::size_t nbytes) const {
   return (size + step - 1) / step * step;
 }
 
-Request AllocatorState::request_for(std::size_t nbytes, const device::Stream& stream) {
+AllocationRequest AllocatorState::request_for(std::size_t nbytes, const device::Stream& stream) {
   const device::StreamSlot& slot = stream.slot();
   TESSERA_CHECK(slot.device() == device_key, "allocate: the stream must be on ", device.name(), ", got ", stream.name(),
                 " on ", stream.device().name(), "; use Allocator::of(stream.device())");
   TESSERA_CHECK_AS(OutOfMemory, nbytes <= kMostNbytes, "allocate: nbytes must be at most ", format_bytes(kMostNbytes),
                    ", got ", nbytes, "; check for a negative size");
-  Request request{.nbytes = nbytes, .size = round(nbytes), .stream = stream, .slot = slot, .moment = history.now()};
+  AllocationRequest request{
+      .nbytes = nbytes, .size = round(nbytes), .stream = stream, .slot = slot, .moment = history.now()};
   if (!host_writes) {
     if (const CaptureId id = detail::capture_of(stream); id != CaptureId{}) {
       request.capture = detail::find_scope(device_key, id);
@@ -108,7 +109,7 @@ Request AllocatorState::request_for(std::size_t nbytes, const device::Stream& st
 
 Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& stream) {
   if (nbytes == 0) return {};
-  const Request request = request_for(nbytes, stream);
+  const AllocationRequest request = request_for(nbytes, stream);
   Block* block = nullptr;
   Heap* heap = nullptr;
   probe::Moment moment = request.moment;

@@ -8,12 +8,12 @@
 
 namespace tessera::memory {
 
+using detail::AllocationRequest;
 using detail::CaptureMoment;
 using detail::CaptureScope;
 using detail::GraphKeeper;
 using detail::Heap;
 using detail::Phase;
-using detail::Request;
 using detail::StreamInCapture;
 using detail::Use;
 
@@ -69,7 +69,7 @@ void hand_on_uses(Heap& heap, const Block& block) {
 }
 
 // Returns a block for the request that is proven free, or that this capture has not used; the heap lock is held.
-Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) {
+Block* find_captured(AllocatorState& state, const AllocationRequest& request, Heap& heap) {
   CaptureScope& scope = *request.capture;
   // The next launch may start before the previous one has ended: no used block is proven free.
   if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0) return heap.take(request.size);
@@ -77,7 +77,7 @@ Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) 
     if (block.phase == Phase::kReady) return true;
     return is_provable(scope, block) && scope.order->proves(request.slot.id(), block.extra->marks);
   };
-  detail::Run run;
+  detail::BlockRun run;
   const detail::Space& space = heap.spaces[Heap::is_large(request.size)];
   Block* const used = space.pending.find_if(request.size, kMostProofs, is_over);
   const bool is_exact = used != nullptr && used->size == request.size;
@@ -107,7 +107,7 @@ void note_handed_out(CaptureScope& scope, Block& block) {
 
 }  // namespace
 
-Block* AllocatorState::take_captured(const Request& request, Heap& heap) {
+Block* AllocatorState::take_captured(const AllocationRequest& request, Heap& heap) {
   CaptureScope& scope = *request.capture;
   const std::lock_guard scope_lock(scope.mutex);
   StreamInCapture* const stream = find_stream(*this, scope, request.slot);

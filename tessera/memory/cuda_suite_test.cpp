@@ -4,7 +4,7 @@
 namespace tessera::memory::suite {
 namespace {
 
-class CudaSubject : public Subject {
+class CudaSubject : public MemorySubject {
  public:
   explicit CudaSubject(Device device) : device_(std::move(device)) {}
   Device device() override { return device_; }
@@ -15,7 +15,7 @@ class CudaSubject : public Subject {
   Device device_;
 };
 
-std::unique_ptr<Subject> open_first(std::string& why) {
+std::unique_ptr<MemorySubject> open_first(std::string& why) {
   try {
     return std::make_unique<CudaSubject>(Device::get("cuda"));
   } catch (const Error& error) {
@@ -26,7 +26,7 @@ std::unique_ptr<Subject> open_first(std::string& why) {
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(Cuda, MemorySuite, ::testing::Values(Implementation{"gpu0", &open_first}),
+INSTANTIATE_TEST_SUITE_P(Cuda, MemorySuite, ::testing::Values(MemoryImplementation{"gpu0", &open_first}),
                          implementation_name);
 
 }  // namespace tessera::memory::suite

@@ -190,14 +190,14 @@ void leave(CaptureScope& scope) noexcept {
 }
 
 // Returns the sorted, disjoint ranges of one pool that a graph writes.
-std::vector<detail::ByteRange> written_in(const CaptureScope& scope, const PoolState& pool) {
-  std::vector<detail::ByteRange> ranges;
+std::vector<detail::ReplayRange> written_in(const CaptureScope& scope, const PoolState& pool) {
+  std::vector<detail::ReplayRange> ranges;
   for (const CaptureScope::Write& write : scope.writes) {
     if (write.pool == &pool) ranges.push_back(write.range);
   }
   std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
-  std::vector<detail::ByteRange> out;
-  for (const detail::ByteRange& range : ranges) {
+  std::vector<detail::ReplayRange> out;
+  for (const detail::ReplayRange& range : ranges) {
     if (!out.empty() && range.begin <= out.back().end) {
       out.back().end = std::max(out.back().end, range.end);
     } else {
@@ -210,12 +210,12 @@ std::vector<detail::ByteRange> written_in(const CaptureScope& scope, const PoolS
 // Adds the graph to the replay order of a pool.
 void add_to_replays(detail::CapturedState& graph, const detail::GraphPart& part, const CaptureScope& scope) {
   PoolState& pool = *part.pool.state();
-  const std::vector<detail::ByteRange> writes = written_in(scope, pool);
+  const std::vector<detail::ReplayRange> writes = written_in(scope, pool);
   for (const auto& range : writes) graph.written += range.end - range.begin;
   {
     const std::lock_guard lock(pool.uses_mutex);
     for (const PoolState::PastUse& past : pool.past_uses) {
-      const bool is_given = std::any_of(writes.begin(), writes.end(), [&](const detail::ByteRange& range) {
+      const bool is_given = std::any_of(writes.begin(), writes.end(), [&](const detail::ReplayRange& range) {
         return range.begin < past.range.end && past.range.begin < range.end;
       });
       if (is_given) graph.waits.push_back(past.use);

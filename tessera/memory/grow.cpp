@@ -11,10 +11,10 @@
 
 namespace tessera::memory {
 
+using detail::AllocationRequest;
 using detail::FreePiece;
 using detail::Heap;
 using detail::Phase;
-using detail::Request;
 using detail::Segment;
 using detail::Space;
 
@@ -218,7 +218,7 @@ void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*
 }
 
 // Maps memory in the hole of a position. Returns the bytes mapped before `failure`, if any.
-std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& place, std::size_t size,
+std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::ReservedPlace& place, std::size_t size,
                        std::exception_ptr& failure) {
   std::byte* const begin = place.hole->address;
   std::byte* const end = place.hole->end();
@@ -244,7 +244,7 @@ std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& p
   return static_cast<std::size_t>(to - begin);
 }
 
-Block* grow_expandable(AllocatorState& state, const Request& request, Heap& heap) {
+Block* grow_expandable(AllocatorState& state, const AllocationRequest& request, Heap& heap) {
   PoolState& pool = heap.pool;
   const std::size_t size = request.size;
   Space& space = heap.spaces[Heap::is_large(size)];
@@ -253,7 +253,7 @@ Block* grow_expandable(AllocatorState& state, const Request& request, Heap& heap
   std::function<bool(const Block&)> is_usable;
   if (request.capture == nullptr && (request.slot.hazards() & device::StreamSlot::kOverlapping) != 0)
     is_usable = [&](const Block& block) { return state.is_over(heap, block, request.stream); };
-  detail::Place place;
+  detail::ReservedPlace place;
   {
     const std::lock_guard lock(heap.lock);
     place = detail::reserve_place(heap, space, size, granule, is_usable);
@@ -321,7 +321,7 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
 
 }  // namespace
 
-Block* AllocatorState::grow(const Request& request, Heap& heap) {
+Block* AllocatorState::grow(const AllocationRequest& request, Heap& heap) {
   shrink_all_closed();
   collect_by_age();
   return heap.pool.expandable != nullptr ? grow_expandable(*this, request, heap)

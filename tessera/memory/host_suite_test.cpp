@@ -12,7 +12,7 @@ using device::host::HostOptions;
 using device::host::Mode;
 using device::host::SeededScheduler;
 
-class HostSubject : public Subject {
+class HostSubject : public MemorySubject {
  public:
   explicit HostSubject(HostOptions options) : options_(std::move(options)) {
     options_.capacity_nbytes = std::size_t{4} << 30;
@@ -34,7 +34,7 @@ class HostSubject : public Subject {
     return device::host::make_host_device(options);
   }
   void run_together(std::vector<std::function<void()>> bodies) override {
-    if (options_.scheduler == nullptr) return Subject::run_together(std::move(bodies));
+    if (options_.scheduler == nullptr) return MemorySubject::run_together(std::move(bodies));
     std::vector<std::uint64_t> threads;
     for (auto& body : bodies) threads.push_back(options_.scheduler->spawn("thread", std::move(body)));
     for (const std::uint64_t thread : threads) options_.scheduler->join(thread);
@@ -46,7 +46,7 @@ class HostSubject : public Subject {
   Device device_;
 };
 
-Implementation host(const std::string& name, const HostOptions& options) {
+MemoryImplementation host(const std::string& name, const HostOptions& options) {
   return {name, [options](std::string&) { return std::make_unique<HostSubject>(options); }};
 }
 

@@ -15,8 +15,8 @@
 
 namespace tessera::memory {
 
+using detail::AllocationRequest;
 using detail::Heap;
-using detail::Request;
 
 namespace {
 
@@ -61,7 +61,8 @@ struct Waiting {
 
 class Ladder {
  public:
-  Ladder(AllocatorState& state, const Request& request, Heap& heap) : state_(state), request_(request), heap_(heap) {}
+  Ladder(AllocatorState& state, const AllocationRequest& request, Heap& heap)
+      : state_(state), request_(request), heap_(heap) {}
 
   Block* climb() {
     if (request_.capture == nullptr) {
@@ -201,7 +202,7 @@ class Ladder {
     if (request_.capture != nullptr) return nullptr;
     const Lenders lenders(state_, *request_.pool);
     for (PoolState* lender : lenders.all) {
-      Request request = request_;
+      AllocationRequest request = request_;
       request.pool = lender;
       Heap& heap = state_.heap_for(*lender, request_.slot);
       Block* block = state_.take_ready(request, heap);
@@ -228,7 +229,7 @@ class Ladder {
   [[noreturn]] void fail();
 
   AllocatorState& state_;
-  const Request& request_;
+  const AllocationRequest& request_;
   Heap& heap_;
   std::string reason_;
   std::vector<std::string> steps_;
@@ -256,6 +257,8 @@ void Ladder::fail() {
 
 }  // namespace
 
-Block* AllocatorState::take_or_grow(const Request& request, Heap& heap) { return Ladder(*this, request, heap).climb(); }
+Block* AllocatorState::take_or_grow(const AllocationRequest& request, Heap& heap) {
+  return Ladder(*this, request, heap).climb();
+}
 
 }  // namespace tessera::memory

@@ -183,7 +183,7 @@ std::string to_text(const OomFacts& facts) {
   add_device(lines, facts, account);
   add_reserved(lines, facts.snapshot, account.reserved);
   add_pools(lines, facts.snapshot);
-  const detail::Range largest = detail::largest_range(facts.snapshot, nullptr, false);
+  const detail::BlockRange largest = detail::largest_range(facts.snapshot, nullptr, false);
   lines.add(0, largest.nbytes,
             largest.nbytes == 0 ? std::string("largest contiguous cached range: nothing is cached")
                                 : fmt::format("largest contiguous cached range: {}, stream {}",
@@ -199,7 +199,7 @@ std::string to_json(const OomFacts& facts) {
   ordered_json json = request_json(facts, diagnose(facts));
   json["account"] = account_json(facts, account_of(facts));
   add_rows(json, facts.snapshot);
-  const detail::Range largest = detail::largest_range(facts.snapshot, nullptr, false);
+  const detail::BlockRange largest = detail::largest_range(facts.snapshot, nullptr, false);
   json["largest_cached_range"] = {{"address", largest.address},
                                   {"nbytes", largest.nbytes},
                                   {"pool", to_json(largest.pool)},

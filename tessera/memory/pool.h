@@ -42,7 +42,7 @@ struct Growth {
 /// Positions and states of the blocks of a pool, to be restored later.
 struct PoolLayout {
   /// A block of the layout.
-  struct Piece {
+  struct PoolPiece {
     std::byte* address = nullptr;  ///< First byte.
     std::size_t nbytes = 0;        ///< Size in bytes.
     std::size_t requested = 0;     ///< Requested bytes; 0 if not live.
@@ -51,13 +51,13 @@ struct PoolLayout {
     StreamId stream = {};          ///< Stream of the allocation.
   };
   /// Blocks of one stream, in address order.
-  struct Lane {
-    StreamId stream;            ///< Stream of the heap.
-    bool is_captured = false;   ///< True for the heap of captures, which has no stream.
-    std::vector<Piece> pieces;  ///< Blocks that tile the mapped memory.
+  struct PoolLane {
+    StreamId stream;                ///< Stream of the heap.
+    bool is_captured = false;       ///< True for the heap of captures, which has no stream.
+    std::vector<PoolPiece> pieces;  ///< Blocks that tile the mapped memory.
   };
-  PoolId pool;              ///< Pool of the layout.
-  std::vector<Lane> lanes;  ///< One lane per stream.
+  PoolId pool;                  ///< Pool of the layout.
+  std::vector<PoolLane> lanes;  ///< One lane per stream.
 };
 
 /// Handle to a pool. Copies share it. After the last handle and the last graph, its memory is released as its blocks

@@ -21,7 +21,7 @@ PoolLayout Pool::checkpoint() const {
   const std::lock_guard slow(state_->allocator.slow_mutex);
   for (const auto& heap : state_->heaps) {
     const std::lock_guard lock(heap->lock);
-    PoolLayout::Lane lane;
+    PoolLayout::PoolLane lane;
     lane.stream = heap->slot != nullptr ? heap->slot->id() : StreamId{};
     lane.is_captured = heap->slot == nullptr;
     heap->walk([&](const Segment&, const Block& block) {
@@ -37,14 +37,14 @@ PoolLayout Pool::checkpoint() const {
 
 namespace {
 
-Heap* heap_of(PoolState& pool, const PoolLayout::Lane& lane) {
+Heap* heap_of(PoolState& pool, const PoolLayout::PoolLane& lane) {
   return lane.is_captured ? pool.capture_heap.load() : pool.by_stream.find(lane.stream);
 }
 
 // Finds live blocks outside of the layout, and blocks of it that cannot be live again; checked before any change.
-void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane& lane) {
+void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::PoolLane& lane) {
   std::set<std::pair<std::byte*, std::size_t>> wanted;
-  for (const PoolLayout::Piece& piece : lane.pieces) {
+  for (const PoolLayout::PoolPiece& piece : lane.pieces) {
     if (piece.is_live) wanted.emplace(piece.address, piece.nbytes);
   }
   heap.walk([&](const Segment&, const Block& block) {
@@ -58,7 +58,7 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane&
     TESSERA_CHECK(!is_wanted, "restore of pool '", pool.name, "': the block of ", format_bytes(block.size), " at ",
                   static_cast<void*>(block.address), " is still in use by a stream or a graph; wait for it first");
   });
-  for (const PoolLayout::Piece& piece : lane.pieces) {
+  for (const PoolLayout::PoolPiece& piece : lane.pieces) {
     if (!piece.is_live) continue;
     bool is_there = false;
     heap.walk([&](const Segment&, const Block& block) {
@@ -77,7 +77,7 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane&
   }
 }
 
-Block* resurrect(Heap& heap, const PoolLayout::Piece& piece) {
+Block* resurrect(Heap& heap, const PoolLayout::PoolPiece& piece) {
   Block* found = nullptr;
   heap.walk([&](const Segment&, Block& block) {
     if (block.phase == Phase::kReady && block.address <= piece.address && piece.address < block.end()) found = &block;
@@ -115,14 +115,14 @@ std::vector<Buffer> Pool::restore(const PoolLayout& layout, std::vector<Buffer> 
   std::vector<Buffer> restored;
   try {
     for (const auto& heap : state_->heaps) {
-      PoolLayout::Lane none;
+      PoolLayout::PoolLane none;
       const auto lane = std::find_if(layout.lanes.begin(), layout.lanes.end(),
                                      [&](const auto& one) { return heap_of(*state_, one) == heap.get(); });
       check_restorable(*state_, *heap, lane != layout.lanes.end() ? *lane : none);
     }
-    for (const PoolLayout::Lane& lane : layout.lanes) {
+    for (const PoolLayout::PoolLane& lane : layout.lanes) {
       Heap& heap = *heap_of(*state_, lane);
-      for (const PoolLayout::Piece& piece : lane.pieces) {
+      for (const PoolLayout::PoolPiece& piece : lane.pieces) {
         Block* block = piece.is_live ? resurrect(heap, piece) : nullptr;
         if (block == nullptr) continue;
         block->graph = piece.graph;

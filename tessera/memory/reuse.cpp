@@ -6,9 +6,9 @@
 
 namespace tessera::memory {
 
+using detail::AllocationRequest;
 using detail::Heap;
 using detail::Phase;
-using detail::Request;
 using detail::Use;
 
 namespace {
@@ -49,7 +49,7 @@ bool AllocatorState::is_completed(const Heap& heap, const Block& block) const {
 }
 
 // Takes ready blocks of the stream itself. Its own work is ordered before, except inside an overlap scope.
-Block* AllocatorState::take_ready(const Request& request, Heap& own) {
+Block* AllocatorState::take_ready(const AllocationRequest& request, Heap& own) {
   const std::lock_guard lock(own.lock);
   if ((request.slot.hazards() & device::StreamSlot::kOverlapping) == 0) return own.take(request.size);
   detail::Space& space = own.spaces[Heap::is_large(request.size)];
@@ -85,7 +85,7 @@ void AllocatorState::settle(Heap& heap, Block& block, probe::Moment moment) {
 
 namespace {
 
-Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap, bool is_own) {
+Block* take_over_from(AllocatorState& state, const AllocationRequest& request, Heap& heap, bool is_own) {
   const std::lock_guard lock(heap.lock);
   if (!is_own) {
     detail::Space& space = heap.spaces[Heap::is_large(request.size)];
@@ -106,7 +106,7 @@ Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap,
 
 }  // namespace
 
-Block* AllocatorState::take_covered(const Request& request, Heap& own) {
+Block* AllocatorState::take_covered(const AllocationRequest& request, Heap& own) {
   if (Block* block = take_over_from(*this, request, own, true)) return block;
   if (host_writes) {
     poll_users(own);  // costs nothing beside pinning more memory
@@ -132,7 +132,8 @@ namespace {
 
 // Returns the cost for the stream to use a free block of its own heap: 0, the number of waits on the device, or -1 if
 // it is impossible. Waits are only on events recorded at the free of the block.
-int price_of(const AllocatorState& state, const Request& request, const Heap& own, const Block& block, bool may_wait) {
+int price_of(const AllocatorState& state, const AllocationRequest& request, const Heap& own, const Block& block,
+             bool may_wait) {
   if (block.phase == Phase::kReady || state.is_over(own, block, request.stream)) return 0;
   if (!may_wait || block.extra == nullptr) return -1;
   int waits = 0;
@@ -146,7 +147,8 @@ int price_of(const AllocatorState& state, const Request& request, const Heap& ow
 
 // Finds a pending block that fits, or free neighbors that fit together: memory split for smaller blocks, some of them
 // pending, is merged again before the heap grows.
-detail::Run find_own(const AllocatorState& state, const Request& request, const Heap& own, bool may_wait) {
+detail::BlockRun find_own(const AllocatorState& state, const AllocationRequest& request, const Heap& own,
+                          bool may_wait) {
   const auto price = [&](const Block& block) { return price_of(state, request, own, block, may_wait); };
   const detail::Space& space = own.spaces[Heap::is_large(request.size)];
   Block* block = space.pending.find_if(request.size, kMostTried, [&](const Block& one) { return price(one) >= 0; });
@@ -160,14 +162,14 @@ detail::Run find_own(const AllocatorState& state, const Request& request, const 
 
 // Takes pending memory of the stream's own heap, after waits on the device if needed. Neither side of a wait may be a
 // stream that holds or spins: its work could wait for the next work of this stream.
-Block* AllocatorState::take_by_wait(const Request& request, Heap& own, bool may_wait) {
+Block* AllocatorState::take_by_wait(const AllocationRequest& request, Heap& own, bool may_wait) {
   if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0 || host_writes) return nullptr;
   may_wait = may_wait && policy.cross_stream == CrossStream::kWait && !request.stream.may_spin();
   std::vector<Use> uses;
   Block* block = nullptr;
   {
     const std::lock_guard lock(own.lock);
-    const detail::Run run = find_own(*this, request, own, may_wait);
+    const detail::BlockRun run = find_own(*this, request, own, may_wait);
     if (run.first == nullptr) return nullptr;
     block = own.take_run(run, request.size, [&](Block& pending) {
       if (pending.extra == nullptr) return;

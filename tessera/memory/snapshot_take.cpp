@@ -108,7 +108,7 @@ Statistics AllocatorState::statistics() {
   out.peak_reserved_nbytes = peak_reserved;
   // Both are bounds: the heaps need not have had their peaks together, and the common peak is slightly too high.
   out.peak_live_nbytes = std::min(peaks, live_peak.peak());
-  const detail::Counters& c = counters;
+  const detail::EventCounters& c = counters;
   out.covered_reuses = c.covered_reuses;
   out.device_waits = c.device_waits;
   out.events_recorded = c.events_recorded;

@@ -42,12 +42,12 @@ struct Trial {
 };
 
 // Varies the sharding of a dimension: blocks, or all but one element on the last rank.
-void vary(layout::DimCuts& dim, std::int64_t size, Random& random) {
-  if (dim.cuts.size() != 1 || random() % 3 != 0) return;
+void vary(layout::DimShardings& dim, std::int64_t size, Random& random) {
+  if (dim.shardings.size() != 1 || random() % 3 != 0) return;
   if (size % 2 == 0 && random() % 2 == 0) {
-    dim.cuts[0].blocks = 2;
+    dim.shardings[0].blocks = 2;
   } else if (size > 1) {
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(dim.cuts[0].by.size), 0);
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(dim.shardings[0].by.size), 0);
     sizes.front() = 1;
     sizes.back() = size - 1;
     dim.sizes = std::make_shared<const std::vector<std::int64_t>>(std::move(sizes));

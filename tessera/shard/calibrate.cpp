@@ -15,8 +15,8 @@
 #include "tessera/comm/process_group.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/pointwise/convert.h"
+#include "tessera/shard/detail/cost_models.h"
 #include "tessera/shard/detail/counts.h"
-#include "tessera/shard/detail/prices.h"
 #include "tessera/shard/groups.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
@@ -215,7 +215,7 @@ CostModel calibrate(const layout::Mesh& mesh, const CalibrateOptions& options) {
 
 void set_cost_model(const CostModel& model) {
   model.check();
-  const std::uint64_t mine = detail::Prices::number_of(model);
+  const std::uint64_t mine = detail::CostModels::number_of(model);
   const comm::ProcessGroup world = comm::world();
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
   world.all_gather(&mine, all.data(), 1, DType::kI64, host_stream()).wait();
@@ -223,7 +223,7 @@ void set_cost_model(const CostModel& model) {
     TESSERA_CHECK_AS(MismatchError, all[rank] == all[0],
                      "set_cost_model: all ranks must give the same cost model, but ranks ", rank, " and 0 differ");
   }
-  detail::prices().set(model);
+  detail::costs().set(model);
 }
 
 void load_cost_model(const std::string& path) {

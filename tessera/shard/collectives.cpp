@@ -13,11 +13,11 @@
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/shard/detail/collective_axes.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/geometry.h"
 #include "tessera/shard/detail/reduce_kind.h"
 #include "tessera/shard/detail/run_moves.h"
-#include "tessera/shard/detail/spoken_over.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/groups.h"
 #include "tessera/tensor/call.h"
@@ -82,11 +82,11 @@ std::vector<detail::RegionCopy> from_messages(const Shape& shape, int dim, const
   return copies;
 }
 
-bool cuts(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllToAll; }
+bool shardings(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllToAll; }
 bool concatenates(OpKind kind) { return kind == OpKind::kAllGather || kind == OpKind::kAllToAll; }
 
 Shape result_shape(const Collective& collective, Shape shape, int place) {
-  if (cuts(collective.kind)) {
+  if (shardings(collective.kind)) {
     shape = with_size(shape, collective.split, collective.in_sizes[static_cast<std::size_t>(place)]);
   }
   if (concatenates(collective.kind)) shape = with_size(shape, collective.concat, sum_of(collective.out_sizes));
@@ -154,7 +154,7 @@ comm::Operation operation_of(const Collective& collective, const Shape& from, co
 // Describes the values that must be equal on all ranks: the sizes of the tensor after concatenation.
 void set_geometry(comm::Geometry& out, const Collective& collective, const Shape& from, const Shape& to) {
   detail::GeometryOf how;
-  if (cuts(collective.kind)) how.split = collective.split;
+  if (shardings(collective.kind)) how.split = collective.split;
   if (concatenates(collective.kind)) how.concat = collective.concat;
   detail::set_geometry(out, collective.kind == OpKind::kAllGather ? to : from, how);
   if (collective.kind != OpKind::kAllToAll) return;
@@ -166,7 +166,7 @@ void set_geometry(comm::Geometry& out, const Collective& collective, const Shape
 void count_and_trace(const Collective& collective, const Tensor& x, const Tensor& result, int place) {
   const std::int64_t nbytes =
       received_numel(collective, x.shape(), result.shape(), place) * static_cast<std::int64_t>(itemsize(x.dtype()));
-  detail::Counters& counts = detail::counters();
+  detail::AtomicShardCounts& counts = detail::counters();
   counts.collectives.fetch_add(1, std::memory_order_relaxed);
   counts.nbytes.fetch_add(static_cast<std::uint64_t>(nbytes), std::memory_order_relaxed);
   if (detail::is_tracing()) detail::trace_collective(collective.name(), x, result, collective.over.text(), nbytes);
@@ -180,7 +180,7 @@ Tensor run(const Collective& collective, const Tensor& x) {
   comm::Operation operation = operation_of(collective, x.shape(), shape, x.dtype());
   set_geometry(operation.geometry, collective, x.shape(), shape);
   Tensor sent = dense;
-  if (cuts(collective.kind) && !is_outermost(x.shape(), collective.split)) {
+  if (shardings(collective.kind) && !is_outermost(x.shape(), collective.split)) {
     sent = Tensor::allocate(x.shape(), x.dtype(), where);
     detail::copy_regions(sent, dense, to_messages(x.shape(), collective.split, collective.in_sizes));
   }
@@ -249,7 +249,7 @@ Tensor apply(const Collective& collective, const Tensor& x) {
     detail::check_may_communicate(
         tessera::detail::concat(collective.name(), " of ", tensor::describe(x), " over ", collective.over.text()));
   }
-  detail::SpokenOver::note(collective.over.mesh(), collective.over.axes());
+  detail::CollectiveAxes::note(collective.over.mesh(), collective.over.axes());
   if (!x.is_tracked() || !tensor::is_grad_enabled()) {
     const tensor::GradModeScope no_grad(false);
     return run(collective, x);
@@ -420,18 +420,18 @@ Tensor broadcast(const Tensor& x, int root, const Along& over) {
 
 namespace detail {
 namespace {
-constinit thread_local SpokenOver* innermost = nullptr;
+constinit thread_local CollectiveAxes* innermost = nullptr;
 }  // namespace
 
-SpokenOver::SpokenOver(layout::Mesh mesh) : mesh_(mesh), outer_(std::exchange(innermost, this)) {}
+CollectiveAxes::CollectiveAxes(layout::Mesh mesh) : mesh_(mesh), outer_(std::exchange(innermost, this)) {}
 
-SpokenOver::~SpokenOver() {
+CollectiveAxes::~CollectiveAxes() {
   innermost = outer_;
   if (outer_ == nullptr || axes_ == 0) return;
   outer_->axes_ |= outer_->mesh_ == mesh_ ? axes_ : ~std::uint32_t{0};
 }
 
-void SpokenOver::note(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes) {
+void CollectiveAxes::note(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes) {
   if (innermost == nullptr) return;
   for (const layout::SubAxis& part : axes) {
     innermost->axes_ |= innermost->mesh_ == mesh ? std::uint32_t{1} << part.axis : ~std::uint32_t{0};

@@ -142,7 +142,7 @@ TEST(Creation, MultinomialDrawsWhatOneDeviceDraws) {
   }
   const Mesh mesh = Mesh::parse("x=2,y=2");
   const std::vector<const char*> whole = {"R,R", "S0,R", "R,S0", "S0,S0"};
-  const std::vector<const char*> cut = {"S1,R", "S0,S1", "S1,S1"};
+  const std::vector<const char*> sharding = {"S1,R", "S0,S1", "S1,S1"};
   Results results(4);
   simulate(4, [&] {
     std::size_t number = 0;
@@ -153,13 +153,13 @@ TEST(Creation, MultinomialDrawsWhatOneDeviceDraws) {
       for (const bool with_replacement : {false, true}) hand_in(text, with_replacement);
     }
     EXPECT_EQ(shard_counts().collectives, 0U);
-    for (const char* text : cut) {
+    for (const char* text : sharding) {
       hand_in(text, false);
       const AutoRedistribute automatic;
       hand_in(text, true);
     }
   });
-  for (std::size_t number = 0; number < 2 * (whole.size() + cut.size()); ++number) {
+  for (std::size_t number = 0; number < 2 * (whole.size() + sharding.size()); ++number) {
     EXPECT_EQ(results.whole(number).values, want[number % 2].values) << results.layout(number).text() << number;
   }
 }

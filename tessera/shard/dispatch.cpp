@@ -10,10 +10,10 @@
 #include "tessera/base/rank.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/detail/cooperate.h"
+#include "tessera/shard/detail/cost_models.h"
 #include "tessera/shard/detail/counts.h"
-#include "tessera/shard/detail/entry_cache.h"
 #include "tessera/shard/detail/list_calls.h"
-#include "tessera/shard/detail/prices.h"
+#include "tessera/shard/detail/plan_cache.h"
 #include "tessera/shard/detail/rearrange.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/redistribute.h"
@@ -24,14 +24,14 @@ namespace tessera::shard::detail {
 namespace {
 
 using tensor::Call;
-using EntryRef = std::shared_ptr<const Entry>;
+using EntryRef = std::shared_ptr<const DispatchPlan>;
 
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
 }
 
 // An entry with the data of this rank.
-struct Slot {
+struct RankPlan {
   EntryRef entry;
   tensor::Attributes localized;                                       // if the operator localizes
   std::unique_ptr<const std::vector<layout::LocalOperand>> operands;  // of the inputs, if ranks cooperate
@@ -40,17 +40,17 @@ struct Slot {
 };
 
 // Cache of a thread for the rank that it works for.
-struct Memory {
+struct ThreadCache {
   static constexpr std::size_t kSlots = 1024;
   std::uint64_t of_rank = 0;  // rank_changes at its start
   Rank rank{0};
-  Counters* counts = nullptr;
-  const std::atomic<std::uint64_t>* prices = nullptr;  // number of the cost model, which redistributions depend on
-  std::unique_ptr<Slot[]> slots;
+  AtomicShardCounts* counts = nullptr;
+  const std::atomic<std::uint64_t>* costs = nullptr;  // number of the cost model, which redistributions depend on
+  std::unique_ptr<RankPlan[]> slots;
 
-  static Memory& of_thread() {
-    thread_local const auto kOwn = std::make_unique<Memory>();
-    Memory& memory = *kOwn;
+  static ThreadCache& of_thread() {
+    thread_local const auto kOwn = std::make_unique<ThreadCache>();
+    ThreadCache& memory = *kOwn;
     if (memory.slots == nullptr || memory.of_rank != tessera::detail::rank_changes) [[unlikely]]
       memory.begin();
     return memory;
@@ -60,8 +60,8 @@ struct Memory {
   [[gnu::noinline]] void begin() {
     rank = current_place().rank;
     counts = &counters();
-    prices = &tessera::shard::detail::prices().number();
-    slots = std::make_unique<Slot[]>(kSlots);
+    costs = &tessera::shard::detail::costs().number();
+    slots = std::make_unique<RankPlan[]>(kSlots);
     of_rank = tessera::detail::rank_changes;  // the query for the rank may have changed it
   }
 };
@@ -80,7 +80,7 @@ class TensorList {
   std::unique_ptr<Tensor[]> many_;
 };
 
-std::vector<layout::LocalOperand> local_inputs(const Entry& entry, Rank rank) {
+std::vector<layout::LocalOperand> local_inputs(const DispatchPlan& entry, Rank rank) {
   std::vector<layout::LocalOperand> out;
   for (const OperandKey& input : entry.inputs) {
     if (!input.is_there) {
@@ -93,8 +93,8 @@ std::vector<layout::LocalOperand> local_inputs(const Entry& entry, Rank rank) {
   return out;
 }
 
-Slot make_slot(const Call& call, EntryRef entry, Rank rank) {
-  Slot slot;
+RankPlan make_slot(const Call& call, EntryRef entry, Rank rank) {
+  RankPlan slot;
   slot.is_on_mesh = entry->mesh.contains(rank);
   const bool localizes = call.op->def.localize != nullptr;
   if (slot.is_on_mesh && entry->moved.empty() && (localizes || !entry->phases.empty())) {
@@ -111,7 +111,7 @@ Slot make_slot(const Call& call, EntryRef entry, Rank rank) {
   return slot;
 }
 
-EntryRef find_entry(const Call& call, std::uint64_t hash, const Memory& memory, bool& is_known) {
+EntryRef find_entry(const Call& call, std::uint64_t hash, const ThreadCache& memory, bool& is_known) {
   EntryRef entry = EntryCache::of_process().find(call, hash);
   is_known = entry != nullptr;
   if (is_known) return entry;
@@ -120,7 +120,7 @@ EntryRef find_entry(const Call& call, std::uint64_t hash, const Memory& memory, 
   return entry;
 }
 
-void wrap_results(const Call& call, const Entry& entry, std::span<Tensor> locals) {
+void wrap_results(const Call& call, const DispatchPlan& entry, std::span<Tensor> locals) {
   for (std::size_t o = 0; o < call.outputs.size(); ++o) {
     if (call.outputs[o]) continue;  // given by the caller
     Tensor local = locals.empty() ? Tensor() : std::move(locals[o]);
@@ -128,7 +128,7 @@ void wrap_results(const Call& call, const Entry& entry, std::span<Tensor> locals
   }
 }
 
-void run_together(const Call& call, const Call& local, const Entry& entry,
+void run_together(const Call& call, const Call& local, const DispatchPlan& entry,
                   std::span<const layout::LocalOperand> operands) {
   std::vector<Tensor> none(call.outputs.size());
   std::vector<Tensor> results = cooperate(call, {local.op, local.inputs, local.attributes, none}, entry, operands);
@@ -140,9 +140,9 @@ void run_together(const Call& call, const Call& local, const Entry& entry,
 
 // Sends elements that change their rank. Nested calls may replace the slot, so needed data is held, and a slot is
 // written only if it still belongs to this call.
-void run_rearrangement(const Call& call, Slot& slot) {
+void run_rearrangement(const Call& call, RankPlan& slot) {
   const EntryRef held = slot.entry;
-  const Entry& entry = *held;
+  const DispatchPlan& entry = *held;
   std::shared_ptr<const CompiledRearrangement> rearrangement = slot.rearrangement;
   if (rearrangement == nullptr) {
     rearrangement = compile_rearranged(call, *entry.rearranged, entry.infos[0].shape);
@@ -156,8 +156,8 @@ void run_rearrangement(const Call& call, Slot& slot) {
   wrap_results(call, entry, std::span(&result, 1));
 }
 
-void run_local(const Call& call, Slot& slot) {
-  const Entry& entry = *slot.entry;
+void run_local(const Call& call, RankPlan& slot) {
+  const DispatchPlan& entry = *slot.entry;
   if (!slot.is_on_mesh) {
     wrap_results(call, entry, {});
     return;
@@ -187,7 +187,7 @@ void run_local(const Call& call, Slot& slot) {
 void dispatch(const Call& call);
 
 // Redistributes the operands as the entry states, and calls again.
-void run_moved(const Call& call, const Entry& entry, const Memory& memory) {
+void run_moved(const Call& call, const DispatchPlan& entry, const ThreadCache& memory) {
   const bool is_silent = entry.is_free || (entry.is_local && !autograd::backward_of().empty());
   if (moving() != Moving::kAutomatic && !is_silent) refuse_moves(call);
   std::vector<Tensor> inputs(call.inputs.begin(), call.inputs.end());
@@ -203,7 +203,7 @@ void run_moved(const Call& call, const Entry& entry, const Memory& memory) {
   dispatch({call.op, inputs, call.attributes, call.outputs});
 }
 
-void run(const Call& call, Slot& slot, const Memory& memory, bool is_known) {
+void run(const Call& call, RankPlan& slot, const ThreadCache& memory, bool is_known) {
   if (!slot.entry->moved.empty()) [[unlikely]] {
     const EntryRef held = slot.entry;  // redistributions may need the slot for nested calls
     run_moved(call, *held, memory);
@@ -225,15 +225,15 @@ void dispatch(const Call& call) {
     call_lists(call);
     return;
   }
-  Memory& memory = Memory::of_thread();
+  ThreadCache& memory = ThreadCache::of_thread();
   // The attributes of a random operator differ in every call: nothing is cached.
   if (call.op->def.traits.is_random) {
-    Slot slot = make_slot(call, make_entry(call, 0), memory.rank);
+    RankPlan slot = make_slot(call, make_entry(call, 0), memory.rank);
     run(call, slot, memory, false);
     return;
   }
-  const std::uint64_t hash = hash_of(call) ^ memory.prices->load(std::memory_order_relaxed);
-  Slot& slot = memory.slots[hash % Memory::kSlots];
+  const std::uint64_t hash = hash_of(call) ^ memory.costs->load(std::memory_order_relaxed);
+  RankPlan& slot = memory.slots[hash % ThreadCache::kSlots];
   bool is_known = true;
   if (slot.entry == nullptr || slot.entry->hash != hash || !slot.entry->matches(call)) [[unlikely]] {
     slot = make_slot(call, find_entry(call, hash, memory, is_known), memory.rank);

@@ -15,7 +15,7 @@
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/shard/create.h"
-#include "tessera/shard/detail/entry_cache.h"
+#include "tessera/shard/detail/plan_cache.h"
 #include "tessera/tensor/call.h"
 
 namespace tessera::shard {

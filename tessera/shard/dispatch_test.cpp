@@ -16,7 +16,7 @@
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/shard/create.h"
-#include "tessera/shard/detail/entry_cache.h"
+#include "tessera/shard/detail/plan_cache.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
@@ -303,11 +303,11 @@ TEST(Dispatch, OperatorsWithoutARuleTakeWholeTensors) {
   simulate(4, [] {
     const Tensor whole = placed(counted({8, 4}), on_line("R"));
     EXPECT_EQ(tensor::call(kUnruled, {whole}).layout(), on_line("R"));
-    const Tensor cut = placed(counted({8, 4}), on_line("S0"));
-    expect_error<InvalidArgument>([&] { tensor::call(kUnruled, {cut}); },
+    const Tensor sharding = placed(counted({8, 4}), on_line("S0"));
+    expect_error<InvalidArgument>([&] { tensor::call(kUnruled, {sharding}); },
                                   {"test.unruled", "no factor rule", "all-gather"});
     const AutoRedistribute automatic;
-    const Tensor out = tensor::call(kUnruled, {cut});
+    const Tensor out = tensor::call(kUnruled, {sharding});
     EXPECT_EQ(out.layout(), on_line("R"));
     ops::testing::wait_for_work();
     EXPECT_EQ(ops::testing::read(out.local()).values, counted({8, 4}).values);

@@ -7,7 +7,7 @@
 #include "tessera/layout/planner.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
-#include "tessera/shard/detail/compare_parts.h"
+#include "tessera/shard/detail/compare_shards.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/geometry.h"
 #include "tessera/shard/detail/laid_out.h"
@@ -80,7 +80,7 @@ Tensor scattered(const Tensor& whole, const Layout& layout) {
     operation.in = sent.data();
   }
   (void)group.launch(operation, *where.stream);
-  detail::Counters& counters = detail::counters();
+  detail::AtomicShardCounts& counters = detail::counters();
   counters.collectives.fetch_add(1, std::memory_order_relaxed);
   if (group.rank() != 0) counters.nbytes.fetch_add(part.nbytes(), std::memory_order_relaxed);
   return Tensor::sharded(whole.shape(), whole.dtype(), layout, part);
@@ -135,7 +135,7 @@ Tensor distribute(const Tensor& whole, const Layout& layout, DataOn where) {
     detail::check_may_communicate(
         tessera::detail::concat("distribute of ", tensor::describe(whole), " to ", layout.placements_text()));
   }
-  const Tensor cut = std::move(autograd::apply_function(
+  const Tensor sharding = std::move(autograd::apply_function(
       "distribute",
       [to = layout::gradient_layout(layout)](FunctionCall& /*call*/, const Tensors& inputs) -> Tensors {
         return {scattered(inputs[0], to)};
@@ -144,7 +144,7 @@ Tensor distribute(const Tensor& whole, const Layout& layout, DataOn where) {
         return {full(detail::laid_out(gradients[0], mesh))};
       },
       {whole})[0]);
-  return redistribute(cut, layout);
+  return redistribute(sharding, layout);
 }
 
 Tensor from_local(const Tensor& local, const Layout& layout, const FromLocalOptions& options) {
@@ -164,7 +164,7 @@ Tensor from_local(const Tensor& local, const Layout& layout, const FromLocalOpti
     detail::check_may_communicate(tessera::detail::concat("from_local of ", tensor::describe(local), " under ",
                                                           layout.placements_text(), " without a shape, or checked"));
   }
-  return wrapped(local, layout, detail::compare_parts("from_local", local, layout, options.shape, options.check));
+  return wrapped(local, layout, detail::compare_shards("from_local", local, layout, options.shape, options.check));
 }
 
 Tensor local(const Tensor& x, const std::optional<Layout>& gradient) {

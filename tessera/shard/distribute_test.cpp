@@ -87,8 +87,8 @@ TEST(Distribute, HasMemoryOfItsOwn) {
     const Mesh mesh = Mesh::parse("x=2");
     const Tensor whole = plain(counted(Shape{4}));
     for (const char* text : {"R", "S0"}) {
-      const Tensor cut = distribute(whole, Layout::parse(mesh, text), DataOn::kEveryRank);
-      EXPECT_NE(cut.local().storage().data(), whole.storage().data());
+      const Tensor sharding = distribute(whole, Layout::parse(mesh, text), DataOn::kEveryRank);
+      EXPECT_NE(sharding.local().storage().data(), whole.storage().data());
     }
   });
 }
@@ -113,11 +113,11 @@ TEST(Distribute, GivesTheGradientOfTheWholeToEveryRank) {
 TEST(Distribute, RefusesWhatDoesNotFit) {
   on_worlds(2, {}, [] {
     const Mesh mesh = Mesh::parse("x=2");
-    const Layout cut = Layout::parse(mesh, "S1");
+    const Layout sharding = Layout::parse(mesh, "S1");
     const Tensor whole = plain(counted(Shape{4}));
-    expect_error<InvalidArgument>([&] { (void)distribute(whole, cut, DataOn::kEveryRank); }, {"dimension 1"});
+    expect_error<InvalidArgument>([&] { (void)distribute(whole, sharding, DataOn::kEveryRank); }, {"dimension 1"});
     const Tensor done = distribute(whole, Layout::parse(mesh, "S0"), DataOn::kEveryRank);
-    expect_error<InvalidArgument>([&] { (void)distribute(done, cut, DataOn::kEveryRank); }, {"redistribute"});
+    expect_error<InvalidArgument>([&] { (void)distribute(done, sharding, DataOn::kEveryRank); }, {"redistribute"});
     const ForbidCommunication none;
     expect_error<NotSupported>([&] { (void)distribute(whole, Layout::parse(mesh, "S0"), DataOn::kFirstRank); },
                                {"distribute of f32[4]", "ForbidCommunication"});
@@ -145,70 +145,71 @@ TEST(FromLocal, FindsTheShapeOfTheWhole) {
 
 TEST(FromLocal, SharesMemoryAndSendsNothingWhenTheShapeIsGiven) {
   on_worlds(2, {}, [] {
-    const Layout cut = Layout::parse(Mesh::parse("x=2"), "S0");
+    const Layout sharding = Layout::parse(Mesh::parse("x=2"), "S0");
     const Tensor part = ops::zeros(Shape{2, 3});
     const ForbidCommunication none;
-    const Tensor x = from_local(part, cut, {.shape = Shape{4, 3}});
+    const Tensor x = from_local(part, sharding, {.shape = Shape{4, 3}});
     EXPECT_EQ(x.local().data(), part.data());
     EXPECT_EQ(local(x).data(), part.data());
-    expect_error<NotSupported>([&] { (void)from_local(part, cut); }, {"from_local", "ForbidCommunication"});
+    expect_error<NotSupported>([&] { (void)from_local(part, sharding); }, {"from_local", "ForbidCommunication"});
     expect_error<InvalidArgument>(
         [&] {
-          (void)from_local(part, cut, {.shape = Shape{6, 3}});
+          (void)from_local(part, sharding, {.shape = Shape{6, 3}});
         },
         {"[6, 3]", "must hold [3, 3]", "[2, 3]"});
     expect_error<InvalidArgument>(
         [&] {
-          (void)from_local({}, cut, {.shape = Shape{4, 3}});
+          (void)from_local({}, sharding, {.shape = Shape{4, 3}});
         },
         {"tensor must not be empty"});
-    expect_error<InvalidArgument>([&] { (void)from_local(x, cut, {.shape = Shape{4, 3}}); }, {"has a layout"});
+    expect_error<InvalidArgument>([&] { (void)from_local(x, sharding, {.shape = Shape{4, 3}}); }, {"has a layout"});
   });
 }
 
 TEST(FromLocal, IsCapturedWhereItNeedNotAskOthers) {
   simulate(2, [] {
     const device::Device host = device::Device::get("host");
-    const Layout cut = Layout::create(Mesh::parse("x=2"), {layout::Shard(0)});
+    const Layout sharding = Layout::create(Mesh::parse("x=2"), {layout::Shard(0)});
     const Layout whole = Layout::create(Mesh::parse("x=2"), {layout::Replicate()});
     const Tensor part = ops::ones({2, 3});
     const memory::GraphCapture capture(memory::Allocator::of(host), tensor::current_stream(host));
-    expect_error<InvalidArgument>([&] { (void)from_local(part, cut); },
+    expect_error<InvalidArgument>([&] { (void)from_local(part, sharding); },
                                   {"from_local", "captured", "give the global shape"});
     expect_error<InvalidArgument>(
         [&] {
           (void)from_local(part, whole, {.shape = Shape{2, 3}, .check = true});
         },
         {"from_local", "captured", "omit the check"});
-    EXPECT_EQ(from_local(part, cut, {.shape = Shape{4, 3}}).shape(), (Shape{4, 3}));
+    EXPECT_EQ(from_local(part, sharding, {.shape = Shape{4, 3}}).shape(), (Shape{4, 3}));
   });
 }
 
 TEST(FromLocal, NamesRanksThatDiffer) {
   on_worlds(4, {9}, [] {
     const Mesh mesh = Mesh::parse("a=2,b=2");
-    const Layout cut = Layout::parse(mesh, "S0,R");
+    const Layout sharding = Layout::parse(mesh, "S0,R");
     const auto part = [](std::int64_t rows, DType dtype) { return ops::ones(Shape{rows, 2}, {dtype}); };
-    expect_error<MismatchError>([&] { (void)from_local(part(2, rank() == 2 ? DType::kF64 : DType::kF32), cut); },
+    expect_error<MismatchError>([&] { (void)from_local(part(2, rank() == 2 ? DType::kF64 : DType::kF32), sharding); },
                                 {"rank 2", "f64", "rank 0", "f32"});
-    expect_error<MismatchError>([&] { (void)from_local(part(rank() == 3 ? 3 : 2, DType::kF32), cut); },
+    expect_error<MismatchError>([&] { (void)from_local(part(rank() == 3 ? 3 : 2, DType::kF32), sharding); },
                                 {"rank 3 must hold [2, 2], got [3, 2]"});
     expect_error<MismatchError>(
-        [&] { (void)from_local(part(2, DType::kF32), rank() == 1 ? Layout::parse(mesh, "R,S0") : cut); },
+        [&] { (void)from_local(part(2, DType::kF32), rank() == 1 ? Layout::parse(mesh, "R,S0") : sharding); },
         {"1 and 0", "different layouts"});
     expect_error<MismatchError>(
-        [&] { (void)from_local(rank() == 3 ? ops::ones(Shape{2}) : part(2, DType::kF32), cut); },
+        [&] { (void)from_local(rank() == 3 ? ops::ones(Shape{2}) : part(2, DType::kF32), sharding); },
         {"rank 3", "1 dimensions", "2"});
     // Replicas along b: 0 with 1, 2 with 3.
     const Tensor wrong = rank() == 3 ? ops::zeros(Shape{2, 2}) : part(2, DType::kF32);
-    EXPECT_EQ(from_local(wrong, cut).shape(), (Shape{4, 2}));
-    expect_error<MismatchError>([&] { (void)from_local(wrong, cut, {.check = true}); },
+    EXPECT_EQ(from_local(wrong, sharding).shape(), (Shape{4, 2}));
+    expect_error<MismatchError>([&] { (void)from_local(wrong, sharding, {.check = true}); },
                                 {"ranks 3 and 2", "bytes differ"});
     // Partial shards may differ.
     (void)from_local(wrong, Layout::parse(mesh, "S0,P"), {.check = true});
     // Unequal sizes need a layout with these sizes.
     const std::int64_t rows = rank() < 2 ? 1 : 3;
-    expect_error<MismatchError>([&] { (void)from_local(part(rows, DType::kF32), cut); }, {"shape [4, 2]", "sizes="});
+    expect_error<MismatchError>([&] { (void)from_local(part(rows, DType::kF32), sharding); },
+                                {"shape [4, 2]", "sizes="});
     const Layout given = Layout::parse(mesh, "{Shard(0, sizes=1/3), Replicate()}");
     EXPECT_EQ(from_local(part(rows, DType::kF32), given).shape(), (Shape{4, 2}));
   });

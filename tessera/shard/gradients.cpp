@@ -20,7 +20,7 @@
 #include "tessera/shard/create.h"
 #include "tessera/shard/detail/compiled_move.h"
 #include "tessera/shard/detail/counts.h"
-#include "tessera/shard/detail/entry.h"
+#include "tessera/shard/detail/dispatch_plan.h"
 #include "tessera/shard/detail/laid_out.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/distribute.h"
@@ -38,9 +38,10 @@ bool overlap(const SubAxis& a, const SubAxis& b) {
   return a.axis == b.axis && a.before < b.before * b.size && b.before < a.before * a.size;
 }
 
-bool is_cut_by(const LayoutParts& parts, const SubAxis& by) {
-  for (const layout::DimCuts& dim : parts.dims) {
-    if (std::ranges::any_of(dim.cuts, [&](const layout::Cut& cut) { return overlap(cut.by, by); })) return true;
+bool is_sharded_by(const LayoutParts& parts, const SubAxis& by) {
+  for (const layout::DimShardings& dim : parts.dims) {
+    if (std::ranges::any_of(dim.shardings, [&](const layout::Sharding& sharding) { return overlap(sharding.by, by); }))
+      return true;
   }
   return false;
 }
@@ -49,10 +50,11 @@ bool is_partial_along(const LayoutParts& parts, const SubAxis& by) {
   return std::ranges::any_of(parts.partials, [&](const layout::PartialAxis& each) { return overlap(each.by, by); });
 }
 
-bool is_cut_alike(const Layout& a, const Layout& b) {
+bool is_sharded_alike(const Layout& a, const Layout& b) {
   if (!(a.mesh() == b.mesh()) || a.ndim() != b.ndim()) return false;
   for (int d = 0; d < a.ndim(); ++d) {
-    if (!std::ranges::equal(a.cuts(d), b.cuts(d)) || !std::ranges::equal(a.sizes(d), b.sizes(d))) return false;
+    if (!std::ranges::equal(a.shardings(d), b.shardings(d)) || !std::ranges::equal(a.sizes(d), b.sizes(d)))
+      return false;
   }
   return true;
 }
@@ -62,11 +64,11 @@ Layout dual_of(const Layout& now, const Layout& of) {
   LayoutParts parts = of.parts();
   parts.partials.clear();
   for (const layout::PartialAxis& pending : now.partials()) {
-    if (!is_cut_by(parts, pending.by)) parts.partials.push_back(pending);
+    if (!is_sharded_by(parts, pending.by)) parts.partials.push_back(pending);
   }
   for (int d = 0; d < now.ndim(); ++d) {
-    for (const layout::Cut& cut : now.cuts(d)) {
-      if (!is_cut_by(parts, cut.by)) parts.partials.push_back({cut.by, layout::Reduction::kSum});
+    for (const layout::Sharding& sharding : now.shardings(d)) {
+      if (!is_sharded_by(parts, sharding.by)) parts.partials.push_back({sharding.by, layout::Reduction::kSum});
     }
   }
   return Layout::create(of.mesh(), std::move(parts));
@@ -108,7 +110,7 @@ Tensor place(const Tensor& gradient, const Layout& of) {
   }
   TESSERA_CHECK(gradient.layout().mesh() == of.mesh(), "backward: the gradient must be on the mesh of its tensor, ",
                 of.text(), ", got ", tensor::describe(gradient), detail::backward_note());
-  return is_cut_alike(gradient.layout(), of) ? gradient : moved(gradient, dual_of(gradient.layout(), of));
+  return is_sharded_alike(gradient.layout(), of) ? gradient : moved(gradient, dual_of(gradient.layout(), of));
 }
 
 Tensor sum(const Tensor& a, const Tensor& b) {
@@ -116,7 +118,7 @@ Tensor sum(const Tensor& a, const Tensor& b) {
   if (!a.has_layout() || !b.has_layout()) return ops::add(a, b);
   LayoutParts parts = a.layout().parts();
   for (const layout::PartialAxis& pending : b.layout().partials()) {
-    if (!is_partial_along(parts, pending.by) && !is_cut_by(parts, pending.by)) parts.partials.push_back(pending);
+    if (!is_partial_along(parts, pending.by) && !is_sharded_by(parts, pending.by)) parts.partials.push_back(pending);
   }
   const Layout both = Layout::create(a.layout().mesh(), std::move(parts));
   return ops::add(moved(a, both), moved(b, both));

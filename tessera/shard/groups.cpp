@@ -13,7 +13,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/nearest.h"
 #include "tessera/base/rank.h"
-#include "tessera/shard/detail/rank_part.h"
+#include "tessera/shard/detail/rank_state.h"
 
 namespace tessera::shard {
 namespace {
@@ -165,7 +165,7 @@ comm::GroupOptions group_options(const Mesh& mesh, std::span<const SubAxis> axes
 }
 
 const comm::ProcessGroup& group_along(const Mesh& mesh, std::span<const SubAxis> axes) {
-  RankGroups& all = detail::rank_part<RankGroups>();
+  RankGroups& all = detail::rank_state<RankGroups>();
   {
     const std::lock_guard lock(all.mutex);
     const auto found = all.by_axes.find(GroupLook{mesh.id(), axes});

@@ -14,10 +14,10 @@
 #include "tessera/base/rank.h"
 #include "tessera/layout/planner.h"
 #include "tessera/ops/pointwise/pointwise.h"
-#include "tessera/shard/detail/compare_parts.h"
+#include "tessera/shard/detail/collective_axes.h"
+#include "tessera/shard/detail/compare_shards.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/laid_out.h"
-#include "tessera/shard/detail/spoken_over.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/tensor/call.h"
@@ -43,7 +43,7 @@ std::uint32_t bit(int axis) { return std::uint32_t{1} << axis; }
 std::vector<SubAxis> used_parts(const Layout& layout) {
   std::vector<SubAxis> used;
   for (int d = 0; d < layout.ndim(); ++d) {
-    for (const layout::Cut& cut : layout.cuts(d)) used.push_back(cut.by);
+    for (const layout::Sharding& sharding : layout.shardings(d)) used.push_back(sharding.by);
   }
   for (const layout::PartialAxis& partial : layout.partials()) used.push_back(partial.by);
   std::ranges::sort(used);
@@ -184,7 +184,7 @@ Shape whole_shape(const Tensor& part, const Layout& layout, const tensor::Output
     detail::check_may_communicate(tessera::detail::concat("local_map: the shape of result ", place, " under ",
                                                           layout.placements_text(), " (shape and dtype not given)"));
   }
-  return detail::compare_parts("local_map", part, layout, {}, false);
+  return detail::compare_shards("local_map", part, layout, {}, false);
 }
 
 // Returns the results of a rank outside the mesh: empty shards, and gradients without any.
@@ -269,7 +269,7 @@ Tensors LocalMap::operator()(const Tensors& inputs, const std::vector<tensor::Ou
   }
   Tensors results;
   {
-    const detail::SpokenOver spoken(mesh_);
+    const detail::CollectiveAxes spoken(mesh_);
     results = fn_(parts);
     region->alike = alike_axes(in_, out_, spoken.axes());
   }

@@ -176,8 +176,8 @@ Whole values(const Shape& shape, std::size_t number) {
 Layout gradient_layout_of(const Layout& out, std::uint32_t pending) {
   layout::LayoutParts parts = out.parts();
   std::uint32_t used = 0;
-  for (const layout::DimCuts& dim : parts.dims) {
-    for (const layout::Cut& cut : dim.cuts) used |= 1U << cut.by.axis;
+  for (const layout::DimShardings& dim : parts.dims) {
+    for (const layout::Sharding& sharding : dim.shardings) used |= 1U << sharding.by.axis;
   }
   parts.partials.clear();
   for (int a = 0; a < out.mesh().ndim(); ++a) {
@@ -354,24 +354,24 @@ TEST(LocalMap, PassesPlainTensorsAndNoTensorsAsTheyAre) {
 TEST(LocalMap, IsNotEnteredOffTheMesh) {
   on_worlds(3, {2}, [] {
     const Mesh mesh = Mesh::create({{"x", 2}}, Rank(1));
-    const Layout cut = Layout::parse(mesh, "S0");
-    const Tensor x = leaf(placed(values({5, 2}, 0), cut));
+    const Layout sharding = Layout::parse(mesh, "S0");
+    const Tensor x = leaf(placed(values({5, 2}, 0), sharding));
     int calls = 0;
     const auto map = local_map(
         [&](const Tensors& in) -> Tensors {
           ++calls;
           return {squared(in[0])};
         },
-        {cut}, {cut});
+        {sharding}, {sharding});
     const bool is_off = current_place().rank == Rank(0);
     if (is_off) expect_error<InvalidArgument>([&] { (void)map({x}); }, {"rank 0", "not on mesh", "shape and dtype"});
     const Tensor y = map({x}, {{x.shape(), x.dtype()}})[0];
     EXPECT_EQ(calls, is_off ? 0 : 1);
     EXPECT_EQ(y.shape(), (Shape{5, 2}));
-    EXPECT_EQ(y.layout(), cut);
+    EXPECT_EQ(y.layout(), sharding);
     EXPECT_EQ(static_cast<bool>(y.local()), !is_off);
-    autograd::backward(y, placed(values({5, 2}, 1), cut));
-    EXPECT_EQ(autograd::grad(x).layout(), cut);
+    autograd::backward(y, placed(values({5, 2}, 1), sharding));
+    EXPECT_EQ(autograd::grad(x).layout(), sharding);
   });
 }
 

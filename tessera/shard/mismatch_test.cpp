@@ -180,7 +180,7 @@ TEST(Mismatch, IsToldWithBothSides) {
 // Groups of different ranks, used in incompatible orders: each rank waits for the next. There is no deadline: the
 // deadlock is detected immediately.
 TEST(Mismatch, OfGroupsInACircleNamesWhatEachWaitsFor) {
-  const auto circle = [](const char* mesh) {
+  const auto cycle = [](const char* mesh) {
     const int rank = current_place().rank.value();
     const bool is_first = rank == 0 || rank == 3;
     gather(mesh, {8}, is_first ? "R,S0" : "S0,R", "R,R");
@@ -193,23 +193,23 @@ TEST(Mismatch, OfGroupsInACircleNamesWhatEachWaitsFor) {
   };
   // Before the groups exist, and after.
   expect_words(
-      told(4, {.seed = 4}, [&](bool) { circle("x=2,y=2"); }),
+      told(4, {.seed = 4}, [&](bool) { cycle("x=2,y=2"); }),
       {"deadlock", "rank 0 waits for the creation of group 0-1", "rank 1 waits for the creation of group 1,3"});
   expect_words(told(4, {.seed = 4},
                     [&](bool) {
                       gather("x=2,y=2", {8}, "S0,R", "R,R");
                       gather("x=2,y=2", {8}, "R,S0", "R,R");
-                      circle("x=2,y=2");
+                      cycle("x=2,y=2");
                     }),
                {"deadlock", "all_gather of group 0-1, rank 1 to arrive", "all_gather of group 1,3, rank 1 to arrive"});
-  expect_words(told(4, {}, [&](bool) { circle("x=2,y=2"); }),
+  expect_words(told(4, {}, [&](bool) { cycle("x=2,y=2"); }),
                {"deadlock cycle: ", "rank 0 waits for rank 1 in the creation of group 0-1",
                 "rank 1 waits for rank 3 in the creation of group 1,3"});
   expect_words(told(4, {},
                     [&](bool) {
                       gather("x=2,y=2", {8}, "S0,R", "R,R");
                       gather("x=2,y=2", {8}, "R,S0", "R,R");
-                      circle("x=2,y=2");
+                      cycle("x=2,y=2");
                     }),
                {"deadlock cycle: ", "rank 0 waits for rank 1 in all_gather of group",
                 "rank 1 waits for rank 3 in all_gather of group"});

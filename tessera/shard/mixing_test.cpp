@@ -59,24 +59,24 @@ TEST(Numbers, AreNoMatterOfRanksOffTheMesh) {
 
 TEST(Numbers, ComparisonsAreRightOrErrors) {
   simulate(4, [] {
-    const Tensor cut = placed(counted({6, 4}), on_four("S0"));
+    const Tensor sharding = placed(counted({6, 4}), on_four("S0"));
     const Tensor partial = placed(counted({6, 4}), on_four("P"));
     const Tensor whole = placed(counted({6, 4}), on_four("R"));
     // Only one rank has a different element: the others must not report equality.
     testing::Whole other = counted({6, 4});
     other.values[0] += 1;
-    expect_error<InvalidArgument>([&] { ops::equal(cut, placed(other, on_four("S0"))); }, {"item", "full()"});
-    expect_error<InvalidArgument>([&] { ops::allclose(cut, placed(other, on_four("S0"))); }, {"item", "full()"});
+    expect_error<InvalidArgument>([&] { ops::equal(sharding, placed(other, on_four("S0"))); }, {"item", "full()"});
+    expect_error<InvalidArgument>([&] { ops::allclose(sharding, placed(other, on_four("S0"))); }, {"item", "full()"});
     expect_error<InvalidArgument>([&] { ops::equal(partial, partial); }, {"eq"});
     expect_error<InvalidArgument>([&] { ops::allclose(partial, partial); }, {});
-    expect_error<InvalidArgument>([&] { ops::equal(cut, testing::plain(counted({6, 4}))); }, {"replicate()"});
+    expect_error<InvalidArgument>([&] { ops::equal(sharding, testing::plain(counted({6, 4}))); }, {"replicate()"});
     EXPECT_TRUE(ops::equal(whole, whole));
     EXPECT_FALSE(ops::equal(whole, placed(other, on_four("R"))));
     EXPECT_TRUE(ops::allclose(whole, whole));
-    EXPECT_TRUE(ops::equal(full(cut), full(whole)));
+    EXPECT_TRUE(ops::equal(full(sharding), full(whole)));
     EXPECT_TRUE(ops::allclose(full(partial), full(whole)));
     const AutoRedistribute automatic;
-    EXPECT_FALSE(ops::equal(redistribute(cut, on_four("R")), placed(other, on_four("R"))));
+    EXPECT_FALSE(ops::equal(redistribute(sharding, on_four("R")), placed(other, on_four("R"))));
   });
 }
 

@@ -85,9 +85,9 @@ TEST(ListNorms, AreOfAnyKind) {
     expect_norm({{{5, 3}, on_grid("R,R")}}, 4, grid(), 0, p);
   }
   simulate(4, [] {
-    const Tensor cut = placed(counted({8, 4}), on_grid("R,S0"));
+    const Tensor sharding = placed(counted({8, 4}), on_grid("R,S0"));
     for (const double p : {0.0, -kInfinity}) {
-      expect_error<InvalidArgument>([&] { ops::grad_norm({&cut, 1}, 1, p); }, {"grad_norm", "p must be positive"});
+      expect_error<InvalidArgument>([&] { ops::grad_norm({&sharding, 1}, 1, p); }, {"grad_norm", "p must be positive"});
     }
   });
 }
@@ -174,14 +174,14 @@ TEST(ListNorms, OfEachTensorAreAddedUpInOneLaunch) {
 
 TEST(ListNorms, RefuseWhatTheyCannotTell) {
   simulate(4, [] {
-    const Tensor cut = placed(counted({8, 4}), on_grid("R,S0"));
-    const Tensors pending = {cut, placed(counted({6}), on_grid("P,R"))};
+    const Tensor sharding = placed(counted({8, 4}), on_grid("R,S0"));
+    const Tensors pending = {sharding, placed(counted({6}), on_grid("P,R"))};
     expect_error<InvalidArgument>([&] { ops::grad_norm(pending, 1); },
                                   {"grads[1]", "partial value", "reduce_gradients()", "AutoRedistribute"});
-    const Tensors plain = {cut, testing::plain(counted({6}))};
+    const Tensors plain = {sharding, testing::plain(counted({6}))};
     expect_error<InvalidArgument>([&] { ops::grad_norm(plain, 1); }, {"grads[1] is a plain tensor", "replicate()"});
     const ForbidCommunication none;
-    expect_error<NotSupported>([&] { ops::grad_norm({&cut, 1}, 1); }, {"grad_norm", "ForbidCommunication"});
+    expect_error<NotSupported>([&] { ops::grad_norm({&sharding, 1}, 1); }, {"grad_norm", "ForbidCommunication"});
     const Tensor whole = placed(counted({8, 4}), on_grid("R,R"));
     EXPECT_EQ(ops::grad_norm({&whole, 1}, 1).norm.layout(), on_grid("R,R"));
   });

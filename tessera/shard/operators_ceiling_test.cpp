@@ -367,12 +367,12 @@ void compute_wanted(Trial& trial) {
   }
 }
 
-double ranks_cutting(const std::vector<Layout>& layouts) {
+double ranks_sharding(const std::vector<Layout>& layouts) {
   double most = 1;
   for (const Layout& layout : layouts) {
     double ranks = 1;
     for (int d = 0; d < layout.ndim(); ++d) {
-      for (const layout::Cut& cut : layout.cuts(d)) ranks *= static_cast<double>(cut.by.size);
+      for (const layout::Sharding& sharding : layout.shardings(d)) ranks *= static_cast<double>(sharding.by.size);
     }
     most = std::max(most, ranks);
   }
@@ -392,7 +392,7 @@ std::vector<Trial> trials_of(const std::vector<Case>& cases) {
         const bool has_two = std::string_view(text).find(',') != std::string_view::npos;
         trial.layouts.push_back(Layout::parse(has_two ? grid : line, text));
       }
-      trial.ranks = ranks_cutting(trial.layouts);
+      trial.ranks = ranks_sharding(trial.layouts);
       trial.first = number;
       number += 1 + of.tracked.size();
       compute_wanted(trial);

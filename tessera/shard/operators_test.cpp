@@ -139,7 +139,7 @@ Layout layout_of_gradient(const Layout& result, bool is_pending) {
   for (std::int32_t axis = 0; is_pending && axis < result.mesh().ndim(); ++axis) {
     const auto uses = [axis](const auto& each) { return each.by.axis == axis; };
     bool is_used = std::ranges::any_of(result.partials(), uses);
-    for (int d = 0; d < result.ndim(); ++d) is_used |= std::ranges::any_of(result.cuts(d), uses);
+    for (int d = 0; d < result.ndim(); ++d) is_used |= std::ranges::any_of(result.shardings(d), uses);
     if (!is_used) parts.partials.push_back({{axis, 1, result.mesh().axis(axis).size}, layout::Reduction::kSum});
   }
   return Layout::create(result.mesh(), std::move(parts));

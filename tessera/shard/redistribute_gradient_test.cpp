@@ -113,10 +113,10 @@ TEST(RedistributeGradient, CanBeDifferentiatedItself) {
 
 TEST(RedistributeGradient, MovesInTheDtypesAskedFor) {
   const Mesh mesh = Mesh::parse("x=2");
-  const Layout cut = Layout::parse(mesh, "S0");
+  const Layout sharding = Layout::parse(mesh, "S0");
   const Layout whole = Layout::parse(mesh, "R");
   on_worlds(2, {}, [&] {
-    const Tensor x = placed(counted(Shape{4, 3}), cut);
+    const Tensor x = placed(counted(Shape{4, 3}), sharding);
     autograd::set_requires_grad(x, true);
     const ShardCounts before = shard_counts();
     const Tensor y = redistribute(x, whole, {.forward_dtype = DType::kBF16, .backward_dtype = DType::kF64});
@@ -125,7 +125,7 @@ TEST(RedistributeGradient, MovesInTheDtypesAskedFor) {
     const Tensor g = placed(counted(Shape{4, 3}, DType::kBF16), Layout::parse(mesh, "P"));
     const Tensor back = autograd::gradients({y}, {x}, {g})[0];
     EXPECT_EQ(back.dtype(), DType::kF32);
-    EXPECT_EQ(back.layout(), cut);
+    EXPECT_EQ(back.layout(), sharding);
     EXPECT_EQ(shard_counts().nbytes - before.nbytes, 6 * 2 + 6 * 8);
   });
 }
@@ -158,13 +158,13 @@ Tensor saving(const Tensor& x, std::vector<Tensor>& seen) {
 
 TEST(RedistributeGradient, WithRematKeepsTheSourceAndMovesAgain) {
   const Mesh mesh = Mesh::parse("x=4");
-  const Layout cut = Layout::parse(mesh, "S0");
+  const Layout sharding = Layout::parse(mesh, "S0");
   const Layout whole = Layout::parse(mesh, "R");
   const Whole values = counted(Shape{8, 3});
   Results results(4);
   on_worlds(4, {5}, [&] {
     for (const bool remat : {false, true}) {
-      const Tensor w = placed(values, cut);
+      const Tensor w = placed(values, sharding);
       autograd::set_requires_grad(w, true);
       const ShardCounts before = shard_counts();
       std::vector<Tensor> seen;
@@ -208,14 +208,14 @@ TEST(RedistributeGradient, WithRematRefusesASourceThatWasChanged) {
 
 TEST(RedistributeGradient, OfManyTensorsIsOneLaunchToo) {
   const Mesh mesh = Mesh::parse("x=4");
-  const Layout cut = Layout::parse(mesh, "S0");
+  const Layout sharding = Layout::parse(mesh, "S0");
   const Layout whole = Layout::parse(mesh, "R");
   Results results(4);
   on_worlds(4, {2}, [&] {
     std::vector<Tensor> xs;
     std::vector<Tensor> gs;
     for (int i = 0; i < 3; ++i) {
-      xs.push_back(placed(counted(Shape{5, i + 1}, DType::kF64), cut));
+      xs.push_back(placed(counted(Shape{5, i + 1}, DType::kF64), sharding));
       autograd::set_requires_grad(xs.back(), true);
       gs.push_back(placed(counted(Shape{5, i + 1}, DType::kF64), Layout::parse(mesh, "P")));
     }
@@ -229,11 +229,11 @@ TEST(RedistributeGradient, OfManyTensorsIsOneLaunchToo) {
     const std::vector<Tensor> again = redistribute(xs, std::vector<Layout>(3, whole));
     const std::vector<Tensor> some = autograd::gradients({again[1]}, xs, {gs[1]}, {.allow_unused = true});
     EXPECT_FALSE(some[0]);
-    EXPECT_EQ(some[1].layout(), cut);
+    EXPECT_EQ(some[1].layout(), sharding);
   });
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(ops::testing::difference(results.whole(i),
-                                       counted(Shape{5, static_cast<std::int64_t>(i) + 1}, DType::kF64), 1e-9, cut),
+    EXPECT_EQ(ops::testing::difference(
+                  results.whole(i), counted(Shape{5, static_cast<std::int64_t>(i) + 1}, DType::kF64), 1e-9, sharding),
               "");
   }
 }

@@ -116,18 +116,18 @@ TEST(Redistribute, SettlesSumsAndMeansTogether) {
 // An axis of 4 shards 5 rows unevenly; its minor half shards columns: no step leads from one to the other.
 TEST(Redistribute, JoinsLayoutsWithoutCommonGroundByTheWhole) {
   const Mesh mesh = Mesh::parse("x=4");
-  const Layout cut = Layout::parse(mesh, "S0");
-  const Layout halves = Layout::create(mesh, {.dims = {{}, {.cuts = {{{0, 2, 2}}}}}, .partials = {}});
+  const Layout sharding = Layout::parse(mesh, "S0");
+  const Layout halves = Layout::create(mesh, {.dims = {{}, {.shardings = {{{0, 2, 2}}}}}, .partials = {}});
   const Whole values = counted(Shape{5, 6});
   Results results(4);
   on_worlds(4, {1}, [&] {
-    const Tensor x = placed(values, cut);
+    const Tensor x = placed(values, sharding);
     autograd::set_requires_grad(x, true);
     const Tensor y = redistribute(x, halves);
     EXPECT_EQ(y.layout(), halves);
     results.hand_in(0, y);
     const Tensor back = autograd::gradients({y}, {x}, {placed(values, halves)})[0];
-    EXPECT_EQ(back.layout(), cut);
+    EXPECT_EQ(back.layout(), sharding);
     results.hand_in(1, back);
   });
   for (const std::size_t n : {0, 1}) EXPECT_EQ(results.wrong_with(n, values, 0), "");
@@ -166,13 +166,13 @@ TEST(Redistribute, TakesPartsThatAreNotDense) {
 
 TEST(Redistribute, GivesBackATensorThatStays) {
   on_worlds(2, {}, [] {
-    const Layout cut = Layout::parse(Mesh::parse("x=2"), "S0");
-    const Tensor x = placed(counted(Shape{4}), cut);
-    EXPECT_EQ(redistribute(x, cut), x);
-    EXPECT_EQ(redistribute(std::vector<Tensor>{x}, std::vector<Layout>{cut})[0], x);
-    const Tensor narrow = redistribute(x, cut, {.forward_dtype = DType::kBF16});
+    const Layout sharding = Layout::parse(Mesh::parse("x=2"), "S0");
+    const Tensor x = placed(counted(Shape{4}), sharding);
+    EXPECT_EQ(redistribute(x, sharding), x);
+    EXPECT_EQ(redistribute(std::vector<Tensor>{x}, std::vector<Layout>{sharding})[0], x);
+    const Tensor narrow = redistribute(x, sharding, {.forward_dtype = DType::kBF16});
     EXPECT_EQ(narrow.dtype(), DType::kBF16);
-    EXPECT_EQ(narrow.layout(), cut);
+    EXPECT_EQ(narrow.layout(), sharding);
   });
 }
 
@@ -212,31 +212,31 @@ TEST(Redistribute, OfManyIsWhatOneByOneGivesInFewerLaunches) {
 
 TEST(Redistribute, RunsOnTheStreamGiven) {
   const Mesh mesh = Mesh::parse("x=2");
-  const Layout cut = Layout::parse(mesh, "S1");
+  const Layout sharding = Layout::parse(mesh, "S1");
   const Layout whole = Layout::parse(mesh, "R");
   const Whole values = counted(Shape{64, 64});
   Results results(2);
   on_worlds(2, {1, 2, 3}, [&] {
     const device::Device host = device::Device::get("host");
     const device::Stream side = host.create_stream();
-    Tensor x = placed(values, cut);
+    Tensor x = placed(values, sharding);
     for (int i = 0; i < 4; ++i) {
-      x = redistribute(redistribute(x, whole, {.stream = side}), cut);  // each after the previous one
-      ops::mul_(x.local(), Scalar(2));                                  // reads see the earlier values
+      x = redistribute(redistribute(x, whole, {.stream = side}), sharding);  // each after the previous one
+      ops::mul_(x.local(), Scalar(2));                                       // reads see the earlier values
     }
     EXPECT_EQ(tensor::current_stream(host).id(), host.default_stream().id());
     results.hand_in(0, x);
   });
   Whole want = values;
   for (double& value : want.values) value *= 16;
-  EXPECT_EQ(ops::testing::difference(results.whole(0), want, 0, cut), "");
+  EXPECT_EQ(ops::testing::difference(results.whole(0), want, 0, sharding), "");
 }
 
 TEST(Redistribute, RefusesWhatItCannotDo) {
   on_worlds(2, {}, [] {
     const Mesh mesh = Mesh::parse("x=2");
-    const Layout cut = Layout::parse(mesh, "S0");
-    const Tensor x = placed(counted(Shape{4}), cut);
+    const Layout sharding = Layout::parse(mesh, "S0");
+    const Tensor x = placed(counted(Shape{4}), sharding);
     const Layout whole = Layout::parse(mesh, "R");
     expect_error<InvalidArgument>([&] { (void)redistribute(testing::plain(counted(Shape{4})), whole); },
                                   {"f32[4]", "no layout", "distribute()"});
@@ -251,7 +251,7 @@ TEST(Redistribute, RefusesWhatItCannotDo) {
     expect_error<NotSupported>([&] { (void)redistribute(x, whole); },
                                {"redistribute of f32[4]", "{Shard(0)}", "{Replicate()}", "ForbidCommunication"});
     const Tensor replicated = placed(counted(Shape{4}), whole);
-    EXPECT_EQ(redistribute(replicated, cut).layout(), cut);  // sends nothing
+    EXPECT_EQ(redistribute(replicated, sharding).layout(), sharding);  // sends nothing
   });
 }
 

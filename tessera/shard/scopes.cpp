@@ -4,8 +4,8 @@
 
 #include "tessera/base/error.h"
 #include "tessera/shard/detail/counts.h"
-#include "tessera/shard/detail/entry.h"
-#include "tessera/shard/detail/rank_part.h"
+#include "tessera/shard/detail/dispatch_plan.h"
+#include "tessera/shard/detail/rank_state.h"
 #include "tessera/tensor/gradient_moves.h"
 
 namespace tessera::shard {
@@ -21,13 +21,13 @@ MovingScope::MovingScope(Moving moving) : previous_(std::exchange(in_force, movi
 MovingScope::~MovingScope() { in_force = previous_; }
 
 ShardCounts shard_counts() {
-  const detail::Counters& all = detail::counters();
+  const detail::AtomicShardCounts& all = detail::counters();
   return {all.calls, all.hits, all.evictions, all.automatic, all.collectives, all.nbytes};
 }
 
 namespace detail {
 
-Counters& counters() { return rank_part<Counters>(); }
+AtomicShardCounts& counters() { return rank_state<AtomicShardCounts>(); }
 
 void check_may_communicate(std::string_view what) {
   TESSERA_CHECK_AS(

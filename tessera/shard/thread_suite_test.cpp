@@ -9,7 +9,7 @@
 namespace tessera::shard::suite {
 namespace {
 
-Implementation threads(const std::string& name, std::optional<std::uint64_t> seed) {
+ShardImplementation threads(const std::string& name, std::optional<std::uint64_t> seed) {
   return {.name = name, .run = [seed](int ranks, const auto& body) {
             try {
               simulate(ranks,

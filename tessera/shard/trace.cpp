@@ -103,7 +103,7 @@ std::string axes_text(const layout::Mesh& mesh, std::span<const layout::SubAxis>
 
 bool is_tracing() { return innermost != nullptr; }
 
-void trace_call(const tensor::Call& call, const Entry& entry) {
+void trace_call(const tensor::Call& call, const DispatchPlan& entry) {
   TraceEvent event = labelled(TraceEvent::Kind::kCall);
   event.op = call.op.name();
   for (const Tensor& input : call.inputs) event.inputs.push_back(operand_text(input));

@@ -7,7 +7,7 @@
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
 #include "tessera/ops/update/update.h"
-#include "tessera/shard/detail/entry_cache.h"
+#include "tessera/shard/detail/plan_cache.h"
 #include "tessera/shard/scopes.h"
 #include "tessera/shard/testing/all_ranks.h"
 #include "tessera/shard/trace.h"

@@ -99,7 +99,7 @@ std::string drawn(const Table& table) {
 std::vector<int> drawn_dims(const Tensor& tensor) {
   std::vector<int> dims;
   for (int d = 0; d < tensor.ndim(); ++d) {
-    if (tensor.ndim() <= 2 || !tensor.layout().cuts(d).empty()) dims.push_back(d);
+    if (tensor.ndim() <= 2 || !tensor.layout().shardings(d).empty()) dims.push_back(d);
   }
   TESSERA_CHECK(dims.size() <= 2, "visualize: at most two dimensions may be sharded, got ", tensor::describe(tensor),
                 "; select() along one");

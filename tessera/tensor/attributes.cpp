@@ -47,7 +47,7 @@ void refuse_attributes(const std::string& text, const AttributesType& asked) {
 
 std::size_t attribute_hash(const layout::IndexMap& value) {
   std::size_t hash = mixed(static_cast<std::size_t>(value.offset), static_cast<std::uint64_t>(value.block));
-  for (const layout::IndexMap::Level& level : value.levels) {
+  for (const layout::IndexMap::StrideLevel& level : value.levels) {
     hash = mixed(mixed(hash, static_cast<std::uint64_t>(level.count)), static_cast<std::uint64_t>(level.stride));
   }
   return hash;

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::on_mesh;
-using testing::Seen;
+using testing::ReplayResults;
 using testing::small_config;
 
 constexpr int kLookedAt = 3;
@@ -40,7 +40,7 @@ std::vector<float> values_of(const Tensor& x) {
 
 // Results of one rank: the run, and the global activations of one step.
 struct LookedAt {
-  Seen run;
+  ReplayResults run;
   std::map<std::string, std::vector<float>> whole;
 };
 

@@ -66,18 +66,18 @@ void fit_world(MeshConfig& mesh, int world_size) {
                 way_out);
 }
 
-void check_cut(const char* name, std::int64_t value, int tp) {
+void check_sharding(const char* name, std::int64_t value, int tp) {
   TESSERA_CHECK(value % tp == 0, name, ": must be a multiple of mesh.tp (", tp, "), got ", value, "; use ",
                 (value / tp + 1) * tp, ", or change mesh.tp");
 }
 
-void check_cuts(const Config& config) {
+void check_shardings(const Config& config) {
   const int tp = config.mesh.tp;
-  check_cut("model.heads", config.model.heads, tp);
-  check_cut("model.kv_heads", config.model.kv_heads, tp);
-  check_cut("model.hidden", config.model.hidden, tp);
-  check_cut("model.vocabulary", config.model.vocabulary, tp);
-  if (config.mesh.sequence_parallel) check_cut("model.sequence", config.model.sequence, tp);
+  check_sharding("model.heads", config.model.heads, tp);
+  check_sharding("model.kv_heads", config.model.kv_heads, tp);
+  check_sharding("model.hidden", config.model.hidden, tp);
+  check_sharding("model.vocabulary", config.model.vocabulary, tp);
+  if (config.mesh.sequence_parallel) check_sharding("model.sequence", config.model.sequence, tp);
 }
 
 void check_batch(const TrainConfig& train, const MeshConfig& mesh) {
@@ -105,7 +105,7 @@ Config resolved(Config config, int world_size) {
   fill_in(config.model);
   check_model(config.model);
   fit_world(config.mesh, world_size);
-  check_cuts(config);
+  check_shardings(config);
   check_batch(config.train, config.mesh);
   TESSERA_CHECK(config.schedule.warmup <= config.train.steps, "schedule.warmup: must be at most train.steps (",
                 config.train.steps, "), got ", config.schedule.warmup);

@@ -275,7 +275,7 @@ TEST_F(Crash, ARunKeepsItsCheckpointsAndTheLinesBeforeThem) {
     const testing::LineListener out([&](const std::string& line) {
       if (line.starts_with("step 3") && !std::exchange(is_raised, true)) ::raise(SIGTERM);
     });
-    const Summary summary = run(config, out.file());
+    const RunSummary summary = run(config, out.file());
     ASSERT_EQ(summary.end, RunEnd::kInterrupted);
     last = summary.steps;
     calls.mark(1);

@@ -103,9 +103,10 @@ const Tensor& Weights::operator[](ParameterKind kind) const {
 }
 
 struct Gatherer::State {
-  State(const Plan& placed, DType dtype_in_use, bool prefetches, ExposedTime& waited)
-      : plan(placed), is_cut(placed.fsdp() > 1), dtype(dtype_in_use), exposed(waited) {
-    if (is_cut && prefetches) side = device::Device::get("host").create_stream({.name = "gather", .may_spin = true});
+  State(const ParallelPlan& placed, DType dtype_in_use, bool prefetches, ExposedTime& waited)
+      : plan(placed), is_sharded(placed.fsdp() > 1), dtype(dtype_in_use), exposed(waited) {
+    if (is_sharded && prefetches)
+      side = device::Device::get("host").create_stream({.name = "gather", .may_spin = true});
   }
 
   // Starts to gather a unit on the side stream, after the work enqueued on the current stream so far. The side stream
@@ -120,7 +121,7 @@ struct Gatherer::State {
       scope.emplace(side);
     }
     std::optional<ExposedTime::Scope> waiting;
-    if (is_cut && !side) waiting.emplace(exposed, tensor::current_stream(unit.leaves[0].device()));
+    if (is_sharded && !side) waiting.emplace(exposed, tensor::current_stream(unit.leaves[0].device()));
     auto out = std::make_shared<Gathered>(gathered(unit), held);
     waiting.reset();
     if (side) {
@@ -171,8 +172,8 @@ struct Gatherer::State {
     then.wait(event);
   }
 
-  Plan plan;
-  bool is_cut;
+  ParallelPlan plan;
+  bool is_sharded;
   DType dtype;
   ExposedTime& exposed;
   device::Stream side;  // empty: units are gathered on the current stream when they are used
@@ -233,7 +234,7 @@ void save_as(const std::shared_ptr<SavedUnit>& unit, const std::vector<Tensor>& 
 
 }  // namespace
 
-Gatherer::Gatherer(const Plan& plan, DType dtype, bool prefetches, ExposedTime& exposed)
+Gatherer::Gatherer(const ParallelPlan& plan, DType dtype, bool prefetches, ExposedTime& exposed)
     : state_(std::make_shared<State>(plan, dtype, prefetches, exposed)) {}
 
 Gatherer::~Gatherer() = default;
@@ -255,7 +256,7 @@ Weights Gatherer::use(std::size_t number, SavedWeights saved) {
   Weights out;
   out.kinds_ = unit.kinds;
   out.tensors_ = unit.leaves;
-  if (!state_->is_cut && state_->dtype == DType::kF32) return out;
+  if (!state_->is_sharded && state_->dtype == DType::kF32) return out;
   const std::shared_ptr<Gathered> gathered = state_->take(number);
   out.hold_ = gathered;
   out.tensors_ = gathered->tensors;

@@ -60,7 +60,7 @@ class TESSERA_API Gatherer {
  public:
   /// Gathers parameters of `plan` as `dtype`, ahead of use if `prefetches`. Waiting time is added to `exposed`, which
   /// must outlive the gatherer.
-  Gatherer(const Plan& plan, DType dtype, bool prefetches, ExposedTime& exposed);
+  Gatherer(const ParallelPlan& plan, DType dtype, bool prefetches, ExposedTime& exposed);
   ~Gatherer();
   Gatherer(const Gatherer&) = delete;
   Gatherer& operator=(const Gatherer&) = delete;

@@ -26,7 +26,7 @@ constexpr std::size_t kUnits = 3;
 class Uses {
  public:
   explicit Uses(bool prefetches)
-      : plan_(Plan::create(testing::on_mesh(testing::small_config(), 1, 2, 1), 2)),
+      : plan_(ParallelPlan::create(testing::on_mesh(testing::small_config(), 1, 2, 1), 2)),
         gatherer_(plan_, DType::kF32, prefetches, exposed_) {
     for (std::size_t i = 0; i < kUnits; ++i) {
       gatherer_.add_unit({{"weight", ParameterKind::kDown, shard::ones({8, 8}, plan_.kept(ParameterKind::kDown))}});
@@ -51,7 +51,7 @@ class Uses {
   }
 
  private:
-  Plan plan_;
+  ParallelPlan plan_;
   ExposedTime exposed_;
   Gatherer gatherer_;
 };

@@ -38,7 +38,7 @@ struct Loop {
 
   TemporaryDirectory directory;
   ScriptedSteps steps;
-  Summary summary;
+  RunSummary summary;
   RankTally tally{1};
 };
 

@@ -81,7 +81,7 @@ struct Need {
 
 Need need_of(const Config& config, int world_size) {
   const Config now = resolved(config, world_size);
-  const std::vector<OwnedBytes> owners = predicted_memory(now, Plan::create(now, world_size));
+  const std::vector<OwnedBytes> owners = predicted_memory(now, ParallelPlan::create(now, world_size));
   Need need{.tensors = detail::total_of(owners)};
   if (now.checkpoint.every == 0) return need;
   for (const OwnedBytes& each : owners) {

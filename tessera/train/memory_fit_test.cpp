@@ -92,7 +92,7 @@ TEST(MemoryFit, CheckpointsAreWrittenFromACopy) {
   without.checkpoint.every = 0;
   Config resolved_one = resolved(config, 1);
   std::int64_t state = 0;
-  for (const OwnedBytes& each : predicted_memory(resolved_one, Plan::create(resolved_one, 1)))
+  for (const OwnedBytes& each : predicted_memory(resolved_one, ParallelPlan::create(resolved_one, 1)))
     state += each.owner == "parameters" || each.owner == "optimizer" ? each.nbytes : 0;
   EXPECT_GT(state, 0);
   EXPECT_EQ(predicted_peak(config, 1) - predicted_peak(without, 1), state);

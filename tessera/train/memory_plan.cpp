@@ -9,14 +9,14 @@ std::int64_t parts_of(std::int64_t n, std::int64_t parts) { return (n + parts - 
 
 // Bytes of the tensors of a step, on the first rank.
 struct Sizes {
-  Sizes(const Config& config, const Plan& plan) {
+  Sizes(const Config& config, const ParallelPlan& plan) {
     const ModelConfig& model = config.model;
     const std::int64_t item = config.train.dtype == "bf16" ? 2 : 4;
     const std::int64_t tokens = plan.own_rows() * model.sequence;
     const std::int64_t tp = plan.tp();
-    const bool is_cut = tp > 1 && plan.is_sequence_parallel();
+    const bool is_sharded = tp > 1 && plan.is_sequence_parallel();
     moves = tp > 1;
-    const std::int64_t own_tokens = is_cut ? plan.own_rows() * parts_of(model.sequence, tp) : tokens;
+    const std::int64_t own_tokens = is_sharded ? plan.own_rows() * parts_of(model.sequence, tp) : tokens;
     residual = own_tokens * model.width * item;
     inside = tokens * model.width * item;
     statistic = own_tokens * 4;
@@ -47,7 +47,7 @@ struct Unit {
 
 class Step {
  public:
-  Step(const Config& config, const Plan& plan)
+  Step(const Config& config, const ParallelPlan& plan)
       : config_(config),
         plan_(plan),
         sizes_(config, plan),
@@ -338,7 +338,7 @@ class Step {
   }
 
   const Config& config_;
-  const Plan& plan_;
+  const ParallelPlan& plan_;
   Sizes sizes_;
   std::int64_t item_;  // bytes per element in blocks
   bool is_gathered_;   // or cast: parameters in use are copies
@@ -362,6 +362,8 @@ class Step {
 
 }  // namespace
 
-std::vector<OwnedBytes> predicted_memory(const Config& config, const Plan& plan) { return Step(config, plan).run(); }
+std::vector<OwnedBytes> predicted_memory(const Config& config, const ParallelPlan& plan) {
+  return Step(config, plan).run();
+}
 
 }  // namespace tessera::train

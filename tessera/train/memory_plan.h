@@ -13,7 +13,7 @@
 namespace tessera::train {
 
 /// Returns the peak of each owner on the first rank, and `total`, the overall peak. `config` must be resolved.
-TESSERA_API std::vector<OwnedBytes> predicted_memory(const Config& config, const Plan& plan);
+TESSERA_API std::vector<OwnedBytes> predicted_memory(const Config& config, const ParallelPlan& plan);
 
 /// Bytes of gradients that one launch reduces. Until it ends, the old and the new gradients coexist.
 inline constexpr std::int64_t kSettledTogether = std::int64_t{64} << 20;

@@ -61,7 +61,7 @@ Tensor moved(const Tensor& x, const layout::Layout& to, ExposedTime& exposed) {
 
 }  // namespace
 
-Model::Model(const Config& config, const Plan& plan, ExposedTime& exposed)
+Model::Model(const Config& config, const ParallelPlan& plan, ExposedTime& exposed)
     : config_(config.model),
       plan_(plan),
       exposed_(exposed),
@@ -138,13 +138,13 @@ std::int64_t Model::parameter_count() const {
 Tensor Model::entered(const Tensor& x, const Pass& pass) const {
   if (!plan_.mesh() || plan_.tp() == 1) return x;
   if (!plan_.is_sequence_parallel()) return shard::settle(x, {"tp"});
-  return moved(x, plan_.at(Point::kInside, pass.is_batch_cut), exposed_);
+  return moved(x, plan_.at(ActivationPoint::kInside, pass.is_batch_sharded), exposed_);
 }
 
 // Back to the residual stream: each rank of tp has a summand. A reduce-scatter, or an all-reduce.
 Tensor Model::left(const Tensor& x, const Pass& pass) const {
   if (!plan_.mesh() || plan_.tp() == 1) return x;
-  const layout::Layout residual = plan_.at(Point::kResidual, pass.is_batch_cut);
+  const layout::Layout residual = plan_.at(ActivationPoint::kResidual, pass.is_batch_sharded);
   return moved(x, residual, exposed_);
 }
 

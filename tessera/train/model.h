@@ -34,7 +34,7 @@ inline constexpr std::int32_t kIgnoredTarget = -100;
 struct Pass {
   bool is_training = true;  ///< Enables dropout.
   /// True if the batch is sharded over the data axes. Otherwise all data ranks compute the same rows.
-  bool is_batch_cut = true;
+  bool is_batch_sharded = true;
 };
 
 /// Receives the outputs of the modules of the model while they are computed. Modules are named like their parameters:
@@ -55,7 +55,7 @@ class TESSERA_API Model {
  public:
   /// Draws the weights from the generator of this rank. All ranks must have equal seeds. Time spent waiting for other
   /// ranks is added to `exposed`, which must outlive the model and its graphs.
-  Model(const Config& config, const Plan& plan, ExposedTime& exposed);
+  Model(const Config& config, const ParallelPlan& plan, ExposedTime& exposed);
 
   /// Returns the sum of the token losses divided by `count`, partial over the data axes. Tokens and targets are [batch,
   /// sequence] with the layout of Point::kTokens.
@@ -105,7 +105,7 @@ class TESSERA_API Model {
   void watch_scores(const Tensor& rows, const Weights& weights) const;
 
   ModelConfig config_;
-  Plan plan_;
+  ParallelPlan plan_;
   ExposedTime& exposed_;
   std::string checkpointing_;
   Gatherer gatherer_;

@@ -22,7 +22,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::span<const Parameter> p
   TESSERA_CHECK(is_adamw || config.kind == "sgd", "optimizer.kind: must be adamw or sgd, got '", config.kind, "'");
   const memory::Label label("optimizer");
   for (const bool decays : {true, false}) {
-    Group group{.weight_decay = decays ? config.weight_decay : 0};
+    ParameterGroup group{.weight_decay = decays ? config.weight_decay : 0};
     for (const Parameter& parameter : parameters) {
       if (row_of(parameter.kind).decays == decays) group.parameters.push_back(parameter.tensor);
     }
@@ -44,7 +44,7 @@ void Optimizer::step(double learning_rate, const Tensor& clip_factor) {
 void Optimizer::step(const ops::StepScalars& scalars) {
   const autograd::NoGrad no_grad;
   const memory::Label label("optimizer");
-  for (Group& group : groups_) {
+  for (ParameterGroup& group : groups_) {
     std::vector<Tensor> gradients;
     for (const Tensor& parameter : group.parameters) gradients.push_back(autograd::grad(parameter));
     if (config_.kind == "adamw") {
@@ -67,7 +67,7 @@ std::vector<std::pair<std::string, Tensor>> Optimizer::state(std::span<const Par
   };
   std::vector<std::pair<std::string, Tensor>> out;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const Group& group = groups_[g];
+    const ParameterGroup& group = groups_[g];
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
       const std::string& name = name_of(group.parameters[i]);
       if (!group.first.empty()) out.emplace_back("first/" + name, group.first[i]);
@@ -80,7 +80,7 @@ std::vector<std::pair<std::string, Tensor>> Optimizer::state(std::span<const Par
 
 std::int64_t Optimizer::nbytes() const {
   std::size_t nbytes = 0;
-  for (const Group& group : groups_) {
+  for (const ParameterGroup& group : groups_) {
     for (const Tensor& tensor : group.first) nbytes += tensor.local().nbytes();
     for (const Tensor& tensor : group.second) nbytes += tensor.local().nbytes();
     if (group.steps) nbytes += group.steps.nbytes();

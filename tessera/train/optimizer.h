@@ -33,7 +33,7 @@ class TESSERA_API Optimizer {
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> state(std::span<const Parameter> parameters) const;
 
  private:
-  struct Group {
+  struct ParameterGroup {
     double weight_decay = 0;
     std::vector<Tensor> parameters = {};
     std::vector<Tensor> first = {};   // adamw: mean of gradients; sgd: momenta, if used
@@ -41,7 +41,7 @@ class TESSERA_API Optimizer {
     Tensor steps = {};                // adamw: number of steps so far
   };
   OptimizerConfig config_;
-  std::vector<Group> groups_;
+  std::vector<ParameterGroup> groups_;
 };
 
 }  // namespace tessera::train

@@ -31,9 +31,9 @@ constexpr std::array kParameters{
 };
 
 constexpr std::array kActivations{
-    ActivationRow{Point::kTokens, 0, -1, -1},
-    ActivationRow{Point::kResidual, 0, 1, -1},
-    ActivationRow{Point::kInside, 0, -1, -1},
+    ActivationRow{ActivationPoint::kTokens, 0, -1, -1},
+    ActivationRow{ActivationPoint::kResidual, 0, 1, -1},
+    ActivationRow{ActivationPoint::kInside, 0, -1, -1},
 };
 
 }  // namespace
@@ -44,9 +44,9 @@ const ParameterRow& row_of(ParameterKind kind) { return kParameters[static_cast<
 
 std::span<const ActivationRow> activation_rows() { return kActivations; }
 
-Plan Plan::create(const Config& given, int world_size) {
+ParallelPlan ParallelPlan::create(const Config& given, int world_size) {
   const Config config = resolved(given, world_size);
-  Plan plan;
+  ParallelPlan plan;
   plan.dp_ = config.mesh.dp;
   plan.fsdp_ = config.mesh.fsdp;
   plan.tp_ = config.mesh.tp;
@@ -60,38 +60,38 @@ Plan Plan::create(const Config& given, int world_size) {
   return plan;
 }
 
-Layout Plan::parameter_layout(ParameterKind kind, bool is_gathered) const {
+Layout ParallelPlan::parameter_layout(ParameterKind kind, bool is_gathered) const {
   if (!mesh_) return {};
   const ParameterRow& row = row_of(kind);
   LayoutParts parts;
   parts.dims.resize(2);
-  const auto cut = [&](int dim, Axis axis, std::int64_t size) {
-    if (dim >= 0) parts.dims[static_cast<std::size_t>(dim)].cuts.push_back({SubAxis{axis, 1, size}});
+  const auto sharding = [&](int dim, Axis axis, std::int64_t size) {
+    if (dim >= 0) parts.dims[static_cast<std::size_t>(dim)].shardings.push_back({SubAxis{axis, 1, size}});
   };
-  cut(row.tp, kTp, tp_);
-  if (!is_gathered) cut(row.fsdp, kFsdp, fsdp_);
+  sharding(row.tp, kTp, tp_);
+  if (!is_gathered) sharding(row.fsdp, kFsdp, fsdp_);
   return Layout::create(*mesh_, std::move(parts));
 }
 
-Layout Plan::kept(ParameterKind kind) const { return parameter_layout(kind, false); }
+Layout ParallelPlan::kept(ParameterKind kind) const { return parameter_layout(kind, false); }
 
-Layout Plan::in_use(ParameterKind kind) const { return parameter_layout(kind, true); }
+Layout ParallelPlan::in_use(ParameterKind kind) const { return parameter_layout(kind, true); }
 
-Layout Plan::at(Point point, bool is_batch_cut) const {
+Layout ParallelPlan::at(ActivationPoint point, bool is_batch_sharded) const {
   if (!mesh_) return {};
   const ActivationRow& row = kActivations[static_cast<std::size_t>(point)];
   const auto along = [](int dim) { return dim < 0 ? layout::Replicate() : layout::Shard(dim); };
-  const layout::Placement data = along(is_batch_cut ? row.data : -1);
+  const layout::Placement data = along(is_batch_sharded ? row.data : -1);
   return Layout::create(*mesh_, {data, data, along(is_sequence_parallel_ ? row.tp_sequence : row.tp_whole)});
 }
 
-std::int64_t Plan::data_place(Rank rank) const {
+std::int64_t ParallelPlan::data_place(Rank rank) const {
   if (!mesh_) return 0;
   const layout::Coordinates at = mesh_->coordinates(rank);
   return at[kDp] * fsdp_ + at[kFsdp];
 }
 
-std::vector<std::uint64_t> Plan::sample_numbers(std::uint64_t k, Rank rank) const {
+std::vector<std::uint64_t> ParallelPlan::sample_numbers(std::uint64_t k, Rank rank) const {
   const std::uint64_t first =
       k * static_cast<std::uint64_t>(rows_) + static_cast<std::uint64_t>(data_place(rank) * own_rows());
   std::vector<std::uint64_t> numbers;

@@ -52,26 +52,26 @@ TESSERA_API std::span<const ParameterRow> parameter_rows();
 TESSERA_API const ParameterRow& row_of(ParameterKind kind);
 
 /// Point at which the plan sets the layout of activations. Other layouts follow from the operators.
-enum class Point : std::uint8_t {
+enum class ActivationPoint : std::uint8_t {
   kTokens,    ///< [batch, sequence]
   kResidual,  ///< [batch, sequence, width]: between the halves of blocks.
   kInside,    ///< [batch, sequence, width]: input of the matrices of a block.
 };
 /// One row of the activation table. A dimension of -1 is not sharded.
 struct ActivationRow {
-  Point point;      ///< Point of the activations.
-  int data;         ///< Dimension sharded over dp and fsdp.
-  int tp_sequence;  ///< Dimension sharded over tp with sequence parallelism.
-  int tp_whole;     ///< Dimension sharded over tp without sequence parallelism.
+  ActivationPoint point;  ///< Point of the activations.
+  int data;               ///< Dimension sharded over dp and fsdp.
+  int tp_sequence;        ///< Dimension sharded over tp with sequence parallelism.
+  int tp_whole;           ///< Dimension sharded over tp without sequence parallelism.
 };
 /// Returns the activation table, in the order of the points.
 TESSERA_API std::span<const ActivationRow> activation_rows();
 
 /// Layouts of all parameters and activations of a model. Immutable.
-class TESSERA_API Plan {
+class TESSERA_API ParallelPlan {
  public:
   /// Creates the plan of a configuration, resolved or not. Throws what resolved() throws.
-  static Plan create(const Config& config, int world_size);
+  static ParallelPlan create(const Config& config, int world_size);
 
   /// Returns the mesh, or nothing in a world of one rank.
   [[nodiscard]] const std::optional<layout::Mesh>& mesh() const { return mesh_; }
@@ -79,9 +79,9 @@ class TESSERA_API Plan {
   [[nodiscard]] layout::Layout kept(ParameterKind kind) const;
   /// Returns the layout of a parameter in use: gathered over fsdp.
   [[nodiscard]] layout::Layout in_use(ParameterKind kind) const;
-  /// Returns the layout of activations. If `is_batch_cut`, the batch is sharded over the data axes. Otherwise all data
-  /// ranks have the same rows.
-  [[nodiscard]] layout::Layout at(Point point, bool is_batch_cut = true) const;
+  /// Returns the layout of activations. If `is_batch_sharded`, the batch is sharded over the data axes. Otherwise all
+  /// data ranks have the same rows.
+  [[nodiscard]] layout::Layout at(ActivationPoint point, bool is_batch_sharded = true) const;
 
   /// Returns the number of ranks along dp.
   [[nodiscard]] int dp() const { return dp_; }

@@ -15,7 +15,7 @@ namespace {
 
 Config on(int dp, int fsdp, int tp) { return testing::on_mesh(testing::small_config(), dp, fsdp, tp); }
 
-TEST(Plan, TablesAreInTheOrderOfTheirKinds) {
+TEST(ParallelPlan, TablesAreInTheOrderOfTheirKinds) {
   for (std::size_t i = 0; i < parameter_rows().size(); ++i) {
     EXPECT_EQ(static_cast<std::size_t>(parameter_rows()[i].kind), i);
   }
@@ -24,28 +24,28 @@ TEST(Plan, TablesAreInTheOrderOfTheirKinds) {
   }
 }
 
-TEST(Plan, AWorldOfOneHasNoMesh) {
-  const Plan plan = Plan::create(on(1, 1, 1), 1);
+TEST(ParallelPlan, AWorldOfOneHasNoMesh) {
+  const ParallelPlan plan = ParallelPlan::create(on(1, 1, 1), 1);
   EXPECT_FALSE(plan.mesh().has_value());
   EXPECT_FALSE(plan.kept(ParameterKind::kQuery));
-  EXPECT_FALSE(plan.at(Point::kResidual));
+  EXPECT_FALSE(plan.at(ActivationPoint::kResidual));
 }
 
-TEST(Plan, CutsParametersOverTpAndFsdp) {
-  const Plan plan = Plan::create(on(2, 2, 2), 8);
+TEST(ParallelPlan, CutsParametersOverTpAndFsdp) {
+  const ParallelPlan plan = ParallelPlan::create(on(2, 2, 2), 8);
   const auto text = [&](const layout::Layout& layout) { return layout.placements_text(); };
   EXPECT_EQ(text(plan.in_use(ParameterKind::kQuery)), "{Replicate(), Replicate(), Shard(0)}");
   EXPECT_EQ(text(plan.kept(ParameterKind::kQuery)), "{Replicate(), Shard(0, order=1), Shard(0, order=0)}");
   EXPECT_EQ(text(plan.kept(ParameterKind::kOut)), "{Replicate(), Shard(0), Shard(1)}");
   EXPECT_EQ(text(plan.kept(ParameterKind::kLastNorm)), "{Replicate(), Shard(0), Replicate()}");
-  EXPECT_EQ(text(plan.at(Point::kResidual)), "{Shard(0), Shard(0), Shard(1)}");
-  EXPECT_EQ(text(plan.at(Point::kInside)), "{Shard(0), Shard(0), Replicate()}");
-  EXPECT_EQ(text(plan.at(Point::kInside, false)), "{Replicate(), Replicate(), Replicate()}");
+  EXPECT_EQ(text(plan.at(ActivationPoint::kResidual)), "{Shard(0), Shard(0), Shard(1)}");
+  EXPECT_EQ(text(plan.at(ActivationPoint::kInside)), "{Shard(0), Shard(0), Replicate()}");
+  EXPECT_EQ(text(plan.at(ActivationPoint::kInside, false)), "{Replicate(), Replicate(), Replicate()}");
 }
 
-TEST(Plan, WhatDoesNotFitIsRefusedWithTheReason) {
+TEST(ParallelPlan, WhatDoesNotFitIsRefusedWithTheReason) {
   const auto refuses = [](const Config& config, int ranks, std::initializer_list<std::string_view> words) {
-    expect_error<InvalidArgument>([&] { (void)Plan::create(config, ranks); }, words);
+    expect_error<InvalidArgument>([&] { (void)ParallelPlan::create(config, ranks); }, words);
   };
   refuses(on(2, 1, 2), 8, {"mesh.dp 2 x mesh.fsdp 1 x mesh.tp 2 must equal the world of 8 ranks, got 4"});
   Config config = on(1, 1, 8);
@@ -59,7 +59,7 @@ TEST(Plan, WhatDoesNotFitIsRefusedWithTheReason) {
   config.model.sequence = 6;
   refuses(config, 4, {"model.sequence: must be a multiple of mesh.tp (4), got 6"});
   config.mesh.sequence_parallel = false;
-  EXPECT_NO_THROW((void)Plan::create(config, 4));
+  EXPECT_NO_THROW((void)ParallelPlan::create(config, 4));
   config = on(1, 1, 4);
   config.model.vocabulary = 33;
   refuses(config, 4, {"model.vocabulary: must be a multiple of mesh.tp (4), got 33"});
@@ -76,13 +76,13 @@ TEST(Plan, WhatDoesNotFitIsRefusedWithTheReason) {
   refuses(config, 1, {"model.width / model.heads: must be even, got 32 / 32 = 1"});
 }
 
-TEST(Plan, EverySampleIsReadOnceWhateverTheMesh) {
+TEST(ParallelPlan, EverySampleIsReadOnceWhateverTheMesh) {
   for (const auto& [dp, fsdp, tp] : {std::array{1, 1, 1}, {4, 1, 1}, {2, 2, 2}, {1, 2, 4}}) {
     Config config = on(dp, fsdp, tp);
     config.train.batch = 8;
     config.train.accumulate = 2;
     const int ranks = dp * fsdp * tp;
-    const Plan plan = Plan::create(config, ranks);
+    const ParallelPlan plan = ParallelPlan::create(config, ranks);
     std::multiset<std::uint64_t> read;
     for (int rank = 0; rank < ranks; ++rank) {
       for (const std::uint64_t k : {4U, 5U}) {

@@ -58,7 +58,7 @@ class Sample {
   }
   // Resumes, and returns the files of the last checkpoint.
   [[nodiscard]] Left resumed() const {
-    const Summary summary = run(config_of(6), nullptr);
+    const RunSummary summary = run(config_of(6), nullptr);
     Left left = testing::left_by(directory());
     left.erase("loss.csv");
     left["end"] = to_string(summary.end);

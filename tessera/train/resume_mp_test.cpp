@@ -120,7 +120,7 @@ TEST_F(Resume, ATermOfOneRankEndsAllWithACheckpointAndTheSameCommandGoesOn) {
   std::vector<std::string> lines;
   expect_all_ended(comm::run_rank_processes(2, [&](int rank) {
     const LineListener out([&](const std::string& line) { lines.push_back(line); });
-    const Summary done = run(stopped, out.file());
+    const RunSummary done = run(stopped, out.file());
     EXPECT_EQ(done.end, RunEnd::kDone);
     EXPECT_EQ(done.resumed_from, std::vector<std::int64_t>{6});
     EXPECT_TRUE(rank != 0 || lines.at(0).starts_with("resuming after step 6 from ")) << lines.at(0);
@@ -172,7 +172,7 @@ TEST_F(Resume, ATermOfOneRankBeforeTheFirstStepEndsAllAndChangesNothing) {
     expect_all_ended(comm::run_rank_processes(2, [&](int rank) {
       const detail::RunSignals signals;
       if (rank == asked) ::raise(SIGTERM);
-      const Summary summary = run(config("run"), nullptr);
+      const RunSummary summary = run(config("run"), nullptr);
       EXPECT_EQ(summary.end, RunEnd::kInterrupted);
       EXPECT_EQ(summary.reason, "stop requested before the first step; run the same command to start again");
     }));
@@ -216,7 +216,7 @@ TEST_F(Resume, ThoseThatAreLeftGoOnAsASmallerWorld) {
       if (rank == 0 && line.starts_with("step 9/")) ::raise(SIGKILL);
       lines.push_back(line);
     });
-    const Summary summary = run(shrunk, out.file());
+    const RunSummary summary = run(shrunk, out.file());
     // Three survive, and two of them can share a batch of four.
     EXPECT_EQ(summary.end, rank == 3 ? RunEnd::kInterrupted : RunEnd::kDone) << summary.reason;
     EXPECT_EQ(summary.world_size, rank == 3 ? 1 : 2);
@@ -248,7 +248,7 @@ TEST_F(Resume, RanksThatWaitInOtherGroupsHearOfIt) {
     const LineListener out([&](const std::string& line) {
       if (rank == 0 && line.starts_with("step 9/")) kill_in(1000);  // usually within a step
     });
-    const Summary summary = run(config, out.file());
+    const RunSummary summary = run(config, out.file());
     EXPECT_EQ(summary.end, rank == 3 ? RunEnd::kInterrupted : RunEnd::kDone) << summary.reason;
     EXPECT_EQ(summary.config.mesh.tp, 2);
   });
@@ -269,7 +269,7 @@ TEST_F(Resume, ASecondRankThatDiesShrinksTheWorldAgain) {
       if (rank == 1 && line.starts_with("step 9/")) ::raise(SIGKILL);
       said.push_back(line);
     });
-    const Summary summary = run(shrunk, out.file());
+    const RunSummary summary = run(shrunk, out.file());
     EXPECT_EQ(summary.end, rank == 3 ? RunEnd::kInterrupted : RunEnd::kDone) << summary.reason;
     if (rank != 2) return;
     EXPECT_EQ(summary.world_size, 1);

@@ -42,7 +42,7 @@ TEST_F(RunAgain, GoesOnWhereItWasAskedToEndAndLeavesWhatOneRunLeaves) {
     EXPECT_EQ(run_and(stopped, "step 5/", signal).end, RunEnd::kInterrupted);
     EXPECT_EQ(summary(name.c_str()).at("end"), "interrupted");
     EXPECT_EQ(summary(name.c_str()).at("checkpoints").at("last"), 5);
-    const Summary done = run_and(stopped);
+    const RunSummary done = run_and(stopped);
     EXPECT_TRUE(contains(said, "resuming after step 5 from " + path(name.c_str()).string())) << said;
     EXPECT_EQ(done.resumed_from, std::vector<std::int64_t>{5});
     EXPECT_EQ(difference(left_by(path(name.c_str())), left_by(path("whole"))), "");
@@ -258,7 +258,7 @@ TEST_F(RunAgain, OtherFilesMayBeMissingOrHoldAnything) {
     begin(spoilt);
     fs::remove(path(name.c_str()) / each.file);
     if (each.bytes != nullptr) std::ofstream(path(name.c_str()) / each.file) << each.bytes;
-    const Summary done = run_and(spoilt);
+    const RunSummary done = run_and(spoilt);
     EXPECT_EQ(done.end, RunEnd::kDone) << each.file << ": " << (each.bytes != nullptr ? each.bytes : "missing");
     EXPECT_EQ(done.resumed_from, std::vector<std::int64_t>{5}) << each.file;
     EXPECT_EQ(difference(checkpoint_of(name.c_str()), checkpoint_of("whole")), "") << each.file;
@@ -308,7 +308,7 @@ TEST_F(RunAgain, WhatCannotBeWrittenIsToldAndTheRunGoesOn) {
   Config config = this->config();
   std::ofstream(path("file")) << "no directory";
   config.checkpoint.directory = path("file").string();
-  const Summary done = run_and(config);
+  const RunSummary done = run_and(config);
   EXPECT_EQ(done.end, RunEnd::kFailed) << "it took all its steps, but what it trained is lost";
   EXPECT_EQ(done.steps, 12);
   EXPECT_EQ(summary().at("checkpoints").at("errors").size(), 6u);

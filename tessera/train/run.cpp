@@ -35,7 +35,7 @@ constexpr double kTemperature = 0.8;
 constexpr int kBadStepsKept = 3;  // the first ones are the most useful
 
 // The trainer as the loop uses it.
-class TrainerSteps final : public detail::Steps {
+class TrainerSteps final : public detail::StepRunner {
  public:
   TrainerSteps(Trainer& trainer, const std::optional<Samples>& held_out, std::int64_t samples)
       : trainer_(trainer), held_out_(held_out), samples_(samples) {}
@@ -86,13 +86,13 @@ Phases phases_until_asked(Progress& progress) {
 }
 
 Samples open_training(const Config& config, const Phases& phases) {
-  return Samples::open(config.data, Part::kTraining, config.model.sequence, config.train.seed,
+  return Samples::open(config.data, DataSplit::kTraining, config.model.sequence, config.train.seed,
                        phases("reading data.files", "bytes"));
 }
 
 std::optional<Samples> open_held_out(const Config& config, const Phases& phases) {
   if (config.data.held_out.empty() && config.data.held_out_share == 0) return std::nullopt;
-  return Samples::open(config.data, Part::kHeldOut, config.model.sequence, config.train.seed,
+  return Samples::open(config.data, DataSplit::kHeldOut, config.model.sequence, config.train.seed,
                        phases("reading held-out data", "bytes"));
 }
 
@@ -184,7 +184,7 @@ Data agreed_data(const Config& config, const Phases& phases) {
   return data;
 }
 
-RankNumbers numbers_of(const RankTally& tally, const Trainer& trainer, const Summary& summary, int rank) {
+RankNumbers numbers_of(const RankTally& tally, const Trainer& trainer, const RunSummary& summary, int rank) {
   RankNumbers numbers = tally.numbers(rank);
   numbers.peak = trainer.memory_peak();
   numbers.predicted = trainer.memory_predicted();
@@ -205,7 +205,7 @@ void keep(const BadStep& step, const std::string& directory, int rank) {
 
 // Writes the summary. A failure is reported and changes the exit code; the results of the run stay. A directory that
 // replaced the locked one is not written.
-void write_summary(Summary& summary, const RunDirectoryLock* lock = nullptr, Progress* progress = nullptr) {
+void write_summary(RunSummary& summary, const RunDirectoryLock* lock = nullptr, Progress* progress = nullptr) {
   try {
     if (lock != nullptr) lock->check_in_place();
     write_file(summary.directory + "/summary.json", to_json(summary), FileKind::kRun);
@@ -218,7 +218,7 @@ void write_summary(Summary& summary, const RunDirectoryLock* lock = nullptr, Pro
 
 // Restores the trainer and the summary from the checkpoint.
 void go_on_from(const std::filesystem::path& checkpoint, const std::string& digest, Trainer& trainer,
-                Summary& summary) {
+                RunSummary& summary) {
   CheckpointState state = trainer.checkpoint_state();
   const detail::Texts texts = load_checkpoint(open_checkpoint(checkpoint), state);
   detail::check_same_data(texts, summary.config, digest, checkpoint.string());
@@ -230,7 +230,7 @@ void go_on_from(const std::filesystem::path& checkpoint, const std::string& dige
 }
 
 // Warns about requests for steps before the resume step, unless an earlier start fulfilled them.
-void tell_what_lies_behind(const Summary& summary, Progress& progress) {
+void tell_what_lies_behind(const RunSummary& summary, Progress& progress) {
   const RunConfig& run = summary.config.run;
   const auto tell = [&](const std::string& option, std::int64_t first, std::int64_t last, const char* folder) {
     const std::string left = summary.directory + "/" + folder + std::to_string(first);
@@ -253,14 +253,14 @@ void dump(const detail::SeenStep& seen, const Trainer& trainer, const std::strin
 }
 
 // Returns the step of the newest checkpoint.
-std::optional<std::int64_t> last_checkpoint(const Summary& summary) {
+std::optional<std::int64_t> last_checkpoint(const RunSummary& summary) {
   const auto all = checkpoints_in(detail::checkpoint_directory(summary.config.checkpoint, summary.directory));
   if (all.empty()) return std::nullopt;
   return all.front().step;
 }
 
 // Marks a run whose final checkpoint is not on disk: it is not done, and the same command resumes it.
-void note_unsaved(Summary& summary) {
+void note_unsaved(RunSummary& summary) {
   if (!summary.unsaved || summary.end == RunEnd::kStopped) return;
   if (summary.end == RunEnd::kDone) summary.end = RunEnd::kFailed;
   summary.reason = "the last checkpoint could not be written: " + *summary.unsaved + "; the same command " +
@@ -271,7 +271,7 @@ void note_unsaved(Summary& summary) {
 // Takes the steps. Stops by policy or by a signal are recorded in the summary. After an error, the first failing rank
 // writes the summary, without the values of other ranks, which may be gone.
 void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const detail::RunRanks& ranks,
-                const RunDirectoryLock* lock, Progress& progress, detail::Checkpointing& between, Summary& summary,
+                const RunDirectoryLock* lock, Progress& progress, detail::Checkpointing& between, RunSummary& summary,
                 RankTally& tally) {
   const int rank = ranks.rank();
   TrainerSteps steps(trainer, held_out, summary.config.eval.samples);
@@ -333,7 +333,7 @@ std::function<void(const std::string&)> say_on(Progress& progress) {
 }
 
 // Prints the final lines of a run that took its steps.
-void conclude(const detail::RunRanks& ranks, const RunDirectoryLock* lock, Progress& progress, Summary& summary) {
+void conclude(const detail::RunRanks& ranks, const RunDirectoryLock* lock, Progress& progress, RunSummary& summary) {
   if (ranks.rank() == 0 || summary.unsaved) summary.last_checkpoint = last_checkpoint(summary);
   note_unsaved(summary);
   if (ranks.rank() == 0) write_summary(summary, lock, &progress);
@@ -342,7 +342,7 @@ void conclude(const detail::RunRanks& ranks, const RunDirectoryLock* lock, Progr
 }
 
 // Registers dumps of bad steps and of run.dump_step. The summary must outlive the steps.
-void keep_what_is_asked_for(Trainer& trainer, const Summary& summary, int rank) {
+void keep_what_is_asked_for(Trainer& trainer, const RunSummary& summary, int rank) {
   trainer.keep_bad_steps([&summary, rank, left = kBadStepsKept](const BadStep& step) mutable {
     if (left-- > 0) keep(step, summary.directory, rank);
   });
@@ -355,7 +355,7 @@ void keep_what_is_asked_for(Trainer& trainer, const Summary& summary, int rank) 
 }
 
 // Runs in this world, from its directory to its summary.
-void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summary& summary) {
+void run_in_world(const Config& given, bool is_first_world, std::FILE* out, RunSummary& summary) {
   const detail::RunRanks ranks;
   const std::optional<std::int64_t> free_host = free_host_memory();
   summary.config = agreed_config(given, ranks.size(), is_first_world);
@@ -415,15 +415,15 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summ
 }
 
 // Returns the summary of a run that was requested to end before it wrote anything.
-Summary ended_before_steps(std::FILE* out) {
-  Summary summary{.end = RunEnd::kInterrupted,
-                  .reason = "stop requested before the first step; run the same command to start again"};
+RunSummary ended_before_steps(std::FILE* out) {
+  RunSummary summary{.end = RunEnd::kInterrupted,
+                     .reason = "stop requested before the first step; run the same command to start again"};
   if (out != nullptr && current_place().rank == Rank(0)) std::fprintf(out, "interrupted: %s\n", summary.reason.c_str());
   return summary;
 }
 
 // Records that the run could not continue with the surviving ranks.
-void leave_failed(Summary& summary, const Error& error) {
+void leave_failed(RunSummary& summary, const Error& error) {
   if (summary.directory.empty()) return;  // it had not begun
   summary.end = RunEnd::kFailed;
   summary.reason = error.message();
@@ -432,11 +432,11 @@ void leave_failed(Summary& summary, const Error& error) {
 
 }  // namespace
 
-Summary run(const Config& given, std::FILE* out) {
+RunSummary run(const Config& given, std::FILE* out) {
   const detail::RunSignals signals;  // for all worlds of the run
   detail::Shrinking worlds(given, out);
   for (bool is_first_world = true;; is_first_world = false) {
-    Summary summary;
+    RunSummary summary;
     try {
       run_in_world(worlds.config(), is_first_world, out, summary);
       return summary;

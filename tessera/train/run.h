@@ -22,7 +22,7 @@ namespace tessera::train {
 /// written, and with kInterrupted if a signal ended it. Other errors are thrown after the partial summary is written. A
 /// rejected start, or a signal before the first step, changes nothing in the directory. If the run is already finished,
 /// does nothing and sets Summary::was_finished. On ranks other than 0, the summary holds only their own values.
-TESSERA_API Summary run(const Config& config, std::FILE* out = stdout);
+TESSERA_API RunSummary run(const Config& config, std::FILE* out = stdout);
 
 /// Throws what would make run() reject these options, as far as the checks are cheap: invalid options
 /// (InvalidArgument), missing files (IoError), more memory than this host has for `ranks` ranks (InvalidArgument,

@@ -13,9 +13,9 @@ namespace tessera::train {
 namespace {
 
 // One trainer takes both kinds of steps, so that they use the same memory and caches.
-class Steps {
+class StepRunner {
  public:
-  explicit Steps(const Config& config) : trainer_(config, testing::synthetic_samples(config)) {
+  explicit StepRunner(const Config& config) : trainer_(config, testing::synthetic_samples(config)) {
     for (int i = 0; i < 3; ++i) trainer_.step();
   }
   double milliseconds(bool is_profiled) {
@@ -32,7 +32,7 @@ TESSERA_BENCH(profile) {
   if (!context.wants("profile_overhead")) return;
   const RankScope rank(std::make_shared<RankContext>(RankPlace{}));
   ops::detail::set_thread_budget(1);
-  Steps steps(testing::bench_config(context.is_brief()));
+  StepRunner steps(testing::bench_config(context.is_brief()));
   context.measure({.name = "profile_overhead",
                    .unit = "ms",
                    .ours = [&]() -> double { return steps.milliseconds(true); },

@@ -69,7 +69,7 @@ TEST(Loop, GoesOnWithoutLinesThatFindNoRoomAndCountsThem) {
   const TemporaryDirectory directory;
   Config config;
   config.train.steps = 8;
-  Summary summary{.config = resolved(config, 1)};
+  RunSummary summary{.config = resolved(config, 1)};
   RankTally tally(1);
   std::string said;
   const testing::LineListener out([&](const std::string& line) { said += line + "\n"; });
@@ -98,7 +98,7 @@ TEST(Loop, ACurveWhoseHeadFoundNoRoomGetsItLater) {
   const TemporaryDirectory directory;
   Config config;
   config.train.steps = 3;
-  Summary summary{.config = resolved(config, 1)};
+  RunSummary summary{.config = resolved(config, 1)};
   RankTally tally(1);
   Progress progress({}, 3, nullptr);
   const MostBytes most(0);
@@ -123,7 +123,7 @@ class RunWithoutRoom : public ::testing::Test {
   // Makes the creation of the directory fail or succeed.
   void block() const { std::ofstream(config.checkpoint.directory) << "no directory"; }
   void unblock() const { fs::remove_all(config.checkpoint.directory); }
-  Summary run_and(const std::function<void(const std::string&)>& hear) {
+  RunSummary run_and(const std::function<void(const std::string&)>& hear) {
     said.clear();
     const testing::LineListener out([&](const std::string& line) {
       said += line + "\n";
@@ -141,7 +141,7 @@ class RunWithoutRoom : public ::testing::Test {
 };
 
 TEST_F(RunWithoutRoom, ARunWhoseLastCheckpointIsNotThereIsNotDoneAndGoesOn) {
-  const Summary none = run_and([](const std::string&) {});
+  const RunSummary none = run_and([](const std::string&) {});
   EXPECT_EQ(none.end, RunEnd::kFailed);
   EXPECT_EQ(none.steps, 12);
   EXPECT_TRUE(contains(said, "failed after 12 of 12 steps: the last checkpoint could not be written: ")) << said;
@@ -150,7 +150,7 @@ TEST_F(RunWithoutRoom, ARunWhoseLastCheckpointIsNotThereIsNotDoneAndGoesOn) {
 
   unblock();
   bool is_blocked = false;
-  const Summary last = run_and([&](const std::string& line) {
+  const RunSummary last = run_and([&](const std::string& line) {
     if (!line.starts_with("step 7/") || std::exchange(is_blocked, true)) return;
     const fs::path written = fs::path(config.checkpoint.directory) / "step-000000006";
     while (!fs::exists(written)) std::this_thread::yield();  // no writer is active there
@@ -160,7 +160,7 @@ TEST_F(RunWithoutRoom, ARunWhoseLastCheckpointIsNotThereIsNotDoneAndGoesOn) {
   EXPECT_EQ(last.end, RunEnd::kFailed);
   unblock();
   fs::rename(config.checkpoint.directory + ".aside", config.checkpoint.directory);
-  const Summary done = run_and([](const std::string&) {});
+  const RunSummary done = run_and([](const std::string&) {});
   EXPECT_EQ(done.end, RunEnd::kDone) << said;
   EXPECT_EQ(done.resumed_from, std::vector<std::int64_t>{6});
   EXPECT_EQ(told().at("checkpoints").at("last"), 12);
@@ -168,7 +168,7 @@ TEST_F(RunWithoutRoom, ARunWhoseLastCheckpointIsNotThereIsNotDoneAndGoesOn) {
 
 TEST_F(RunWithoutRoom, WhatFailedBeforeTheEndIsNotItsLoss) {
   bool is_free = false;
-  const Summary stopped = run_and([&](const std::string& line) {
+  const RunSummary stopped = run_and([&](const std::string& line) {
     if (line.starts_with("a checkpoint could not be written") && !std::exchange(is_free, true)) unblock();
     if (line.starts_with("step 7/")) ::raise(SIGTERM);  // that of step 2 has been reported by then
   });
@@ -179,7 +179,7 @@ TEST_F(RunWithoutRoom, WhatFailedBeforeTheEndIsNotItsLoss) {
 }
 
 TEST_F(RunWithoutRoom, ARunThatWasAskedToEndSaysThatItCouldNotBeSaved) {
-  const Summary stopped = run_and([&](const std::string& line) {
+  const RunSummary stopped = run_and([&](const std::string& line) {
     if (line.starts_with("step 5/")) ::raise(SIGTERM);
   });
   EXPECT_EQ(stopped.end, RunEnd::kInterrupted);
@@ -190,7 +190,7 @@ TEST_F(RunWithoutRoom, ARunThatWasAskedToEndSaysThatItCouldNotBeSaved) {
 TEST_F(RunWithoutRoom, ASummaryThatCannotBeWrittenIsToldAndTheRunReturns) {
   unblock();
   bool is_there = false;
-  const Summary done = run_and([&](const std::string& line) {
+  const RunSummary done = run_and([&](const std::string& line) {
     if (line.starts_with("step 7/") && !std::exchange(is_there, true))
       fs::create_directories(directory.path() / "run" / "summary.json" / "in_its_place");
   });

@@ -117,7 +117,7 @@ TEST_F(RunStart, AFinishedRunHasNothingToDo) {
   const auto before = files();
   Config again = config();
   again.run.log_every = 3;
-  const Summary summary = run_and(again);
+  const RunSummary summary = run_and(again);
   EXPECT_TRUE(summary.was_finished);
   EXPECT_EQ(summary.end, RunEnd::kDone);
   EXPECT_EQ(summary.steps, 12);

@@ -45,7 +45,7 @@ class Step {
  public:
   explicit Step(const Config& config)
       : config_(config),
-        plan_(Plan::create(config, current_place().world_size)),
+        plan_(ParallelPlan::create(config, current_place().world_size)),
         model_(config, plan_, exposed_),
         leaves_(model_.leaves()),
         optimizer_(config.optimizer, model_.parameters()),
@@ -104,7 +104,7 @@ class Step {
   }
 
   Config config_;
-  Plan plan_;
+  ParallelPlan plan_;
   ExposedTime exposed_;
   Model model_;
   std::vector<Tensor> leaves_;

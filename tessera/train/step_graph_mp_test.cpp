@@ -19,7 +19,7 @@ TEST(StepGraphProcesses, ReplayedStepsHaveTheSameBits) {
     config.train.accumulate = 2;
     config.optimizer.clip = 0.5;
     const auto ends = comm::run_rank_processes(dp * fsdp * tp, [&](int rank) {
-      const testing::Seen want = testing::seen_run(config);
+      const testing::ReplayResults want = testing::seen_run(config);
       Config replayed = config;
       replayed.train.graph = true;
       EXPECT_EQ(testing::difference(testing::seen_run(replayed), want), "")

@@ -35,7 +35,7 @@ namespace {
 using testing::difference;
 using testing::on_mesh;
 using testing::own_weights;
-using testing::Seen;
+using testing::ReplayResults;
 using testing::synthetic_samples;
 
 int ranks_of(const Config& config) { return config.mesh.dp * config.mesh.fsdp * config.mesh.tp; }
@@ -53,11 +53,11 @@ Config replayed(Config config) {
 }
 
 // Returns results by rank. Calls `between` after each step.
-std::map<int, Seen> run(const Config& config, const std::function<void(Trainer&)>& between = {}) {
-  std::map<int, Seen> all;
+std::map<int, ReplayResults> run(const Config& config, const std::function<void(Trainer&)>& between = {}) {
+  std::map<int, ReplayResults> all;
   std::mutex mutex;
   simulate(ranks_of(config), [&] {
-    Seen seen = testing::seen_run(config, between);
+    ReplayResults seen = testing::seen_run(config, between);
     const std::lock_guard lock(mutex);
     all[current_place().rank.value()] = std::move(seen);
   });
@@ -65,8 +65,8 @@ std::map<int, Seen> run(const Config& config, const std::function<void(Trainer&)
 }
 
 void expect_same(const Config& config, const std::function<void(Trainer&)>& between = {}) {
-  const std::map<int, Seen> want = run(config, between);
-  const std::map<int, Seen> got = run(replayed(config), between);
+  const std::map<int, ReplayResults> want = run(config, between);
+  const std::map<int, ReplayResults> got = run(replayed(config), between);
   ASSERT_EQ(want.size(), static_cast<std::size_t>(ranks_of(config)));
   for (const auto& [rank, seen] : want) {
     EXPECT_EQ(difference(got.at(rank), seen), "") << testing::mesh_name(config.mesh) << ", rank " << rank;
@@ -141,7 +141,7 @@ TEST(StepGraph, SkippedStepsLeaveTheSameBits) {
 TEST(StepGraph, DecidesInDeviceMemoryWhetherAStepIsTaken) {
   simulate(1, [] {
     const Config config = dropping(1);
-    detail::StepGraph graph(config, Plan::create(config, 1));
+    detail::StepGraph graph(config, ParallelPlan::create(config, 1));
     const device::Stream& stream = tensor::current_stream(device::Device::get("host"));
     const Tensor loss = ops::zeros({});
     const Tensor norm = ops::zeros({});

@@ -52,7 +52,7 @@ struct Totals {
   double seconds = 0;
   double exposed_seconds = 0;
 };
-Totals totals_of(const Summary& summary) {
+Totals totals_of(const RunSummary& summary) {
   Totals totals;
   for (const RankNumbers& each : summary.ranks) {
     totals.rate += each.rate_p50;
@@ -65,7 +65,7 @@ Totals totals_of(const Summary& summary) {
 double exposed_share(const Totals& totals) { return totals.seconds > 0 ? totals.exposed_seconds / totals.seconds : 0; }
 
 // Returns the FLOP/s of one rank, the mean over those that reported.
-Flops speed_of(const Summary& summary) {
+Flops speed_of(const RunSummary& summary) {
   if (summary.ranks.empty()) return {};
   const Flops token = flops_per_token(summary.config.model);
   const double rate = totals_of(summary).rate / static_cast<double>(summary.ranks.size());
@@ -74,14 +74,14 @@ Flops speed_of(const Summary& summary) {
 
 Json flops_json(const Flops& flops) { return {{"causal", flops.causal}, {"full", flops.full}}; }
 
-Json mfu_json(const Summary& summary) {
+Json mfu_json(const RunSummary& summary) {
   const double peak = summary.config.run.peak_flops;
   if (peak == 0) return {{"causal", "unknown"}, {"full", "unknown"}, {"peak_flops", "unknown"}};
   const Flops speed = speed_of(summary);
   return {{"causal", speed.causal / peak}, {"full", speed.full / peak}, {"peak_flops", peak}};
 }
 
-Json held_out_json(const Summary& summary) {
+Json held_out_json(const RunSummary& summary) {
   if (summary.evaluations.empty()) return nullptr;
   Json curve = Json::array();
   for (const Evaluation& each : summary.evaluations) curve.push_back({{"step", each.step}, {"loss", each.loss}});
@@ -94,7 +94,7 @@ Json held_out_json(const Summary& summary) {
 }
 
 // Returns the rank with the largest peak.
-const RankNumbers* largest(const Summary& summary) {
+const RankNumbers* largest(const RunSummary& summary) {
   const auto total = [](const RankNumbers& numbers) {
     std::int64_t most = 0;
     for (const OwnedBytes& each : numbers.peak) most = std::max(most, each.nbytes);
@@ -105,7 +105,7 @@ const RankNumbers* largest(const Summary& summary) {
   return found == summary.ranks.end() ? nullptr : &*found;
 }
 
-std::string memory_text(const Summary& summary) {
+std::string memory_text(const RunSummary& summary) {
   const RankNumbers* rank = largest(summary);
   if (rank == nullptr || rank->peak.empty()) return "";
   std::string list;
@@ -114,7 +114,7 @@ std::string memory_text(const Summary& summary) {
   return fmt::format("peak memory of rank {}: {}\n", rank->rank, list);
 }
 
-std::string speed_text(const Summary& summary) {
+std::string speed_text(const RunSummary& summary) {
   if (summary.ranks.empty() || summary.steps == 0) return "";
   const Totals totals = totals_of(summary);
   const Flops speed = speed_of(summary);
@@ -128,7 +128,7 @@ std::string speed_text(const Summary& summary) {
       totals.rate, 100 * exposed_share(totals), speed.full / 1e9, speed.causal / 1e9, mfu);
 }
 
-std::string held_out_text(const Summary& summary) {
+std::string held_out_text(const RunSummary& summary) {
   if (summary.evaluations.empty()) return "";
   const double loss = summary.evaluations.back().loss;
   std::string text = fmt::format("held-out loss {:.4f} nats per token", loss);
@@ -185,7 +185,7 @@ std::string_view to_string(RunEnd end) {
   return "unknown";
 }
 
-std::string to_json(const Summary& summary) {
+std::string to_json(const RunSummary& summary) {
   const Totals totals = totals_of(summary);
   const MeshConfig& mesh = summary.config.mesh;
   Json ranks = Json::array();
@@ -220,7 +220,7 @@ std::string to_json(const Summary& summary) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string short_text(const Summary& summary) {
+std::string short_text(const RunSummary& summary) {
   const MeshConfig& mesh = summary.config.mesh;
   std::string text;
   if (summary.end != RunEnd::kDone)

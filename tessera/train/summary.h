@@ -64,7 +64,7 @@ struct Evaluation {
 };
 
 /// Summary of a run.
-struct Summary {
+struct RunSummary {
   RunEnd end = RunEnd::kDone;                        ///< End of the run.
   std::string reason = {};                           ///< Reason, if the end is not kDone.
   Config config = {};                                ///< Resolved configuration.
@@ -89,8 +89,8 @@ struct Summary {
 };
 
 /// Returns the text of summary.json.
-TESSERA_API std::string to_json(const Summary& summary);
+TESSERA_API std::string to_json(const RunSummary& summary);
 /// Returns a few human-readable lines, each with its line end.
-TESSERA_API std::string short_text(const Summary& summary);
+TESSERA_API std::string short_text(const RunSummary& summary);
 
 }  // namespace tessera::train

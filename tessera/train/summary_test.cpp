@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Summary two_ranks() {
+RunSummary two_ranks() {
   Config config;
   config.mesh.tp = 2;
   return {.config = resolved(config, 2),
@@ -69,8 +69,8 @@ TEST(RankNumbers, TravelAsText) {
   expect_error<MismatchError>([] { (void)rank_numbers("{}"); }, {"same build"});
 }
 
-TEST(Summary, JsonSaysAllOfIt) {
-  const Summary summary = two_ranks();
+TEST(RunSummary, JsonSaysAllOfIt) {
+  const RunSummary summary = two_ranks();
   const Json json = Json::parse(to_json(summary));
   EXPECT_EQ(json.at("end"), "done");
   EXPECT_FALSE(json.contains("reason"));
@@ -90,8 +90,8 @@ TEST(Summary, JsonSaysAllOfIt) {
   EXPECT_DOUBLE_EQ(json.at("flops").at("per_second_and_rank").at("full"), token.full * 120);
 }
 
-TEST(Summary, UnknownPeaksAreSaidAndNotZero) {
-  Summary summary = two_ranks();
+TEST(RunSummary, UnknownPeaksAreSaidAndNotZero) {
+  RunSummary summary = two_ranks();
   Json json = Json::parse(to_json(summary));
   EXPECT_EQ(json.at("mfu").at("causal"), "unknown");
   EXPECT_EQ(json.at("mfu").at("full"), "unknown");
@@ -102,20 +102,20 @@ TEST(Summary, UnknownPeaksAreSaidAndNotZero) {
   EXPECT_NE(short_text(summary).find("MFU 50.0 %"), std::string::npos) << short_text(summary);
 }
 
-TEST(Summary, ShortTextNamesWhatMatters) {
+TEST(RunSummary, ShortTextNamesWhatMatters) {
   const std::string text = short_text(two_ranks());
   for (const char* part : {"5 steps, 500 tokens, 1000 parameters on dp 1 x fsdp 1 x tp 2\n",
                            "held-out loss 2.2500 nats per token, below the bigram entropy of that text, 2.5000\n",
                            "240 tokens/s in total, exposed communication 25.0 %\n",
                            "peak memory of rank 1: parameters 200 B, total 400 B\n", "run directory: /runs/a\n"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "is not in\n" << text;
-  Summary worse = two_ranks();
+  RunSummary worse = two_ranks();
   worse.evaluations.back().loss = 2.5;
   EXPECT_NE(short_text(worse).find("not below the bigram"), std::string::npos);
 }
 
-TEST(Summary, ARunThatStoppedAtOnceHasOneToo) {
-  Summary summary{.end = RunEnd::kStopped, .reason = "the loss is nan", .config = resolved(Config(), 1)};
+TEST(RunSummary, ARunThatStoppedAtOnceHasOneToo) {
+  RunSummary summary{.end = RunEnd::kStopped, .reason = "the loss is nan", .config = resolved(Config(), 1)};
   const Json json = Json::parse(to_json(summary));
   EXPECT_EQ(json.at("end"), "stopped");
   EXPECT_EQ(json.at("reason"), "the loss is nan");

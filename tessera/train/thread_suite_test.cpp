@@ -15,7 +15,7 @@ testing::Curve run_on_threads(const Config& config) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Thread, TrainSuite, ::testing::Values(Implementation{"free", run_on_threads}),
+INSTANTIATE_TEST_SUITE_P(Thread, TrainSuite, ::testing::Values(TrainImplementation{"free", run_on_threads}),
                          implementation_name);
 
 }  // namespace

@@ -89,10 +89,10 @@ struct HostCost {
   double per_redistribution = 0;
 };
 
-double redistribution_cost(const Plan& plan) {
+double redistribution_cost(const ParallelPlan& plan) {
   constexpr int kCalls = 50;
-  const Tensor x = shard::zeros({plan.rows(), 128, 128}, plan.at(Point::kResidual));
-  const layout::Layout inside = plan.at(Point::kInside);
+  const Tensor x = shard::zeros({plan.rows(), 128, 128}, plan.at(ActivationPoint::kResidual));
+  const layout::Layout inside = plan.at(ActivationPoint::kInside);
   const auto ask = [&] {
     for (int i = 0; i < kCalls; ++i) bench::do_not_optimize(shard::redistribute(x, inside));
   };
@@ -116,13 +116,13 @@ HostCost host_cost(const Config& config, int in_a_row) {
   HostCost cost;
   simulate(4, [&] {
     ops::detail::set_thread_budget(1);
-    const Plan plan = Plan::create(config, 4);
+    const ParallelPlan plan = ParallelPlan::create(config, 4);
     ops::manual_seed(1);
     ExposedTime exposed;
     Model model(config, plan, exposed);
     Optimizer optimizer(config.optimizer, model.parameters());
     const Tensor tokens = shard::randint(0, config.model.vocabulary, {plan.rows(), config.model.sequence},
-                                         plan.at(Point::kTokens), {.dtype = DType::kI32});
+                                         plan.at(ActivationPoint::kTokens), {.dtype = DType::kI32});
     const double count = static_cast<double>(config.train.batch * config.model.sequence);
     double spent = 0;
     shard::ShardCounts before;

@@ -58,8 +58,8 @@ std::uint32_t drawn(std::span<const float> scores, double temperature, double un
 }
 
 // Returns the plan of this rank and restarts its generator.
-Plan begin(const Config& config) {
-  Plan plan = Plan::create(config, current_place().world_size);
+ParallelPlan begin(const Config& config) {
+  ParallelPlan plan = ParallelPlan::create(config, current_place().world_size);
   ops::manual_seed(config.train.seed);
   return plan;
 }
@@ -67,9 +67,8 @@ Plan begin(const Config& config) {
 }  // namespace
 
 std::function<std::vector<std::uint64_t>(std::uint64_t k)> own_samples(const Config& config) {
-  return [plan = Plan::create(config, current_place().world_size), rank = current_place().rank](std::uint64_t k) {
-    return plan.sample_numbers(k, rank);
-  };
+  return [plan = ParallelPlan::create(config, current_place().world_size),
+          rank = current_place().rank](std::uint64_t k) { return plan.sample_numbers(k, rank); };
 }
 
 Trainer::State::State(const Config& given, BatchSource source)
@@ -228,7 +227,7 @@ double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, con
   const probe::Annotation mark("evaluate", state.steps);
   const autograd::NoGrad no_grad;
   const memory::Label label("activations");
-  const Plan& plan = state.plan;
+  const ParallelPlan& plan = state.plan;
   const auto width = static_cast<std::size_t>(state.config.model.sequence) + 1;
   const double count = static_cast<double>(samples * state.config.model.sequence);
   const std::int64_t own = plan.data_place(current_place().rank) * plan.own_rows();
@@ -265,7 +264,7 @@ std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, st
     std::vector<std::int32_t> tokens(prompt.end() - seen, prompt.end());
     tokens.resize(static_cast<std::size_t>(sequence));
     const Tensor scores = state.model.scores(laid_out(std::move(tokens), 1, state.plan, false), seen - 1,
-                                             {.is_training = false, .is_batch_cut = false});
+                                             {.is_training = false, .is_batch_sharded = false});
     const Tensor whole = ops::contiguous(ops::cast(shard::full(scores), DType::kF32));
     state.stream().synchronize();
     const double uniform = static_cast<double>(bits() >> 11) * 0x1p-53;

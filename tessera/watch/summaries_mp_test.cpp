@@ -22,8 +22,8 @@
 #include "tessera/comm/testing/forked.h"
 #include "tessera/comm/testing/mpirun.h"
 #include "tessera/comm/world.h"
-#include "tessera/watch/report.h"
 #include "tessera/watch/testing/ranks.h"
+#include "tessera/watch/verdict_file.h"
 
 namespace tessera::watch {
 namespace {

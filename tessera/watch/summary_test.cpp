@@ -105,8 +105,8 @@ TEST(Summaries, TheEndOfARankCountsBeforeItsAnswerToAnAlarm) {
   store->set("watch/1/summary 2", summary(2, RankState::kRunning));
   const analysis::Rank failed{.rank = 1, .state = RankState::kFailed, .reason = "exited with 3"};
   store->set("watch/end 1", text_of({.world_size = 3, .ranks = {failed}}));
-  const auto exchange = Exchange::start(store, {.rank = 0, .world_size = 3}, [] {});
-  const auto now = Exchange::Clock::now();
+  const auto exchange = SummaryExchange::start(store, {.rank = 0, .world_size = 3}, [] {});
+  const auto now = SummaryExchange::Clock::now();
   const std::optional<Report> report = exchange->ask("a rank left", now, now + std::chrono::minutes(1));
   ASSERT_TRUE(report.has_value());
   EXPECT_EQ(report->sentence.rfind("rank 1 failed: exited with 3", 0), 0U) << report->sentence;
@@ -121,7 +121,7 @@ TEST(Summaries, ARankThatLeavesNeedsItsRecordNoLonger) {
     const std::filesystem::path copy = directory / original.filename();
     std::filesystem::copy_file(original, copy);
     const auto store = std::make_shared<comm::MemoryStore>();
-    const auto exchange = Exchange::start(store, {.rank = 0, .world_size = 1, .record = copy.string()}, [] {});
+    const auto exchange = SummaryExchange::start(store, {.rank = 0, .world_size = 1, .record = copy.string()}, [] {});
     exchange->leave(/*has_failed=*/false, std::chrono::milliseconds(0));
     std::filesystem::remove(copy);
     const Evidence read = analysis::read_evidence_json(store->get("watch/end 0", std::chrono::minutes(1)));
@@ -131,7 +131,7 @@ TEST(Summaries, ARankThatLeavesNeedsItsRecordNoLonger) {
 }
 
 TEST(HeardVerdict, ComesBackAsItWasAndNothingElseDoes) {
-  const ToldReport told{.report = {.fault = "absent", .sentence = "rank 1 \xff did not come"}, .text = "all\nof it"};
+  const RankReport told{.report = {.fault = "absent", .sentence = "rank 1 \xff did not come"}, .text = "all\nof it"};
   const std::string text = text_of_verdict(told, "node:/runs/a/explain.txt");
   const HeardVerdict heard = parse_verdict(text);
   EXPECT_EQ(heard.told.report.fault, "absent");

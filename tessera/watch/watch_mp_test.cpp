@@ -24,8 +24,8 @@
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
 #include "tessera/watch/detail/watchdog.h"
-#include "tessera/watch/report.h"
 #include "tessera/watch/testing/ranks.h"
+#include "tessera/watch/verdict_file.h"
 #include "tessera/watch/watchdog.h"
 
 namespace tessera::watch {

@@ -4,13 +4,13 @@
 
 namespace tessera::watch {
 
-std::string to_string(Standing standing) {
+std::string to_string(GroupStanding standing) {
   switch (standing) {
-    case Standing::kIdle: return "idle";
-    case Standing::kOwnStream: return "own stream";
-    case Standing::kPeer: return "peer";
-    case Standing::kMoving: return "moving";
-    case Standing::kUnnoticed: return "unnoticed";
+    case GroupStanding::kIdle: return "idle";
+    case GroupStanding::kOwnStream: return "own stream";
+    case GroupStanding::kPeer: return "peer";
+    case GroupStanding::kMoving: return "moving";
+    case GroupStanding::kUnnoticed: return "unnoticed";
   }
   return "unknown";
 }

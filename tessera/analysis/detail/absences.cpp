@@ -19,8 +19,8 @@ constexpr std::int64_t kLongWait = 10'000'000'000;  // such a wait is not accide
 // Reason for the absence of a rank.
 struct Held {
   Fault fault = Fault::kAbsent;
-  const Launch* asked = nullptr;  // its launch, reached late or not at all
-  std::int64_t late_ns = 0;       // delay of its arrival; 0: it has not arrived
+  const CollectiveCall* asked = nullptr;  // its launch, reached late or not at all
+  std::int64_t late_ns = 0;               // delay of its arrival; 0: it has not arrived
 };
 
 class Absences {
@@ -28,7 +28,7 @@ class Absences {
   Absences(const Material& material, std::vector<Finding>& findings) : material_(material), findings_(findings) {}
 
   void find() {
-    for (const Meeting& meeting : material_.waits.meetings) {
+    for (const UnfinishedCollective& meeting : material_.waits.meetings) {
       if (meeting.waiters.empty()) continue;
       if (meeting.is_old || meeting.has_failed) find_ended(meeting);
       if (!meeting.is_old) continue;
@@ -39,16 +39,17 @@ class Absences {
   }
 
  private:
-  using Key = std::pair<const Meeting*, Fault>;
+  using Key = std::pair<const UnfinishedCollective*, Fault>;
 
-  [[nodiscard]] const GroupView& group_of(const Meeting& meeting) const {
+  [[nodiscard]] const GroupView& group_of(const UnfinishedCollective& meeting) const {
     return material_.overview.groups[meeting.group];
   }
   // Returns true if the rank waits in another operation, or in a group creation.
   [[nodiscard]] bool waits_elsewhere(int rank) const {
     const Rank* known = material_.overview.find(rank);
-    if (known != nullptr && std::any_of(known->makings.begin(), known->makings.end(),
-                                        [](const Making& making) { return making.stage == Stage::kBegun; })) {
+    if (known != nullptr &&
+        std::any_of(known->creations.begin(), known->creations.end(),
+                    [](const GroupCreation& creation) { return creation.stage == Stage::kBegun; })) {
       return true;
     }
     const auto found = material_.waits.meetings_of.find(rank);
@@ -56,10 +57,10 @@ class Absences {
     return std::any_of(found->second.begin(), found->second.end(),
                        [&](std::size_t at) { return material_.waits.meetings[at].is_old; });
   }
-  [[nodiscard]] static bool is_gone(const Member& member) {
-    return member.standing == Standing::kGone || member.standing == Standing::kStopped;
+  [[nodiscard]] static bool is_gone(const GroupMember& member) {
+    return member.standing == RankPosition::kGone || member.standing == RankPosition::kStopped;
   }
-  [[nodiscard]] std::int64_t began_ns(const Meeting& meeting) const {
+  [[nodiscard]] std::int64_t began_ns(const UnfinishedCollective& meeting) const {
     std::int64_t first = 0;
     for (const Waiter& waiter : meeting.waiters) {
       const std::int64_t time = material_.overview.shared_time(
@@ -69,19 +70,19 @@ class Absences {
     }
     return first;
   }
-  [[nodiscard]] std::vector<int> waiters_of(const Meeting& meeting) const {
+  [[nodiscard]] std::vector<int> waiters_of(const UnfinishedCollective& meeting) const {
     std::vector<int> ranks;
     for (const Waiter& waiter : meeting.waiters) ranks.push_back(group_of(meeting).members[waiter.member].rank);
     return ranks;
   }
 
   // Finds ranks that ended normally with one operation fewer than the waiting ones; or those had one more.
-  void find_ended(const Meeting& meeting) {
+  void find_ended(const UnfinishedCollective& meeting) {
     const GroupView& group = group_of(meeting);
     std::vector<int> ended;
     bool has_other = false;
     for (const std::size_t at : meeting.absent) {
-      const bool is_ended = group.members[at].standing == Standing::kEnded;
+      const bool is_ended = group.members[at].standing == RankPosition::kEnded;
       if (is_ended) ended.push_back(group.members[at].rank);
       has_other = has_other || is_gone(group.members[at]);
     }
@@ -121,15 +122,15 @@ class Absences {
   }
 
   // Describes how many operations it ran, where the others ran one more, and which it may have skipped.
-  [[nodiscard]] std::string text_of_fewer(const Meeting& meeting, std::size_t ended) const {
+  [[nodiscard]] std::string text_of_fewer(const UnfinishedCollective& meeting, std::size_t ended) const {
     std::string did =
         fmt::format("{} reached {}, the others {}", ended == 1 ? "it" : "they", meeting.ordinal - 1, meeting.ordinal);
     if (meeting.is_message) return did;
     const Waiter& waiter = meeting.waiters.front();
-    const Member& other = group_of(meeting).members[waiter.member];
+    const GroupMember& other = group_of(meeting).members[waiter.member];
     std::uint64_t first = meeting.ordinal;
     while (first > 1) {
-      const Launch* before = collective_at(other, first - 1);
+      const CollectiveCall* before = collective_at(other, first - 1);
       if (before == nullptr || !is_alike(*before, *waiter.launch)) break;
       --first;
     }
@@ -139,26 +140,26 @@ class Absences {
 
   // Returns true if the absence of a member from a meeting counts. If a rank is gone or ended without it, or the run
   // was ended from outside, the other absent ranks may have been on their way.
-  [[nodiscard]] bool counts(const Meeting& meeting, const Member& member) const {
+  [[nodiscard]] bool counts(const UnfinishedCollective& meeting, const GroupMember& member) const {
     if (meeting.has_timed_out || meeting.waiters[0].waited_ns >= kLongWait) return true;
     const GroupView& group = group_of(meeting);
     if (std::any_of(group.members.begin(), group.members.end(), is_gone)) return false;
     if (std::any_of(meeting.absent.begin(), meeting.absent.end(),
-                    [&](std::size_t at) { return group.members[at].standing == Standing::kEnded; })) {
+                    [&](std::size_t at) { return group.members[at].standing == RankPosition::kEnded; })) {
       return false;
     }
-    return member.standing != Standing::kTold ||
+    return member.standing != RankPosition::kTold ||
            std::any_of(meeting.waiters.begin(), meeting.waiters.end(),
                        [](const Waiter& waiter) { return waiter.launch->stage == Stage::kFailed; });
   }
 
   // Finds ranks at the ends of chains; each is reported for the meeting that has waited longest for it.
-  void find_roots(const Meeting& meeting) {
+  void find_roots(const UnfinishedCollective& meeting) {
     const GroupView& group = group_of(meeting);
     for (const std::size_t at : meeting.absent) {
-      const Member& member = group.members[at];
-      const bool can_be = member.standing == Standing::kAtWork || member.standing == Standing::kTold ||
-                          member.standing == Standing::kVictim;
+      const GroupMember& member = group.members[at];
+      const bool can_be = member.standing == RankPosition::kAtWork || member.standing == RankPosition::kTold ||
+                          member.standing == RankPosition::kVictim;
       if (!can_be || member.known == nullptr || waits_elsewhere(member.rank) || !counts(meeting, member)) continue;
       const Held held = what_holds(meeting, at);
       const auto [place, is_new] = roots_.emplace(member.rank, Root{&meeting, at, held});
@@ -168,10 +169,10 @@ class Absences {
     }
   }
 
-  [[nodiscard]] Held what_holds(const Meeting& meeting, std::size_t at) const {
-    const Member& member = group_of(meeting).members[at];
+  [[nodiscard]] Held what_holds(const UnfinishedCollective& meeting, std::size_t at) const {
+    const GroupMember& member = group_of(meeting).members[at];
     if (std::binary_search(meeting.too_late.begin(), meeting.too_late.end(), at)) {
-      const Launch* launch = collective_at(member, meeting.ordinal);
+      const CollectiveCall* launch = collective_at(member, meeting.ordinal);
       if (launch == nullptr) return {Fault::kSlow, nullptr, 0};
       const std::int64_t asked = material_.overview.shared_time(member.rank, launch->asked_ns);
       const std::int64_t late = elapsed(
@@ -181,7 +182,7 @@ class Absences {
                                 2 * elapsed(began_ns(meeting), asked) < meeting.waiters[0].waited_ns;
       return {is_of_stream ? Fault::kStream : Fault::kSlow, launch, late};
     }
-    if (const Launch* asked = pending_for(meeting, member)) return {Fault::kStream, asked, 0};
+    if (const CollectiveCall* asked = pending_for(meeting, member)) return {Fault::kStream, asked, 0};
     if (refusing_memory(*member.known) != nullptr) return {Fault::kOutOfMemory, nullptr, 0};
     const std::int64_t active = material_.overview.shared_time(member.rank, last_activity_ns(*member.known));
     const bool is_recent = active > 0 && material_.overview.evidence->taken_ns > 0 &&
@@ -191,7 +192,8 @@ class Absences {
   }
 
   // Returns the launch of the member for this meeting that its stream has not reached.
-  [[nodiscard]] const Launch* pending_for(const Meeting& meeting, const Member& member) const {
+  [[nodiscard]] const CollectiveCall* pending_for(const UnfinishedCollective& meeting,
+                                                  const GroupMember& member) const {
     if (meeting.is_signal) return nullptr;
     if (!meeting.is_message) {
       const auto found = std::find_if(member.pending.begin(), member.pending.end(),
@@ -219,7 +221,7 @@ class Absences {
     return list;
   }
 
-  void add_roots(const Meeting& meeting, Fault fault, const std::vector<int>& ranks) {
+  void add_roots(const UnfinishedCollective& meeting, Fault fault, const std::vector<int>& ranks) {
     const GroupView& group = group_of(meeting);
     Finding finding{.strength = Strength::kConcluded, .waiting = meeting.waiters.size(), .when_ns = began_ns(meeting)};
     Verdict& verdict = finding.verdict;
@@ -258,18 +260,18 @@ class Absences {
   }
 
   // A rank that failed because of others in another group is absent for that reason.
-  [[nodiscard]] bool is_drawn_along(const Meeting& meeting, int rank) const {
+  [[nodiscard]] bool is_drawn_along(const UnfinishedCollective& meeting, int rank) const {
     const Root& root = roots_.at(rank);
-    const Member& member = group_of(meeting).members[root.member];
-    return member.standing == Standing::kVictim && root.held.fault != Fault::kSlow;
+    const GroupMember& member = group_of(meeting).members[root.member];
+    return member.standing == RankPosition::kVictim && root.held.fault != Fault::kSlow;
   }
 
-  [[nodiscard]] Confidence confidence_of(const Meeting& meeting, const std::vector<int>& ranks) const {
+  [[nodiscard]] Confidence confidence_of(const UnfinishedCollective& meeting, const std::vector<int>& ranks) const {
     Confidence confidence =
         meeting.has_timed_out || meeting.waiters[0].waited_ns >= kLongWait ? Confidence::kHigh : Confidence::kMedium;
     for (const int rank : ranks) {
       const Root& root = roots_.at(rank);
-      const Member& member = group_of(meeting).members[root.member];
+      const GroupMember& member = group_of(meeting).members[root.member];
       const bool is_blurred = member.known->state == RankState::kUnknown || member.is_counted ||
                               !meeting.unsure.empty() ||
                               (!member.is_seen() && member.known->state != RankState::kRunning);
@@ -278,7 +280,8 @@ class Absences {
     return confidence;
   }
 
-  [[nodiscard]] std::string sentence_of(const Meeting& meeting, Fault fault, const std::vector<int>& ranks) const {
+  [[nodiscard]] std::string sentence_of(const UnfinishedCollective& meeting, Fault fault,
+                                        const std::vector<int>& ranks) const {
     const Rank& first = *material_.overview.find(ranks.front());
     const Root& root = roots_.at(ranks.front());
     const std::string who = text_of_ranks(ranks);
@@ -308,7 +311,7 @@ class Absences {
     if (fault == Fault::kSlow)
       return fmt::format("{} has not reached {} and is still running: {}{}", who, what, where, end);
     if (fault == Fault::kOutOfMemory) {
-      const Memory& memory = *refusing_memory(first);
+      const DeviceMemory& memory = *refusing_memory(first);
       return fmt::format("{} ran out of memory on {} (requested {}, {} in use) and did not reach {}: {}{}", who,
                          visible(memory.device), format_bytes(memory.refused_nbytes), format_bytes(memory.live_nbytes),
                          what, where, end);
@@ -320,7 +323,7 @@ class Absences {
   }
 
   // Returns "rank 0 waits for signal 3 on channel 1 of pool 'grads' (group world) from rank 2, for 31 s; rank 2: ".
-  [[nodiscard]] std::string signal_sentence(const Meeting& meeting) const {
+  [[nodiscard]] std::string signal_sentence(const UnfinishedCollective& meeting) const {
     const GroupView& group = group_of(meeting);
     const Waiter& waiter = meeting.waiters.front();
     const int peer = group.members[static_cast<std::size_t>(waiter.message->peer)].rank;
@@ -331,8 +334,8 @@ class Absences {
         visible(group.name), peer, text_of_duration(waiter.waited_ns), peer);
   }
 
-  static std::string stream_text(const Rank& rank, const Launch& asked) {
-    for (const LastLaunch& last : rank.launches) {
+  static std::string stream_text(const Rank& rank, const CollectiveCall& asked) {
+    for (const LastKernel& last : rank.launches) {
       if (last.device == asked.device && last.stream == asked.stream)
         return "the last launch on the stream is " + visible(last.name);
     }
@@ -364,7 +367,7 @@ class Absences {
   }
 
   // Finds ranks without a record, if all others arrived.
-  void find_unsure(const Meeting& meeting) {
+  void find_unsure(const UnfinishedCollective& meeting) {
     if (!meeting.absent.empty() || meeting.unsure.empty()) return;
     const GroupView& group = group_of(meeting);
     if (std::any_of(group.members.begin(), group.members.end(), is_gone)) return;
@@ -398,7 +401,7 @@ class Absences {
   }
 
   struct Root {
-    const Meeting* meeting = nullptr;
+    const UnfinishedCollective* meeting = nullptr;
     std::size_t member = 0;
     Held held = {};
   };

@@ -24,7 +24,7 @@ constexpr std::uint32_t kLanes = 64;                 // maximum of extra rows; c
 constexpr std::uint64_t kNamedThreads = 1ull << 31;  // rows of threads with a name and no number
 constexpr std::uint64_t kLostThreads = 1ull << 33;   // rows of threads whose name and number are both lost
 
-std::int64_t first_known(const Launch& launch) {
+std::int64_t first_known(const CollectiveCall& launch) {
   // A replay was enqueued at its capture, which may be long ago.
   const bool is_replay = launch.replay != 0 && launch.begun_ns > 0;
   if (!is_replay && launch.asked_ns > 0) return launch.asked_ns;
@@ -56,7 +56,7 @@ class Planner {
     nest_marks();
     place_runs();
     place_asked();
-    for (const LastLaunch& last : rank_.launches) (void)own_row(last.device, last.stream);
+    for (const LastKernel& last : rank_.launches) (void)own_row(last.device, last.stream);
     return std::move(plan_);
   }
 
@@ -66,7 +66,7 @@ class Planner {
   void gather() {
     for (const Group& group : rank_.groups) {
       const auto number = shared_.groups.find({group.name, group.ranks});
-      for (const Launch& launch : group.launches) {
+      for (const CollectiveCall& launch : group.launches) {
         if (launch.operations.empty()) continue;
         ChromeLaunch each;
         each.group = &group;
@@ -84,7 +84,7 @@ class Planner {
   }
 
   void set_run(ChromeLaunch& each) const {
-    const Launch& launch = *each.launch;
+    const CollectiveCall& launch = *each.launch;
     if (launch.stage == Stage::kAsked) return;
     each.is_run_drawn = true;
     each.begin_ns = std::max(can_be(launch.begun_ns) ? launch.begun_ns : each.when_ns, shared_.base_ns);
@@ -198,7 +198,7 @@ class Planner {
     runs.reserve(plan_.launches.size() + plan_.kernels.size());
     for (ChromeLaunch& each : plan_.launches) {
       if (!each.is_run_drawn) continue;
-      const Launch& launch = *each.launch;
+      const CollectiveCall& launch = *each.launch;
       runs.push_back({device_of(launch.device), launch.stream, &each.begin_ns, &each.end_ns, &each.row});
     }
     for (std::size_t i = 0; i < plan_.kernels.size(); ++i) {
@@ -261,7 +261,7 @@ class Planner {
     for (auto& [thread, moments] : annotations) std::sort(moments.begin(), moments.end());
     std::unordered_map<std::uint64_t, std::int64_t> next;
     for (auto each = plan_.launches.rbegin(); each != plan_.launches.rend(); ++each) {
-      const Launch& launch = *each->launch;
+      const CollectiveCall& launch = *each->launch;
       if (!can_be(launch.asked_ns) || launch.replay != 0) continue;
       each->is_asked_drawn = true;
       each->asked_for_ns = kAskedFor;
@@ -301,10 +301,10 @@ ChromeShared chrome_shared(const Evidence& evidence, std::int64_t since_ns) {
     see(rank.first_ns);
     see(rank.last_ns);
     for (const OpenAnnotation& annotation : rank.annotations) see(annotation.since_ns);
-    for (const LastLaunch& last : rank.launches) see(last.when_ns);
+    for (const LastKernel& last : rank.launches) see(last.when_ns);
     for (const Group& group : rank.groups) {
       shared.groups.try_emplace({group.name, group.ranks}, static_cast<int>(shared.groups.size()));
-      for (const Launch& launch : group.launches) {
+      for (const CollectiveCall& launch : group.launches) {
         see(first_known(launch));
         see(launch.met_ns);
         see(launch.ended_ns);

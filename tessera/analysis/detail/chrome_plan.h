@@ -35,7 +35,7 @@ struct ChromeRow {
 /// A launch of a group.
 struct ChromeLaunch {
   const Group* group = nullptr;  ///< Group of the launch.
-  const Launch* launch = nullptr;
+  const CollectiveCall* launch = nullptr;
   int group_number = 0;           ///< Number in ChromeShared.
   std::int64_t when_ns = 0;       ///< First known time of it; launches are sorted by it.
   bool is_asked_drawn = false;    ///< True if the enqueueing thread has a slice.

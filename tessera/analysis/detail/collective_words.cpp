@@ -56,7 +56,7 @@ std::optional<std::int64_t> itemsize_of(std::string_view dtype) {
 }
 
 // Returns the elements of one operation, in its dtype.
-std::optional<Elements> elements_of(const Group& group, const Operation& operation) {
+std::optional<Elements> elements_of(const Group& group, const RecordedOperation& operation) {
   const std::string& kind = operation.kind;
   if (kind == "ragged_all_to_all" || (operation.parts != 0 && kind != "permute")) return std::nullopt;
   const auto all = product(operation.count, static_cast<std::int64_t>(group.ranks.size()));
@@ -74,19 +74,19 @@ std::optional<Elements> elements_of(const Group& group, const Operation& operati
 
 }  // namespace
 
-std::string profiler_collective(const Launch& launch) {
+std::string profiler_collective(const CollectiveCall& launch) {
   if (launch.operations.size() != 1) return "coalesced";
-  const Operation& operation = launch.operations.front();
+  const RecordedOperation& operation = launch.operations.front();
   if (operation.kind == "all_to_all" && operation.parts != 0) return "all_to_allv";
   return translated(kCollectives, operation.kind);
 }
 
-std::string kernel_name(const Group& group, const Launch& launch) {
+std::string kernel_name(const Group& group, const CollectiveCall& launch) {
   std::string name = "ncclDevKernel_";
   if (launch.operations.size() != 1) {
     name += "Coalesced";
   } else {
-    const Operation& operation = launch.operations.front();
+    const RecordedOperation& operation = launch.operations.front();
     name += in_capitals(operation.kind);
     if (!operation.reduction.empty()) name += "_" + in_capitals(operation.reduction);
     if (!operation.dtype.empty() && operation.kind != "barrier") name += "_" + operation.dtype;
@@ -94,13 +94,13 @@ std::string kernel_name(const Group& group, const Launch& launch) {
   return name + "(tessera " + group.backend + ")";
 }
 
-std::optional<Elements> elements_of(const Group& group, const Launch& launch) {
-  const bool is_mixed = std::any_of(launch.operations.begin(), launch.operations.end(), [&](const Operation& each) {
-    return each.dtype != launch.operations.front().dtype;
-  });
+std::optional<Elements> elements_of(const Group& group, const CollectiveCall& launch) {
+  const bool is_mixed =
+      std::any_of(launch.operations.begin(), launch.operations.end(),
+                  [&](const RecordedOperation& each) { return each.dtype != launch.operations.front().dtype; });
   if (!launch.is_whole) return std::nullopt;
   Elements sum;
-  for (const Operation& operation : launch.operations) {
+  for (const RecordedOperation& operation : launch.operations) {
     const auto each = elements_of(group, operation);
     const auto size = is_mixed ? itemsize_of(operation.dtype) : std::optional<std::int64_t>(1);
     if (!each || !size) return std::nullopt;

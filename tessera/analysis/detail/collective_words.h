@@ -10,10 +10,10 @@
 namespace tessera::analysis::detail {
 
 /// Returns "allreduce", "_allgather_base", "all_to_allv" or "coalesced", as analyzers expect.
-std::string profiler_collective(const Launch& launch);
+std::string profiler_collective(const CollectiveCall& launch);
 /// Returns "ncclDevKernel_AllReduce_Sum_f32(tessera shm)": analyzers recognize communication by the beginning of the
 /// name.
-std::string kernel_name(const Group& group, const Launch& launch);
+std::string kernel_name(const Group& group, const CollectiveCall& launch);
 
 /// Input and output elements of a launch on one rank.
 struct Elements {
@@ -22,6 +22,6 @@ struct Elements {
   std::string dtype = {};  ///< PyTorch name of the dtype; "Byte" for a launch of several dtypes.
 };
 /// Returns the elements of the launch; nothing if unknown, as for uneven sizes and incomplete launches.
-std::optional<Elements> elements_of(const Group& group, const Launch& launch);
+std::optional<Elements> elements_of(const Group& group, const CollectiveCall& launch);
 
 }  // namespace tessera::analysis::detail

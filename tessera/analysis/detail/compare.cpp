@@ -22,20 +22,20 @@ struct Mask {
   bool has_parts = true;
 };
 
-bool may_be_uneven(const Operation& operation) {
+bool may_be_uneven(const RecordedOperation& operation) {
   return operation.kind == "all_gather" || operation.kind == "gather" || operation.kind == "scatter" ||
          operation.kind == "all_to_all" || operation.kind == "ragged_all_to_all" || operation.kind == "reduce_scatter";
 }
-bool has_root_and_parts(const Operation& operation) {
+bool has_root_and_parts(const RecordedOperation& operation) {
   return operation.kind == "gather" || operation.kind == "scatter";
 }
 
-Mask mask_of(std::span<const Launch* const> launches, std::size_t place) {
+Mask mask_of(std::span<const CollectiveCall* const> launches, std::size_t place) {
   Mask mask;
-  for (const Launch* launch : launches) {
+  for (const CollectiveCall* launch : launches) {
     mask.has_parts = mask.has_parts && launch->is_whole;
     if (place >= launch->operations.size()) continue;
-    const Operation& operation = launch->operations[place];
+    const RecordedOperation& operation = launch->operations[place];
     mask.has_dtype = mask.has_dtype && !operation.dtype.empty();
     mask.has_reduction = mask.has_reduction && !operation.reduction.empty();
     mask.has_root = mask.has_root && operation.root >= 0;
@@ -46,7 +46,7 @@ Mask mask_of(std::span<const Launch* const> launches, std::size_t place) {
   return mask;
 }
 
-std::string print_of(const Operation& operation, const Mask& mask) {
+std::string print_of(const RecordedOperation& operation, const Mask& mask) {
   // Uneven sizes of an all_to_all differ between ranks: only their existence is equal on all.
   const std::uint32_t parts = operation.kind == "all_to_all" ? (operation.parts != 0 ? 1 : 0) : operation.parts;
   return fmt::format("{}|{}|{}|{}|{}|{};", operation.kind, mask.has_dtype ? operation.dtype : "",
@@ -55,11 +55,11 @@ std::string print_of(const Operation& operation, const Mask& mask) {
 }
 
 // Returns texts that are equal for launches that match.
-std::vector<std::string> prints_of(std::span<const Launch* const> launches) {
+std::vector<std::string> prints_of(std::span<const CollectiveCall* const> launches) {
   const bool is_any_partial =
-      std::any_of(launches.begin(), launches.end(), [](const Launch* launch) { return !launch->is_whole; });
+      std::any_of(launches.begin(), launches.end(), [](const CollectiveCall* launch) { return !launch->is_whole; });
   std::size_t operations = 0;
-  for (const Launch* launch : launches) operations = std::max(operations, launch->operations.size());
+  for (const CollectiveCall* launch : launches) operations = std::max(operations, launch->operations.size());
   if (is_any_partial) operations = std::min<std::size_t>(operations, 1);
   std::vector<std::string> prints(launches.size());
   for (std::size_t place = 0; place < operations; ++place) {
@@ -76,7 +76,7 @@ std::vector<SideView> sides_of(std::span<const Came> came) {
                   [&](const Came& one) { return one.launch->operations == came[0].launch->operations; })) {
     return {};
   }
-  std::vector<const Launch*> launches;
+  std::vector<const CollectiveCall*> launches;
   for (const Came& one : came) launches.push_back(one.launch);
   const std::vector<std::string> prints = prints_of(launches);
   std::map<std::string, SideView> sides;
@@ -95,8 +95,8 @@ std::vector<SideView> sides_of(std::span<const Came> came) {
 }
 
 // Returns the launches of a member from this collective number on, up to the first gap.
-std::vector<const Launch*> sequence_from(const Member& member, std::uint64_t ordinal) {
-  std::vector<const Launch*> sequence;
+std::vector<const CollectiveCall*> sequence_from(const GroupMember& member, std::uint64_t ordinal) {
+  std::vector<const CollectiveCall*> sequence;
   const auto take = [&](const std::vector<Numbered>& from) {
     auto at = std::lower_bound(from.begin(), from.end(), ordinal + sequence.size(),
                                [](const Numbered& one, std::uint64_t wanted) { return one.ordinal < wanted; });
@@ -110,7 +110,7 @@ std::vector<const Launch*> sequence_from(const Member& member, std::uint64_t ord
   return sequence;
 }
 
-bool matches(std::span<const Launch* const> a, std::span<const Launch* const> b) {
+bool matches(std::span<const CollectiveCall* const> a, std::span<const CollectiveCall* const> b) {
   const std::size_t overlap = std::min(a.size(), b.size());
   for (std::size_t i = 0; i < overlap; ++i) {
     if (!is_alike(*a[i], *b[i])) return false;
@@ -119,13 +119,14 @@ bool matches(std::span<const Launch* const> a, std::span<const Launch* const> b)
 }
 
 // Guesses the shift if no later launches are known, from the operation that followed such a collective before.
-Shift guessed_shift(const Member& member, std::uint64_t ordinal, const Launch& theirs, const Launch& own) {
+Shift guessed_shift(const GroupMember& member, std::uint64_t ordinal, const CollectiveCall& theirs,
+                    const CollectiveCall& own) {
   const auto& all = member.collectives;
   auto at = std::lower_bound(all.begin(), all.end(), ordinal,
                              [](const Numbered& one, std::uint64_t wanted) { return one.ordinal < wanted; });
   if (at != all.begin() && is_alike(*std::prev(at)->launch, own)) return Shift::kPerhapsAdded;
   for (std::size_t looked = 0; at != all.begin() && looked < kLookBack; ++looked) {
-    const Launch& next = *at->launch;
+    const CollectiveCall& next = *at->launch;
     --at;
     if (!is_alike(*at->launch, theirs)) continue;
     return looked > 0 && is_alike(next, own) ? Shift::kPerhapsSkipped : Shift::kNone;
@@ -134,21 +135,21 @@ Shift guessed_shift(const Member& member, std::uint64_t ordinal, const Launch& t
 }
 
 Shift shift_of(const GroupView& group, const Disagreement& found) {
-  const Member& odd = group.members[found.culprits.front()];
-  const std::vector<const Launch*> own = sequence_from(odd, found.ordinal);
+  const GroupMember& odd = group.members[found.culprits.front()];
+  const std::vector<const CollectiveCall*> own = sequence_from(odd, found.ordinal);
   // Of the members that agree, the one with the most known launches.
-  const Member* other = nullptr;
-  std::vector<const Launch*> theirs;
+  const GroupMember* other = nullptr;
+  std::vector<const CollectiveCall*> theirs;
   for (const std::size_t at : found.sides.front().members) {
-    std::vector<const Launch*> sequence = sequence_from(group.members[at], found.ordinal);
+    std::vector<const CollectiveCall*> sequence = sequence_from(group.members[at], found.ordinal);
     if (other != nullptr && sequence.size() <= theirs.size()) continue;
     other = &group.members[at];
     theirs = std::move(sequence);
     if (theirs.size() == kLookAhead) break;
   }
   if (own.empty() || theirs.empty()) return Shift::kNone;
-  const std::span<const Launch* const> mine(own);
-  const std::span<const Launch* const> others(theirs);
+  const std::span<const CollectiveCall* const> mine(own);
+  const std::span<const CollectiveCall* const> others(theirs);
   if (matches(mine.subspan(1), others.subspan(1))) return Shift::kNone;
   if (mine.size() > 1 && others.size() > 1 && is_alike(*mine[0], *others[1]) && is_alike(*mine[1], *others[0])) {
     const bool goes_on = mine.size() == 2 || others.size() == 2 || matches(mine.subspan(2), others.subspan(2));
@@ -174,9 +175,9 @@ std::vector<Came> by_ordinal(const GroupView& group) {
   return all;
 }
 
-bool is_alike(const Launch& a, const Launch& b) {
+bool is_alike(const CollectiveCall& a, const CollectiveCall& b) {
   if (a.operations == b.operations) return true;
-  const Launch* both[] = {&a, &b};
+  const CollectiveCall* both[] = {&a, &b};
   const std::vector<std::string> prints = prints_of(both);
   return prints[0] == prints[1];
 }
@@ -223,8 +224,8 @@ std::vector<MessageDisagreement> message_disagreements_of(const GroupView& group
       for (const Message* recv : messages) {
         const auto at = channel->second.find(recv->number);
         if (at == channel->second.end()) continue;
-        const Operation& a = *at->second->operation;
-        const Operation& b = *recv->operation;
+        const RecordedOperation& a = *at->second->operation;
+        const RecordedOperation& b = *recv->operation;
         const bool has_dtypes = !a.dtype.empty() && !b.dtype.empty();
         if (a.count != b.count || (has_dtypes && a.dtype != b.dtype)) {
           found.push_back({peer, i, at->second, recv, usual[{a.dtype, a.count}], usual[{b.dtype, b.count}]});

@@ -12,8 +12,8 @@ namespace tessera::analysis::detail {
 
 /// Members with the same operation under one collective number.
 struct SideView {
-  std::vector<std::size_t> members = {};  ///< Indices in the group.
-  const Launch* launch = nullptr;         ///< Launch of the first member.
+  std::vector<std::size_t> members = {};   ///< Indices in the group.
+  const CollectiveCall* launch = nullptr;  ///< Launch of the first member.
 };
 
 /// Change in the order of a rank that differs from the others.
@@ -36,9 +36,9 @@ struct Disagreement {
 };
 /// A collective that a member reached.
 struct Came {
-  std::uint64_t ordinal = 0;       ///< Collective number.
-  std::size_t member = 0;          ///< Index in the group.
-  const Launch* launch = nullptr;  ///< Never null.
+  std::uint64_t ordinal = 0;               ///< Collective number.
+  std::size_t member = 0;                  ///< Index in the group.
+  const CollectiveCall* launch = nullptr;  ///< Never null.
 };
 /// Returns all comparable collectives, by number and member.
 std::vector<Came> by_ordinal(const GroupView& group);
@@ -58,6 +58,6 @@ struct MessageDisagreement {
 std::vector<MessageDisagreement> message_disagreements_of(const GroupView& group, std::size_t most);
 
 /// Returns true if two launches match, as far as required and known for both.
-bool is_alike(const Launch& a, const Launch& b);
+bool is_alike(const CollectiveCall& a, const CollectiveCall& b);
 
 }  // namespace tessera::analysis::detail

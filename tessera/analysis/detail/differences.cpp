@@ -67,8 +67,8 @@ std::string advice_of(const GroupView& group, const Disagreement& found) {
                        found.sides[0].launch->label.empty() ? "this collective"
                                                             : "label '" + visible(found.sides[0].launch->label) + "'");
   }
-  const Launch& own = *found.sides[1].launch;
-  const Launch& theirs = *found.sides[0].launch;
+  const CollectiveCall& own = *found.sides[1].launch;
+  const CollectiveCall& theirs = *found.sides[0].launch;
   const std::string who = text_of_ranks(ranks_of(group, found.sides[1].members));
   std::string where = own.label.empty() ? "its operation " + std::to_string(own.task) + " of this group"
                                         : "label '" + visible(own.label) + "'";
@@ -98,7 +98,7 @@ void add(const Material& material, const GroupView& group, const Disagreement& f
     if (&side == &found.sides[0]) finding.waiting = ranks.size();
   }
   const std::size_t first = found.culprits.empty() ? found.sides[0].members[0] : found.culprits[0];
-  if (const Launch* launch = collective_at(group.members[first], found.ordinal)) {
+  if (const CollectiveCall* launch = collective_at(group.members[first], found.ordinal)) {
     finding.when_ns = material.overview.shared_time(group.members[first].rank,
                                                     launch->begun_ns != 0 ? launch->begun_ns : launch->asked_ns);
   }
@@ -130,7 +130,7 @@ void add(const Material& material, const GroupView& group, const MessageDisagree
         fmt::format("; rank {} is the one that changed: {} earlier operations were {}", verdict.culprits[0],
                     std::max(found.like_send, found.like_recv), verdict.culprits[0] == sender ? expected : sent);
   }
-  const Launch& odd =
+  const CollectiveCall& odd =
       verdict.culprits.empty() || verdict.culprits[0] == sender ? *found.send->launch : *found.recv->launch;
   verdict.advice = fmt::format("compare what rank {} sends with what rank {} expects{}", sender, receiver,
                                odd.label.empty() ? "" : " around label '" + visible(odd.label) + "'");

@@ -48,7 +48,7 @@ void find_absences(const Material& material, std::vector<Finding>& findings);
 /// Finds ranks that are absent from a group creation.
 void find_not_made(const Material& material, std::vector<Finding>& findings);
 /// Finds deadlock cycles.
-void find_circles(const Material& material, std::vector<Finding>& findings);
+void find_cycles(const Material& material, std::vector<Finding>& findings);
 /// Finds operations that all ranks reached and that do not finish.
 void find_slow_operations(const Material& material, std::vector<Finding>& findings);
 /// Finds ranks that repeatedly arrive last, and cost the others much time.
@@ -58,15 +58,15 @@ void find_leftovers(const Material& material, std::vector<Finding>& findings);
 
 /// The meeting of a rank in which most others wait: one that it did not reach, or one that it is in.
 struct Missed {
-  const Meeting* meeting = nullptr;  ///< Null if no rank waits.
-  std::size_t waiting = 0;           ///< Other ranks that wait there.
-  bool is_absent = false;            ///< True if the rank did not reach it.
+  const UnfinishedCollective* meeting = nullptr;  ///< Null if no rank waits.
+  std::size_t waiting = 0;                        ///< Other ranks that wait there.
+  bool is_absent = false;                         ///< True if the rank did not reach it.
 };
 /// Returns an entry for every rank that others wait for.
 std::unordered_map<int, Missed> missed_ranks(const Material& material);
 /// Returns "; 3 ranks wait for it"; empty if none does.
 std::string text_of_waiting(std::size_t waiting, std::size_t culprits);
 /// Returns "collective 17 of group world, all_reduce(f32[1024], sum)".
-std::string text_with_group(const Material& material, const Meeting& meeting);
+std::string text_with_group(const Material& material, const UnfinishedCollective& meeting);
 
 }  // namespace tessera::analysis::detail

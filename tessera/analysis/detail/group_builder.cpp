@@ -29,15 +29,15 @@ std::string failure_text(std::uint64_t failure) {
 
 using Class = std::pair<int, int>;
 constexpr Class kCollectives = {-1, 0};
-Class class_of(const Operation& operation) {
+Class class_of(const RecordedOperation& operation) {
   return operation.peer < 0 ? kCollectives : Class{operation.peer, operation.kind == "send" ? 0 : 1};
 }
 // Counts a launch and returns its number: a collective counts once, a point-to-point operation each.
-std::uint64_t count_launch(std::map<Class, std::uint64_t>& counts, const std::vector<Operation>& operations) {
+std::uint64_t count_launch(std::map<Class, std::uint64_t>& counts, const std::vector<RecordedOperation>& operations) {
   const Class own = class_of(operations.front());
   const std::uint64_t number = counts[own] + 1;
   if (own == kCollectives) ++counts[own];
-  for (const Operation& operation : operations) {
+  for (const RecordedOperation& operation : operations) {
     if (operation.peer >= 0) ++counts[class_of(operation)];
   }
   return number;
@@ -46,9 +46,9 @@ std::uint64_t count_launch(std::map<Class, std::uint64_t>& counts, const std::ve
 }  // namespace
 
 template <class Holder>
-std::optional<Operation> GroupBuilder::operation_in(const Holder& holder) const {
+std::optional<RecordedOperation> GroupBuilder::operation_in(const Holder& holder) const {
   const std::uint64_t number = number_in(holder, "kind");
-  Operation operation;
+  RecordedOperation operation;
   operation.count = integer_in(holder, "count");
   operation.parts = word_in(holder, "parts");
   const std::uint64_t dtype = number_in(holder, "dtype");
@@ -77,7 +77,7 @@ bool GroupBuilder::add_operation(const probe::Record& record) {
   const std::uint32_t task = word_in(record, "task");
   const auto operation = operation_in(record);
   if (task == 0 || !operation) return false;
-  Asked& asked = asked_[task];
+  EnqueuedCall& asked = asked_[task];
   auto place = static_cast<unsigned>(number_in(record, "place"));
   while (place >= 255 && asked.operations.contains(place)) ++place;
   asked.operations.insert_or_assign(place, *operation);
@@ -97,7 +97,7 @@ bool GroupBuilder::add_asked_row(const probe::RowInfo& row) {
   const auto operation = operation_in(row);
   if (!operation) return false;
   group_.asked = std::max<std::uint64_t>(group_.asked, task);
-  Asked& asked = asked_[task];
+  EnqueuedCall& asked = asked_[task];
   asked.expected = static_cast<std::size_t>(number_in(row, "operations"));
   if (asked.is_from_ring) return true;
   auto place = static_cast<unsigned>(number_in(row, "place"));
@@ -135,15 +135,16 @@ bool GroupBuilder::add_signal_wait(const Holder& holder, std::int64_t ended_ns) 
   const std::int64_t channel = integer_in(holder, "channel");
   const std::uint64_t failure = number_in(holder, "failure");
   if (peer < 0 || peer >= static_cast<int>(group_.ranks.size()) || channel < 0) return false;
-  Launch wait{.sequence = 0,
-              .ordinal = number_in(holder, "number"),
-              .operations = {{.kind = text_in(holder, "what"), .peer = peer, .channel = static_cast<int>(channel)}},
-              .stage = failure == 0 ? Stage::kBegun : Stage::kFailed,
-              .asked_ns = integer_in(holder, "when"),
-              .begun_ns = integer_in(holder, "when"),
-              .ended_ns = failure == 0 ? 0 : ended_ns,
-              .failure = failure_text(failure),
-              .label = text_in(holder, "pool")};
+  CollectiveCall wait{
+      .sequence = 0,
+      .ordinal = number_in(holder, "number"),
+      .operations = {{.kind = text_in(holder, "what"), .peer = peer, .channel = static_cast<int>(channel)}},
+      .stage = failure == 0 ? Stage::kBegun : Stage::kFailed,
+      .asked_ns = integer_in(holder, "when"),
+      .begun_ns = integer_in(holder, "when"),
+      .ended_ns = failure == 0 ? 0 : ended_ns,
+      .failure = failure_text(failure),
+      .label = text_in(holder, "pool")};
   group_.signals.push_back(std::move(wait));
   return true;
 }
@@ -179,10 +180,10 @@ bool GroupBuilder::add_replay_row(const probe::RowInfo& row) {
 
 bool GroupBuilder::add_end(const probe::Record& record) {
   const std::uint64_t sequence = number_in(record, "sequence");
-  const Ended ended{.task = word_in(record, "task"),
-                    .when_ns = record.wall_ns,
-                    .met_ns = integer_in(record, "met"),
-                    .failure = number_in(record, "failure")};
+  const EndedCall ended{.task = word_in(record, "task"),
+                        .when_ns = record.wall_ns,
+                        .met_ns = integer_in(record, "met"),
+                        .failure = number_in(record, "failure")};
   if (ended.task == 0) return false;
   if (sequence == 0) {
     ended_unbegun_[ended.task] = ended;
@@ -192,7 +193,7 @@ bool GroupBuilder::add_end(const probe::Record& record) {
   return true;
 }
 
-void GroupBuilder::take_ask(Launch& launch, const Asked& asked, std::size_t expected) {
+void GroupBuilder::take_ask(CollectiveCall& launch, const EnqueuedCall& asked, std::size_t expected) {
   launch.label = asked.label;
   launch.device = asked.device;
   launch.stream = asked.stream;
@@ -204,20 +205,20 @@ void GroupBuilder::take_ask(Launch& launch, const Asked& asked, std::size_t expe
   launch.operations.clear();
   for (const auto& [place, operation] : asked.operations) launch.operations.push_back(operation);
   std::stable_partition(launch.operations.begin(), launch.operations.end(),
-                        [](const Operation& operation) { return operation.peer < 0; });
+                        [](const RecordedOperation& operation) { return operation.peer < 0; });
 }
 
-Launch GroupBuilder::begun_launch(std::uint64_t sequence, const Begun& begun) const {
-  Launch launch{.task = begun.task,
-                .sequence = sequence,
-                .ordinal = begun.ordinal,
-                .operations = {begun.first},
-                .stage = Stage::kBegun,
-                .begun_ns = begun.when_ns,
-                .met_ns = begun.met_ns,
-                .replay = begun.replay,
-                .node = begun.node,
-                .is_whole = false};
+CollectiveCall GroupBuilder::begun_launch(std::uint64_t sequence, const Begun& begun) const {
+  CollectiveCall launch{.task = begun.task,
+                        .sequence = sequence,
+                        .ordinal = begun.ordinal,
+                        .operations = {begun.first},
+                        .stage = Stage::kBegun,
+                        .begun_ns = begun.when_ns,
+                        .met_ns = begun.met_ns,
+                        .replay = begun.replay,
+                        .node = begun.node,
+                        .is_whole = false};
   if (const auto replay = replays_.find(sequence); replay != replays_.end()) {
     launch.replay = replay->second.first;
     launch.node = replay->second.second;
@@ -242,8 +243,8 @@ Launch GroupBuilder::begun_launch(std::uint64_t sequence, const Begun& begun) co
 }
 
 // Returns the launches that were enqueued and did not start.
-std::vector<Launch> GroupBuilder::waiting_launches(std::uint32_t last_begun) const {
-  std::vector<Launch> launches;
+std::vector<CollectiveCall> GroupBuilder::waiting_launches(std::uint32_t last_begun) const {
+  std::vector<CollectiveCall> launches;
   // After eager launches a graph may have been replayed, whose tasks are older.
   const bool is_replayed = !begun_.empty() && captured_.contains(begun_.rbegin()->second.task);
   const std::int64_t replayed_ns = is_replayed ? begun_.rbegin()->second.when_ns : 0;
@@ -252,7 +253,7 @@ std::vector<Launch> GroupBuilder::waiting_launches(std::uint32_t last_begun) con
     const bool was_called_off = ended != ended_unbegun_.end();
     const bool has_begun = task <= last_begun || asked.when_ns < replayed_ns;
     if (asked.operations.empty() || (has_begun && !was_called_off)) continue;
-    Launch launch{.task = task, .asked_ns = asked.when_ns};
+    CollectiveCall launch{.task = task, .asked_ns = asked.when_ns};
     take_ask(launch, asked, 0);
     if (was_called_off) {
       launch.stage = Stage::kFailed;
@@ -274,7 +275,7 @@ void GroupBuilder::number_begun() {
   for (auto& [sequence, begun] : begun_) {
     if (has_lost_ && sequence != expected) return;
     expected = sequence + 1;
-    Launch launch{.operations = {begun.first}};
+    CollectiveCall launch{.operations = {begun.first}};
     if (const auto asked = asked_.find(begun.task); asked != asked_.end())
       take_ask(launch, asked->second, begun.operations);
     begun.ordinal = count_launch(counts, launch.operations);
@@ -282,10 +283,10 @@ void GroupBuilder::number_begun() {
 }
 
 // Returns the number of started launches of each class; a class is missing if overwritten records make it unknown.
-std::optional<std::map<Class, std::uint64_t>> GroupBuilder::counts_of(const std::vector<Launch>& begun) const {
+std::optional<std::map<Class, std::uint64_t>> GroupBuilder::counts_of(const std::vector<CollectiveCall>& begun) const {
   std::map<Class, std::uint64_t> counts;
   if (collectives_begun_) counts[kCollectives] = *collectives_begun_;
-  for (const Launch& launch : begun) {
+  for (const CollectiveCall& launch : begun) {
     if (launch.ordinal == 0 || launch.replay != 0) return std::nullopt;
     const Class front = class_of(launch.operations.front());
     std::map<Class, std::uint64_t> own;
@@ -303,12 +304,12 @@ std::optional<std::map<Class, std::uint64_t>> GroupBuilder::counts_of(const std:
 
 // Sets the future numbers of waiting launches: only if the group replays nothing that may come between, and as far as
 // all waiting ones are known.
-void GroupBuilder::number_waiting(std::vector<Launch>& waiting, const std::vector<Launch>& begun,
+void GroupBuilder::number_waiting(std::vector<CollectiveCall>& waiting, const std::vector<CollectiveCall>& begun,
                                   std::uint32_t last_begun) const {
   auto counts = captured_.empty() ? counts_of(begun) : std::nullopt;
   if (!counts) return;
   std::uint32_t expected = last_begun + 1;
-  for (Launch& launch : waiting) {
+  for (CollectiveCall& launch : waiting) {
     if (launch.stage != Stage::kAsked || launch.task != expected++) return;
     const bool is_known = !has_lost_ || counts->contains(class_of(launch.operations.front()));
     const std::uint64_t number = count_launch(*counts, launch.operations);
@@ -319,7 +320,7 @@ void GroupBuilder::number_waiting(std::vector<Launch>& waiting, const std::vecto
 Group GroupBuilder::finish(std::size_t last_launches) {
   number_begun();
   std::uint32_t last_begun = 0;
-  std::vector<Launch> launches;
+  std::vector<CollectiveCall> launches;
   launches.reserve(begun_.size());
   bool has_messages = false;
   for (const auto& [sequence, begun] : begun_) {
@@ -327,7 +328,7 @@ Group GroupBuilder::finish(std::size_t last_launches) {
     launches.push_back(begun_launch(sequence, begun));
     has_messages |= launches.back().is_message();
   }
-  std::vector<Launch> waiting = waiting_launches(last_begun);
+  std::vector<CollectiveCall> waiting = waiting_launches(last_begun);
   number_waiting(waiting, launches, last_begun);
   launches.insert(launches.end(), std::make_move_iterator(waiting.begin()), std::make_move_iterator(waiting.end()));
   if (!asked_.empty()) group_.asked = std::max<std::uint64_t>(group_.asked, asked_.rbegin()->first);

@@ -44,10 +44,10 @@ class GroupBuilder {
   Group finish(std::size_t last_launches);
 
  private:
-  struct Asked {
-    std::map<unsigned, Operation> operations = {};  // by index
-    std::size_t expected = 0;                       // operations; 0: unknown
-    bool has_parts = false;                         // true if the digests of uneven sizes are known
+  struct EnqueuedCall {
+    std::map<unsigned, RecordedOperation> operations = {};  // by index
+    std::size_t expected = 0;                               // operations; 0: unknown
+    bool has_parts = false;                                 // true if the digests of uneven sizes are known
     bool is_from_ring = false;
     std::int64_t when_ns = 0;
     std::string label = {};
@@ -58,14 +58,14 @@ class GroupBuilder {
   struct Begun {
     std::uint32_t task = 0;
     std::uint64_t ordinal = 0;
-    Operation first = {};
+    RecordedOperation first = {};
     std::size_t operations = 0;
     std::int64_t when_ns = 0;
     std::int64_t met_ns = 0;
     std::uint64_t replay = 0;
     std::uint32_t node = 0;
   };
-  struct Ended {
+  struct EndedCall {
     std::uint32_t task = 0;
     std::int64_t when_ns = 0;
     std::int64_t met_ns = 0;
@@ -73,26 +73,27 @@ class GroupBuilder {
   };
 
   template <class Holder>
-  std::optional<Operation> operation_in(const Holder& holder) const;
+  std::optional<RecordedOperation> operation_in(const Holder& holder) const;
   template <class Holder>
   bool add_begun(const Holder& holder, std::uint64_t sequence, std::int64_t when_ns);
   template <class Holder>
   bool add_signal_wait(const Holder& holder, std::int64_t ended_ns);
-  static void take_ask(Launch& launch, const Asked& asked, std::size_t expected);
-  [[nodiscard]] Launch begun_launch(std::uint64_t sequence, const Begun& begun) const;
-  [[nodiscard]] std::vector<Launch> waiting_launches(std::uint32_t last_begun) const;
+  static void take_ask(CollectiveCall& launch, const EnqueuedCall& asked, std::size_t expected);
+  [[nodiscard]] CollectiveCall begun_launch(std::uint64_t sequence, const Begun& begun) const;
+  [[nodiscard]] std::vector<CollectiveCall> waiting_launches(std::uint32_t last_begun) const;
   void number_begun();
   // Collectives, and point-to-point operations of one direction with one peer, are counted separately.
   using Counts = std::map<std::pair<int, int>, std::uint64_t>;
-  [[nodiscard]] std::optional<Counts> counts_of(const std::vector<Launch>& begun) const;
-  void number_waiting(std::vector<Launch>& waiting, const std::vector<Launch>& begun, std::uint32_t last_begun) const;
+  [[nodiscard]] std::optional<Counts> counts_of(const std::vector<CollectiveCall>& begun) const;
+  void number_waiting(std::vector<CollectiveCall>& waiting, const std::vector<CollectiveCall>& begun,
+                      std::uint32_t last_begun) const;
 
   Group group_;
   bool has_lost_;
-  std::map<std::uint32_t, Asked> asked_;
+  std::map<std::uint32_t, EnqueuedCall> asked_;
   std::map<std::uint64_t, Begun> begun_;
-  std::map<std::uint64_t, Ended> ended_;                                      // by sequence
-  std::map<std::uint32_t, Ended> ended_unbegun_;                              // by task: canceled before they started
+  std::map<std::uint64_t, EndedCall> ended_;                                  // by sequence
+  std::map<std::uint32_t, EndedCall> ended_unbegun_;                          // by task: canceled before they started
   std::map<std::uint64_t, std::pair<std::uint64_t, std::uint32_t>> replays_;  // by sequence: replay and node
   std::set<std::uint32_t> captured_;                                          // tasks that were replayed
   std::uint64_t last_ended_ = 0;                                              // sequence in the row

@@ -12,7 +12,7 @@
 namespace tessera::analysis::detail {
 namespace {
 
-std::vector<const Rank*> ranks_that(const Material& material, Standing standing) {
+std::vector<const Rank*> ranks_that(const Material& material, RankPosition standing) {
   std::vector<const Rank*> ranks;
   for (const Rank& rank : material.overview.evidence->ranks) {
     if (material.overview.find(rank.rank) == &rank && material.overview.standings.at(rank.rank) == standing)
@@ -33,10 +33,10 @@ void find_not_joined(const Material& material, std::vector<Finding>& findings) {
     std::vector<int> outside;
     std::size_t seen = 0;
     bool has_failed = false;
-    for (const Member& member : group.members) {
+    for (const GroupMember& member : group.members) {
       seen += member.is_seen() ? 1 : 0;
-      has_failed = has_failed || member.standing == Standing::kVictim;
-      if (!member.is_seen() && member.known != nullptr && member.standing != Standing::kVictim)
+      has_failed = has_failed || member.standing == RankPosition::kVictim;
+      if (!member.is_seen() && member.known != nullptr && member.standing != RankPosition::kVictim)
         outside.push_back(member.rank);
     }
     if (outside.empty() || !has_failed || outside.size() > seen) continue;
@@ -55,7 +55,7 @@ void find_not_joined(const Material& material, std::vector<Finding>& findings) {
 }
 
 void find_told(const Material& material, std::vector<Finding>& findings) {
-  const std::vector<const Rank*> told = ranks_that(material, Standing::kTold);
+  const std::vector<const Rank*> told = ranks_that(material, RankPosition::kTold);
   if (told.empty()) return;
   Finding finding{.involved = numbers_of(told)};
   Verdict& verdict = finding.verdict;
@@ -70,7 +70,7 @@ void find_told(const Material& material, std::vector<Finding>& findings) {
 
 // Finds ranks without a record that failed according to the launcher.
 void find_failed_unread(const Material& material, std::vector<Finding>& findings) {
-  std::vector<const Rank*> failed = ranks_that(material, Standing::kMissing);
+  std::vector<const Rank*> failed = ranks_that(material, RankPosition::kMissing);
   std::erase_if(failed,
                 [](const Rank* rank) { return rank->state != RankState::kFailed && rank->state != RankState::kDied; });
   if (failed.empty()) return;
@@ -88,7 +88,7 @@ void find_failed_unread(const Material& material, std::vector<Finding>& findings
 }
 
 void find_missing(const Material& material, std::vector<Finding>& findings) {
-  const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
+  const std::vector<const Rank*> missing = ranks_that(material, RankPosition::kMissing);
   if (missing.empty() || missing.size() < material.overview.ranks.size()) return;
   Finding finding;
   finding.verdict.fault = Fault::kUnknown;
@@ -100,7 +100,7 @@ void find_missing(const Material& material, std::vector<Finding>& findings) {
 
 // If all ranks died in the same way at the same operation, they cannot be distinguished.
 void find_all_died(const Material& material, std::vector<Finding>& findings) {
-  const std::vector<const Rank*> gone = ranks_that(material, Standing::kGone);
+  const std::vector<const Rank*> gone = ranks_that(material, RankPosition::kGone);
   if (gone.empty()) return;
   Finding finding{.involved = numbers_of(gone)};
   finding.verdict.fault = Fault::kDied;
@@ -111,10 +111,10 @@ void find_all_died(const Material& material, std::vector<Finding>& findings) {
 }
 
 // Returns the last launch of a rank, if other ranks caused its failure; null if it continued or did not fail.
-const Launch* last_failure(const Rank& rank, const Group*& where) {
-  const Launch* last = nullptr;
+const CollectiveCall* last_failure(const Rank& rank, const Group*& where) {
+  const CollectiveCall* last = nullptr;
   for (const Group& group : rank.groups) {
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       if (launch.stage == Stage::kAsked || launch.operations.empty()) continue;
       if (last != nullptr && launch.begun_ns < last->begun_ns) continue;
       last = &launch;
@@ -144,7 +144,7 @@ void tell_order_of_groups(std::map<std::string, std::vector<int>>& by_group, Ver
 }
 
 void find_failed(const Material& material, std::vector<Finding>& findings) {
-  const std::vector<const Rank*> victims = ranks_that(material, Standing::kVictim);
+  const std::vector<const Rank*> victims = ranks_that(material, RankPosition::kVictim);
   if (victims.empty()) return;
   const auto first =
       std::find_if(victims.begin(), victims.end(), [](const Rank* rank) { return !rank->reason.empty(); });
@@ -154,14 +154,14 @@ void find_failed(const Material& material, std::vector<Finding>& findings) {
   std::map<std::string, std::vector<int>> by_group;
   for (const auto& [number, rank] : material.overview.ranks) {
     const Group* where = nullptr;
-    const Launch* failed = last_failure(*rank, where);
+    const CollectiveCall* failed = last_failure(*rank, where);
     if (failed != nullptr && failed->failure == "mismatch") by_group[where->name].push_back(number);
   }
   const bool is_named = first != victims.end() && (*first)->reason.find("mismatch:") != std::string::npos;
   const bool is_mismatch = is_named || !by_group.empty();
   verdict.fault = is_mismatch ? Fault::kMismatch : Fault::kUnknown;
   verdict.confidence = Confidence::kLow;
-  const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
+  const std::vector<const Rank*> missing = ranks_that(material, RankPosition::kMissing);
   verdict.sentence = fmt::format("{} failed{}, and the records do not show why", text_of_ranks(numbers_of(victims)),
                                  first == victims.end() ? "" : ": " + first_line((*first)->reason));
   if (!missing.empty())
@@ -180,11 +180,11 @@ void find_failed(const Material& material, std::vector<Finding>& findings) {
 void find_failed_launches(const Material& material, std::vector<Finding>& findings) {
   std::vector<int> ranks;
   std::map<std::string, std::vector<int>> by_group;
-  const Launch* first = nullptr;
+  const CollectiveCall* first = nullptr;
   const Group* where = nullptr;
   for (const auto& [number, rank] : material.overview.ranks) {
     const Group* group = nullptr;
-    const Launch* failed = last_failure(*rank, group);
+    const CollectiveCall* failed = last_failure(*rank, group);
     if (failed == nullptr) continue;
     ranks.push_back(number);
     if (failed->failure == "mismatch") by_group[group->name].push_back(number);

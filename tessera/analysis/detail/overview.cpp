@@ -38,7 +38,7 @@ bool is_distinct(const std::vector<int>& ranks) {
 // Recorders that never record a start leave launches as enqueued until they end.
 bool sees_beginnings(const Group& group) {
   bool has_ended = false;
-  for (const Launch& launch : group.launches) {
+  for (const CollectiveCall& launch : group.launches) {
     if (launch.begun_ns != 0 || launch.stage == Stage::kBegun || launch.stage == Stage::kMet) return true;
     has_ended = has_ended || launch.stage == Stage::kDone;
   }
@@ -47,7 +47,7 @@ bool sees_beginnings(const Group& group) {
 
 class Filling {
  public:
-  Filling(Member& member, const Rank& rank) : member_(member), ranks_(member.group->ranks) {
+  Filling(GroupMember& member, const Rank& rank) : member_(member), ranks_(member.group->ranks) {
     nothing_is_lost_ = rank.lost == 0 && (member.group->launches.empty() || member.group->launches.front().task <= 1);
   }
 
@@ -55,10 +55,10 @@ class Filling {
     const Group& group = *member_.group;
     const bool sees = sees_beginnings(group);
     std::uint32_t last_task = 0;  // a task enqueued before started ones was captured: its replays start
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       if (launch.stage != Stage::kAsked && launch.replay == 0) last_task = std::max(last_task, launch.task);
     }
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       if (launch.operations.empty()) continue;
       const bool has_come = launch.stage != Stage::kAsked || (!sees && launch.ordinal != 0);
       if (!has_come && launch.task != 0 && launch.task < last_task) continue;
@@ -72,7 +72,7 @@ class Filling {
   }
 
  private:
-  void add_collective(const Launch& launch, bool has_come) {
+  void add_collective(const CollectiveCall& launch, bool has_come) {
     if (!has_come) {
       member_.pending.push_back({launch.ordinal, &launch});
     } else if (launch.ordinal == 0) {
@@ -82,9 +82,9 @@ class Filling {
     }
   }
 
-  void add_messages(const Launch& launch, bool has_come) {
+  void add_messages(const CollectiveCall& launch, bool has_come) {
     bool is_first = true;
-    for (const Operation& operation : launch.operations) {
+    for (const RecordedOperation& operation : launch.operations) {
       const bool is_numbered = is_first && launch.ordinal != 0;
       is_first = false;
       if (operation.peer < 0 || static_cast<std::size_t>(operation.peer) >= ranks_.size()) continue;
@@ -123,10 +123,10 @@ class Filling {
     }
   }
 
-  Member& member_;
+  GroupMember& member_;
   const std::vector<int>& ranks_;
   bool nothing_is_lost_ = false;
-  std::vector<const Launch*> unnumbered_ = {};
+  std::vector<const CollectiveCall*> unnumbered_ = {};
   std::map<std::pair<int, bool>, std::uint64_t> numbers_ = {};
 };
 
@@ -142,7 +142,7 @@ class Sorting {
       for (const Group& group : rank.groups) add(rank, group, occurrences[hash_of(group, 0)]++);
     }
     for (GroupView& view : found_.groups) {
-      for (Member& member : view.members) {
+      for (GroupMember& member : view.members) {
         member.known = found_.find(member.rank);
         if (member.known != nullptr) member.standing = found_.standings.at(member.rank);
       }
@@ -156,7 +156,7 @@ class Sorting {
     if (place >= group.ranks.size()) return;
     GroupView* view = view_of(group, occurrence);
     if (view == nullptr || view->members[place].group != nullptr) return;
-    Member& member = view->members[place];
+    GroupMember& member = view->members[place];
     member.group = &group;
     Filling(member, rank).fill();
   }
@@ -189,7 +189,7 @@ std::int64_t median(std::vector<std::int64_t>& values) {
 // All ranks end a collective at about the same moment: the differences are those of their clocks.
 void compare_clocks(const GroupView& view, Overview& found) {
   std::map<std::uint64_t, std::vector<std::pair<int, std::int64_t>>> ends;  // by collective number: rank and time
-  for (const Member& member : view.members) {
+  for (const GroupMember& member : view.members) {
     std::size_t taken = 0;
     for (auto at = member.collectives.rbegin(); at != member.collectives.rend() && taken < kClockSamples; ++at) {
       if (at->launch->stage != Stage::kDone || at->launch->ended_ns <= 0) continue;
@@ -234,7 +234,7 @@ Overview overview_of(const Evidence& evidence) {
   return found;
 }
 
-const Launch* collective_at(const Member& member, std::uint64_t ordinal) {
+const CollectiveCall* collective_at(const GroupMember& member, std::uint64_t ordinal) {
   const auto at = std::lower_bound(member.collectives.begin(), member.collectives.end(), ordinal,
                                    [](const Numbered& one, std::uint64_t wanted) { return one.ordinal < wanted; });
   return at != member.collectives.end() && at->ordinal == ordinal ? at->launch : nullptr;

@@ -8,34 +8,34 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tessera/analysis/detail/standing.h"
+#include "tessera/analysis/detail/rank_position.h"
 #include "tessera/analysis/evidence.h"
 
 namespace tessera::analysis::detail {
 
 /// A collective of one member with its number.
 struct Numbered {
-  std::uint64_t ordinal = 0;       ///< Collective number.
-  const Launch* launch = nullptr;  ///< Never null.
+  std::uint64_t ordinal = 0;               ///< Collective number.
+  const CollectiveCall* launch = nullptr;  ///< Never null.
 };
 
 /// A point-to-point operation of one member with its number.
 struct Message {
-  std::size_t peer = 0;                  ///< Index of the peer.
-  bool is_send = false;                  ///< True for a send, false for a receive.
-  std::uint64_t number = 0;              ///< Number among those of its direction with this peer.
-  const Launch* launch = nullptr;        ///< Never null.
-  const Operation* operation = nullptr;  ///< Operation of the launch.
-  bool is_sure = false;                  ///< True if its number was read, or counted without lost records.
+  std::size_t peer = 0;                          ///< Index of the peer.
+  bool is_send = false;                          ///< True for a send, false for a receive.
+  std::uint64_t number = 0;                      ///< Number among those of its direction with this peer.
+  const CollectiveCall* launch = nullptr;        ///< Never null.
+  const RecordedOperation* operation = nullptr;  ///< Operation of the launch.
+  bool is_sure = false;                          ///< True if its number was read, or counted without lost records.
 };
 
 /// A rank of a group.
-struct Member {
-  int rank = 0;                            ///< World rank.
-  const Rank* known = nullptr;             ///< Null if nothing is known about it.
-  Standing standing = Standing::kMissing;  ///< State of the rank.
-  const Group* group = nullptr;            ///< The group as this rank knows it; null if it does not.
-  std::vector<Numbered> collectives = {};  ///< Collectives that it reached, by number.
+struct GroupMember {
+  int rank = 0;                                    ///< World rank.
+  const Rank* known = nullptr;                     ///< Null if nothing is known about it.
+  RankPosition standing = RankPosition::kMissing;  ///< State of the rank.
+  const Group* group = nullptr;                    ///< The group as this rank knows it; null if it does not.
+  std::vector<Numbered> collectives = {};          ///< Collectives that it reached, by number.
   std::vector<Numbered> pending = {};  ///< Collectives that it enqueued and did not reach, with their future numbers.
   std::vector<Message> messages = {};  ///< Point-to-point operations that it reached, in order.
   std::vector<Message> pending_messages = {};  ///< Point-to-point operations that it enqueued and did not reach.
@@ -48,16 +48,16 @@ struct Member {
 
 /// A group over its members.
 struct GroupView {
-  std::string name = {};             ///< Name of the group.
-  std::vector<Member> members = {};  ///< Members in group order.
+  std::string name = {};                  ///< Name of the group.
+  std::vector<GroupMember> members = {};  ///< Members in group order.
 };
 
 /// The evidence of a run by group.
 struct Overview {
-  const Evidence* evidence = nullptr;                ///< Never null.
-  std::vector<GroupView> groups = {};                ///< Groups in the order of occurrence.
-  std::unordered_map<int, const Rank*> ranks = {};   ///< Ranks by world rank.
-  std::unordered_map<int, Standing> standings = {};  ///< States by world rank.
+  const Evidence* evidence = nullptr;                    ///< Never null.
+  std::vector<GroupView> groups = {};                    ///< Groups in the order of occurrence.
+  std::unordered_map<int, const Rank*> ranks = {};       ///< Ranks by world rank.
+  std::unordered_map<int, RankPosition> standings = {};  ///< States by world rank.
   /// Offset of ranks whose clock differs by more than a second.
   std::unordered_map<int, std::int64_t> clock_ahead_ns = {};
   /// Returns the evidence of a rank; null if it has none.
@@ -70,6 +70,6 @@ struct Overview {
 Overview overview_of(const Evidence& evidence);
 
 /// Returns the launch that a member reached under this collective number; null if unknown.
-const Launch* collective_at(const Member& member, std::uint64_t ordinal);
+const CollectiveCall* collective_at(const GroupMember& member, std::uint64_t ordinal);
 
 }  // namespace tessera::analysis::detail

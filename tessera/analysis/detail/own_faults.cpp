@@ -19,10 +19,10 @@ std::string text_of_place(const Material& material, const Rank& rank, const Miss
   if (missed.meeting != nullptr && missed.is_absent) {
     return " and did not reach " + text_with_group(material, *missed.meeting);
   }
-  const Launch* last = nullptr;
+  const CollectiveCall* last = nullptr;
   const Group* where = nullptr;
   for (const Group& group : rank.groups) {
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       if (launch.stage == Stage::kAsked || launch.operations.empty()) continue;
       const bool is_later =
           last == nullptr || std::max(launch.begun_ns, launch.ended_ns) >= std::max(last->begun_ns, last->ended_ns);
@@ -44,7 +44,7 @@ std::string text_of_place(const Material& material, const Rank& rank, const Miss
 }
 
 std::string text_of_memory(const Rank& rank) {
-  const Memory* memory = refusing_memory(rank);
+  const DeviceMemory* memory = refusing_memory(rank);
   if (memory == nullptr) return "";
   std::string text = fmt::format(" on {}: it requested {} with {} in use and {} reserved", visible(memory->device),
                                  format_bytes(memory->refused_nbytes), format_bytes(memory->live_nbytes),
@@ -79,7 +79,7 @@ std::string advice_of(const Rank& rank, Fault fault) {
   switch (fault) {
     case Fault::kOutOfMemory: {
       if (has_address_limit(rank)) return fmt::format("raise the limit of rank {}: ulimit -v unlimited", rank.rank);
-      const Memory* memory = refusing_memory(rank);
+      const DeviceMemory* memory = refusing_memory(rank);
       if (memory == nullptr || memory->owners.empty())
         return fmt::format("look at the memory of rank {}: tessera memory", rank.rank);
       return fmt::format("free or shrink the memory of '{}' on rank {}, which holds {} of {}",
@@ -152,8 +152,8 @@ void find_own_faults(const Material& material, std::vector<Finding>& findings) {
   std::size_t added = 0;
   for (const Rank& rank : material.overview.evidence->ranks) {
     if (material.overview.find(rank.rank) != &rank || added == kMostFindings) continue;
-    const Standing standing = material.overview.standings.at(rank.rank);
-    if (standing != Standing::kGone && standing != Standing::kStopped) continue;
+    const RankPosition standing = material.overview.standings.at(rank.rank);
+    if (standing != RankPosition::kGone && standing != RankPosition::kStopped) continue;
     if (is_drawn_along(material, rank, missed_by_rank)) continue;
     if (is_stopped && rank.signal == 0 && !names_its_error(rank)) continue;
     const Fault fault = fault_of(rank);
@@ -185,7 +185,7 @@ void find_own_faults(const Material& material, std::vector<Finding>& findings) {
 
 std::unordered_map<int, Missed> missed_ranks(const Material& material) {
   std::unordered_map<int, Missed> found;
-  for (const Meeting& meeting : material.waits.meetings) {
+  for (const UnfinishedCollective& meeting : material.waits.meetings) {
     const GroupView& group = material.overview.groups[meeting.group];
     const auto take = [&](std::size_t member, std::size_t waiting, bool is_absent) {
       Missed& missed = found[group.members[member].rank];
@@ -204,7 +204,7 @@ std::string text_of_waiting(std::size_t waiting, std::size_t culprits) {
   return fmt::format("; {} for {}", text_of_count(waiting, "rank waits", "ranks wait"), culprits == 1 ? "it" : "them");
 }
 
-std::string text_with_group(const Material& material, const Meeting& meeting) {
+std::string text_with_group(const Material& material, const UnfinishedCollective& meeting) {
   const std::string text = text_of(material.overview, meeting);
   const std::size_t comma = text.find(',');
   const std::string group = " of group " + visible(material.overview.groups[meeting.group].name);

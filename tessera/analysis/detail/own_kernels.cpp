@@ -13,32 +13,32 @@ namespace {
 
 // An enqueued launch, and the number of kernels that may still belong to it.
 struct Asked {
-  const Launch* launch = nullptr;
+  const CollectiveCall* launch = nullptr;
   std::size_t left = 0;
 };
 using StreamName = std::pair<std::string, std::uint32_t>;
 using AskedByStream = std::map<StreamName, std::vector<Asked>>;
 
 // On the host a launch is one function. Otherwise each operation is one or two kernels, and a barrier may come between.
-std::size_t most_kernels(const Launch& launch) {
+std::size_t most_kernels(const CollectiveCall& launch) {
   return launch.device == "host" ? 1 : 2 * launch.operations.size() + 1;
 }
 
 // For an active run, the evidence was read before the kernels, with a clock that has been corrected since.
 constexpr std::int64_t kCorrected = 20'000;  // ns
 
-bool is_name_of(const Launch& launch, const std::string& label) {
+bool is_name_of(const CollectiveCall& launch, const std::string& label) {
   if (launch.operations.size() > 1 && label == "coalesced") return true;
   if (launch.device == "host" && launch.operations.size() > 1) return false;
   const bool is_kind = std::any_of(launch.operations.begin(), launch.operations.end(),
-                                   [&](const Operation& operation) { return operation.kind == label; });
+                                   [&](const RecordedOperation& operation) { return operation.kind == label; });
   return is_kind || (launch.device != "host" && label == "barrier");
 }
 
 AskedByStream asked_launches(const Rank& rank) {
   AskedByStream asked;
   for (const Group& group : rank.groups) {
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       if (launch.asked_ns <= 0 || launch.replay != 0) continue;
       asked[{launch.device, launch.stream}].push_back({&launch, most_kernels(launch)});
     }

@@ -60,28 +60,28 @@ const memory::TraceEntry* last_refusal(const memory::Snapshot& snapshot) {
 
 }  // namespace
 
-std::vector<Making> read_makings(const RecordFile& file, std::vector<std::string>& problems) {
-  std::vector<Making> found;
+std::vector<GroupCreation> read_group_creations(const RecordFile& file, std::vector<std::string>& problems) {
+  std::vector<GroupCreation> found;
   for (const RowInfo* row : whole_rows(file, "comm_making", problems)) {
     const std::uint64_t state = number_in(*row, "state");
-    Making making{.what = text_in(*row, "what"),
-                  .from = text_in(*row, "from"),
-                  .number = number_in(*row, "number"),
-                  .ranks = parse_ranks(text_in(*row, "ranks")),
-                  .since_ns = integer_in(*row, "when"),
-                  .stage = state == 0   ? Stage::kBegun
-                           : state == 1 ? Stage::kDone
-                                        : Stage::kFailed};
-    if (making.what.empty() || making.ranks.empty()) continue;
-    if (making.stage == Stage::kFailed) {
+    GroupCreation creation{.what = text_in(*row, "what"),
+                           .from = text_in(*row, "from"),
+                           .number = number_in(*row, "number"),
+                           .ranks = parse_ranks(text_in(*row, "ranks")),
+                           .since_ns = integer_in(*row, "when"),
+                           .stage = state == 0   ? Stage::kBegun
+                                    : state == 1 ? Stage::kDone
+                                                 : Stage::kFailed};
+    if (creation.what.empty() || creation.ranks.empty()) continue;
+    if (creation.stage == Stage::kFailed) {
       const std::uint64_t kind = state - 2;
-      making.failure =
+      creation.failure =
           kind <= static_cast<std::uint64_t>(ErrorKind::kIo) ? to_string(static_cast<ErrorKind>(kind)) : "exception";
     }
-    found.push_back(std::move(making));
+    found.push_back(std::move(creation));
   }
   std::stable_sort(found.begin(), found.end(),
-                   [](const Making& a, const Making& b) { return a.since_ns < b.since_ns; });
+                   [](const GroupCreation& a, const GroupCreation& b) { return a.since_ns < b.since_ns; });
   return found;
 }
 
@@ -110,14 +110,14 @@ std::vector<OpenAnnotation> read_marks(const RecordFile& file, std::vector<std::
 }
 
 // Returns the latest of each stream; those of less active streams may be overwritten.
-std::vector<LastLaunch> read_last_launches(const RecordFile& file) {
-  std::vector<LastLaunch> launches;
+std::vector<LastKernel> read_last_launches(const RecordFile& file) {
+  std::vector<LastKernel> launches;
   std::set<std::pair<std::uint32_t, std::uint32_t>> seen;  // device and stream
   const std::vector<probe::RecordRef>& records = file.records();
   for (std::size_t i = records.size(); i-- > 0;) {
     const auto record = file.as<device::LaunchRecord>(records[i]);
     if (!record || !seen.emplace(record->device.value(), record->stream).second) continue;
-    LastLaunch launch{.name = file.string(record->label),
+    LastKernel launch{.name = file.string(record->label),
                       .device = file.string(record->device),
                       .stream = record->stream,
                       .when_ns = file.info().clock.wall_ns(records[i].ticks)};
@@ -127,12 +127,12 @@ std::vector<LastLaunch> read_last_launches(const RecordFile& file) {
   return launches;
 }
 
-std::vector<Memory> read_memory(const RecordFile& file, std::vector<std::string>& problems) {
+std::vector<DeviceMemory> read_memory(const RecordFile& file, std::vector<std::string>& problems) {
   std::vector<std::string> notes;
-  std::map<std::string, Memory> devices;
+  std::map<std::string, DeviceMemory> devices;
   std::map<std::string, std::map<std::string, std::uint64_t>> owners;
   for (const memory::Snapshot& snapshot : memory::read_history(file, &notes)) {
-    Memory& device = devices[snapshot.device];
+    DeviceMemory& device = devices[snapshot.device];
     device.device = snapshot.device;
     const memory::Totals totals = snapshot.totals();
     device.live_nbytes += totals.live_nbytes;
@@ -149,7 +149,7 @@ std::vector<Memory> read_memory(const RecordFile& file, std::vector<std::string>
     }
   }
   for (const std::string& note : notes) problems.push_back(concat(file.info().path, ": memory: ", note));
-  std::vector<Memory> found;
+  std::vector<DeviceMemory> found;
   for (auto& [name, device] : devices) {
     device.owners.assign(owners[name].begin(), owners[name].end());
     std::stable_sort(device.owners.begin(), device.owners.end(),

@@ -11,13 +11,13 @@
 namespace tessera::analysis::detail {
 
 /// Returns the last group creations, the oldest first.
-std::vector<Making> read_makings(const probe::RecordFile& file, std::vector<std::string>& problems);
+std::vector<GroupCreation> read_group_creations(const probe::RecordFile& file, std::vector<std::string>& problems);
 /// Returns the open annotations, by thread, from the outermost to the innermost.
 std::vector<OpenAnnotation> read_marks(const probe::RecordFile& file, std::vector<std::string>& problems);
 /// Returns the last launch of each stream that is still in the ring, the latest first.
-std::vector<LastLaunch> read_last_launches(const probe::RecordFile& file);
+std::vector<LastKernel> read_last_launches(const probe::RecordFile& file);
 /// Returns the memory of each device.
-std::vector<Memory> read_memory(const probe::RecordFile& file, std::vector<std::string>& problems);
+std::vector<DeviceMemory> read_memory(const probe::RecordFile& file, std::vector<std::string>& problems);
 /// Returns the time of the oldest remaining record of launches and annotations; 0 if none exists.
 std::int64_t first_launch_ns(const probe::RecordFile& file);
 /// Returns the time of its last record; 0 if it has none.

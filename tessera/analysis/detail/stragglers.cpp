@@ -24,7 +24,7 @@ T median(std::vector<T>& values) {
 }
 
 // No rank leaves these before all have arrived, whether or not the transport records that time.
-bool leaves_together(const Launch& launch) {
+bool leaves_together(const CollectiveCall& launch) {
   if (launch.operations.empty()) return false;
   const std::string& kind = launch.operations.front().kind;
   return kind == "all_reduce" || kind == "all_gather" || kind == "reduce_scatter" || kind == "all_to_all" ||
@@ -37,7 +37,7 @@ std::vector<double> waits_in(std::span<const Came> came) {
   const bool is_met = std::all_of(came.begin(), came.end(), has_met);
   std::vector<double> waits;
   for (const Came& one : came) {
-    const Launch& launch = *one.launch;
+    const CollectiveCall& launch = *one.launch;
     if (launch.stage != Stage::kDone || launch.begun_ns <= 0) return {};
     if (!is_met && (launch.ended_ns <= 0 || !leaves_together(launch))) return {};
     waits.push_back(static_cast<double>(elapsed(launch.begun_ns, is_met ? launch.met_ns : launch.ended_ns)) / 1e6);
@@ -46,7 +46,7 @@ std::vector<double> waits_in(std::span<const Came> came) {
 }
 
 // Returns the time from one collective to the next on this rank, in milliseconds.
-double usual_interval(const Member& member) {
+double usual_interval(const GroupMember& member) {
   std::vector<std::int64_t> intervals;
   for (std::size_t i = 1; i < member.collectives.size(); ++i) {
     intervals.push_back(elapsed(member.collectives[i - 1].launch->begun_ns, member.collectives[i].launch->begun_ns));

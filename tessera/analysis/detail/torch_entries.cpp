@@ -58,8 +58,8 @@ std::string first_text(const PickleValue& entry, std::string_view key) {
   return text != nullptr ? *text : std::string();
 }
 
-Operation operation_of(const PickleValue& entry, const ProfilingName& name) {
-  Operation operation{.kind = operation_of_torch(name.operation), .peer = name.peer};
+RecordedOperation operation_of(const PickleValue& entry, const ProfilingName& name) {
+  RecordedOperation operation{.kind = operation_of_torch(name.operation), .peer = name.peer};
   operation.count = count_of(operation.kind, entry);
   operation.dtype = dtype_of_torch(first_text(entry, "input_dtypes"));
   if (operation.dtype.empty()) operation.dtype = dtype_of_torch(first_text(entry, "output_dtypes"));
@@ -76,11 +76,11 @@ Operation operation_of(const PickleValue& entry, const ProfilingName& name) {
   return operation;
 }
 
-Launch launch_of(const PickleValue& entry, const Operation& operation) {
-  Launch launch{.operations = {operation},
-                .asked_ns = integer_at(entry, "time_created_ns"),
-                .begun_ns = integer_at(entry, "time_discovered_started_ns"),
-                .ended_ns = integer_at(entry, "time_discovered_completed_ns")};
+CollectiveCall launch_of(const PickleValue& entry, const RecordedOperation& operation) {
+  CollectiveCall launch{.operations = {operation},
+                        .asked_ns = integer_at(entry, "time_created_ns"),
+                        .begun_ns = integer_at(entry, "time_discovered_started_ns"),
+                        .ended_ns = integer_at(entry, "time_discovered_completed_ns")};
   const std::string state = text_at(entry, "state");
   launch.stage = state == "completed" ? Stage::kDone : state == "started" ? Stage::kBegun : Stage::kAsked;
   if (launch.stage != Stage::kDone && integer_at(entry, "retired") != 0) {
@@ -237,8 +237,8 @@ class DumpReader {
     const bool is_part = place == building->last && !group.launches.empty();
     building->last = place;
     if (is_part && name.operation == "coalesced") return;  // the end of coalesced operations
-    const Operation operation = operation_of(entry, name);
-    Launch launch = launch_of(entry, operation);
+    const RecordedOperation operation = operation_of(entry, name);
+    CollectiveCall launch = launch_of(entry, operation);
     if (is_part) {
       group.launches.back().operations.push_back(operation);
       count_message(*building, operation);
@@ -253,7 +253,7 @@ class DumpReader {
   }
 
   // Returns the number of a point-to-point operation among those of its direction with its peer.
-  static std::uint64_t count_message(Building& building, const Operation& operation) {
+  static std::uint64_t count_message(Building& building, const RecordedOperation& operation) {
     return operation.peer < 0 ? 0 : ++building.messages[{operation.peer, operation.kind}];
   }
 
@@ -261,7 +261,7 @@ class DumpReader {
     Group& group = building.group;
     const bool is_ours = dump_.find(kOwnKey) != nullptr;
     bool has_begun = false;
-    for (Launch& launch : group.launches) {
+    for (CollectiveCall& launch : group.launches) {
       // Older entries may be lost, and PyTorch does not number point-to-point operations by peer.
       if (!is_ours && launch.is_message() && first_record_ > 0) launch.ordinal = 0;
       if (!is_ours && !has_timing_ && !has_begun && launch.stage == Stage::kAsked) launch.stage = Stage::kBegun;
@@ -314,9 +314,10 @@ bool settle_group(Group& group, int rank, int world_size) {
   if (place == group.ranks.end()) return false;
   group.rank = static_cast<int>(place - group.ranks.begin());
   const auto size = static_cast<int>(group.ranks.size());
-  std::erase_if(group.launches, [&](const Launch& launch) {
-    return std::any_of(launch.operations.begin(), launch.operations.end(),
-                       [&](const Operation& operation) { return operation.peer >= size || operation.root >= size; });
+  std::erase_if(group.launches, [&](const CollectiveCall& launch) {
+    return std::any_of(launch.operations.begin(), launch.operations.end(), [&](const RecordedOperation& operation) {
+      return operation.peer >= size || operation.root >= size;
+    });
   });
   return true;
 }

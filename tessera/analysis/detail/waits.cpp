@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "tessera/analysis/detail/standing.h"
+#include "tessera/analysis/detail/rank_position.h"
 #include "tessera/analysis/detail/wording.h"
 
 namespace tessera::analysis::detail {
@@ -23,16 +23,16 @@ bool was_told_of_a_deadlock(const Evidence& evidence) {
 }
 
 // Returns true if the rank waits in it, or did until it failed.
-bool is_waiting(const Launch& launch, bool is_deadlock) {
+bool is_waiting(const CollectiveCall& launch, bool is_deadlock) {
   if (is_deadlock && launch.stage == Stage::kFailed && launch.failure == "device error") return true;
   return launch.stage == Stage::kBegun || launch.stage == Stage::kMet ||
          (launch.stage == Stage::kFailed && failed_by_others(launch) && launch.failure != "mismatch");
 }
 
 // A rank that ended, or is gone by its own fault, no longer waits.
-bool can_wait(const Member& member) {
-  return member.standing == Standing::kAtWork || member.standing == Standing::kVictim ||
-         member.standing == Standing::kTold;
+bool can_wait(const GroupMember& member) {
+  return member.standing == RankPosition::kAtWork || member.standing == RankPosition::kVictim ||
+         member.standing == RankPosition::kTold;
 }
 
 class Gathering {
@@ -49,10 +49,10 @@ class Gathering {
       add_signals(i);
     }
     for (std::size_t i = 0; i < graph_.meetings.size(); ++i) {
-      Meeting& meeting = graph_.meetings[i];
+      UnfinishedCollective& meeting = graph_.meetings[i];
       settle(meeting);
       for (const Waiter& waiter : meeting.waiters) {
-        const Member& member = overview_.groups[meeting.group].members[waiter.member];
+        const GroupMember& member = overview_.groups[meeting.group].members[waiter.member];
         if (can_wait(member)) graph_.meetings_of[member.rank].push_back(i);
       }
     }
@@ -60,7 +60,7 @@ class Gathering {
   }
 
  private:
-  [[nodiscard]] std::int64_t waited(int rank, const Launch& launch) const {
+  [[nodiscard]] std::int64_t waited(int rank, const CollectiveCall& launch) const {
     if (launch.stage == Stage::kFailed) return elapsed(launch.begun_ns, launch.ended_ns);
     const std::int64_t since = launch.begun_ns != 0 ? launch.begun_ns : launch.asked_ns;
     return elapsed(overview_.shared_time(rank, since), overview_.evidence->taken_ns);
@@ -68,13 +68,13 @@ class Gathering {
 
   void add_collectives(std::size_t index) {
     const GroupView& group = overview_.groups[index];
-    std::map<std::uint64_t, Meeting> by_ordinal;
+    std::map<std::uint64_t, UnfinishedCollective> by_ordinal;
     for (std::size_t i = 0; i < group.members.size(); ++i) {
-      const Member& member = group.members[i];
-      const Launch* asked = asked_unseen(member);
+      const GroupMember& member = group.members[i];
+      const CollectiveCall* asked = asked_unseen(member);
       for (const Numbered& one : member.collectives) {
         if (!is_waiting(*one.launch, is_deadlock_) && one.launch != asked) continue;
-        Meeting& meeting = by_ordinal[one.ordinal];
+        UnfinishedCollective& meeting = by_ordinal[one.ordinal];
         meeting.group = index;
         meeting.ordinal = one.ordinal;
         meeting.waiters.push_back({i, one.launch, nullptr, waited(member.rank, *one.launch)});
@@ -88,7 +88,7 @@ class Gathering {
   }
 
   // If starts are not recorded, it waits in the first enqueued launch that has not ended.
-  static const Launch* asked_unseen(const Member& member) {
+  static const CollectiveCall* asked_unseen(const GroupMember& member) {
     for (const Numbered& one : member.collectives) {
       if (one.launch->stage == Stage::kAsked) return one.launch;
     }
@@ -96,7 +96,7 @@ class Gathering {
   }
 
   // Returns the time of the first failure in it, on the shared clock of the ranks; 0 if none failed or unknown.
-  [[nodiscard]] std::int64_t failed_at(const GroupView& group, const Meeting& meeting) const {
+  [[nodiscard]] std::int64_t failed_at(const GroupView& group, const UnfinishedCollective& meeting) const {
     std::int64_t first = std::numeric_limits<std::int64_t>::max();
     for (const Waiter& waiter : meeting.waiters) {
       if (waiter.launch->stage != Stage::kFailed || waiter.launch->ended_ns <= 0) continue;
@@ -106,14 +106,15 @@ class Gathering {
   }
 
   // A member that starts after the others have failed finds the meeting over, and fails with their message.
-  [[nodiscard]] bool came_too_late(const Member& member, const Launch& launch, std::int64_t failed_ns) const {
+  [[nodiscard]] bool came_too_late(const GroupMember& member, const CollectiveCall& launch,
+                                   std::int64_t failed_ns) const {
     if (launch.stage != Stage::kFailed || failed_ns == 0) return false;
     if (launch.begun_ns <= 0)
       return launch.asked_ns > 0 && overview_.shared_time(member.rank, launch.asked_ns) > failed_ns;
     return overview_.shared_time(member.rank, launch.begun_ns) > failed_ns;
   }
 
-  void find_absent(const GroupView& group, Meeting& meeting) const {
+  void find_absent(const GroupView& group, UnfinishedCollective& meeting) const {
     const std::int64_t failed_ns = failed_at(group, meeting);
     const bool has_met = std::any_of(meeting.waiters.begin(), meeting.waiters.end(), [](const Waiter& waiter) {
       return waiter.launch->stage == Stage::kMet || waiter.launch->met_ns != 0;
@@ -132,14 +133,14 @@ class Gathering {
     meeting.waiters = std::move(in_time);
     for (std::size_t i = 0; i < group.members.size(); ++i) {
       if (waits[i] != 0) continue;
-      const Member& member = group.members[i];
-      const Launch* launch = collective_at(member, meeting.ordinal);
+      const GroupMember& member = group.members[i];
+      const CollectiveCall* launch = collective_at(member, meeting.ordinal);
       if (launch != nullptr && launch->stage == Stage::kDone) meeting.ended.push_back(i);
       if (has_met || member.come >= meeting.ordinal) continue;
       const bool is_unread = member.known != nullptr && !member.is_seen() &&
                              (left_no_record(*member.known) ||
                               (member.known->groups.empty() && member.known->state == RankState::kUnknown));
-      const bool is_unsure = member.standing == Standing::kMissing || member.has_unnumbered || is_unread;
+      const bool is_unsure = member.standing == RankPosition::kMissing || member.has_unnumbered || is_unread;
       (is_unsure ? meeting.unsure : meeting.absent).push_back(i);
     }
     std::sort(meeting.absent.begin(), meeting.absent.end());
@@ -159,9 +160,9 @@ class Gathering {
       std::set<std::pair<std::size_t, bool>> seen;  // later ones wait for the first
       for (const Message& one : group.members[i].messages) {
         if (!is_waiting(*one.launch, is_deadlock_) || !seen.emplace(one.peer, one.is_send).second) continue;
-        Meeting meeting{.group = index, .ordinal = one.number, .is_message = true};
+        UnfinishedCollective meeting{.group = index, .ordinal = one.number, .is_message = true};
         meeting.waiters.push_back({i, one.launch, one.operation, waited(group.members[i].rank, *one.launch)});
-        const Member& peer = group.members[one.peer];
+        const GroupMember& peer = group.members[one.peer];
         const auto there = come[one.peer].find({i, !one.is_send});
         const bool has_come = one.launch->stage == Stage::kMet || one.launch->met_ns != 0 ||
                               (there != come[one.peer].end() && there->second >= one.number);
@@ -179,22 +180,22 @@ class Gathering {
     const GroupView& group = overview_.groups[index];
     for (std::size_t i = 0; i < group.members.size(); ++i) {
       if (!group.members[i].is_seen()) continue;
-      for (const Launch& one : group.members[i].group->signals) {
+      for (const CollectiveCall& one : group.members[i].group->signals) {
         if (one.operations.empty() || !is_waiting(one, is_deadlock_)) continue;
-        const Operation& operation = one.operations.front();
+        const RecordedOperation& operation = one.operations.front();
         const auto at = static_cast<std::size_t>(operation.peer);
         if (operation.peer < 0 || at >= group.members.size() || at == i) continue;
-        Meeting meeting{.group = index, .ordinal = one.ordinal, .is_message = true, .is_signal = true};
+        UnfinishedCollective meeting{.group = index, .ordinal = one.ordinal, .is_message = true, .is_signal = true};
         meeting.waiters.push_back({i, &one, &operation, waited(group.members[i].rank, one)});
-        const Member& peer = group.members[at];
+        const GroupMember& peer = group.members[at];
         (peer.is_seen() || is_gone(peer) ? meeting.absent : meeting.unsure).push_back(at);
         graph_.meetings.push_back(std::move(meeting));
       }
     }
   }
-  static bool is_gone(const Member& member) {
-    return member.standing == Standing::kGone || member.standing == Standing::kStopped ||
-           member.standing == Standing::kEnded;
+  static bool is_gone(const GroupMember& member) {
+    return member.standing == RankPosition::kGone || member.standing == RankPosition::kStopped ||
+           member.standing == RankPosition::kEnded;
   }
 
   // Dump files do not state when they were read; their time is that of the last record. They were written because of a
@@ -209,7 +210,7 @@ class Gathering {
     return !is_over && last > 0 && evidence.taken_ns == last;
   }
 
-  void settle(Meeting& meeting) const {
+  void settle(UnfinishedCollective& meeting) const {
     std::stable_sort(meeting.waiters.begin(), meeting.waiters.end(),
                      [](const Waiter& a, const Waiter& b) { return a.waited_ns > b.waited_ns; });
     meeting.is_old = is_final_ && !meeting.waiters.empty();
@@ -228,9 +229,9 @@ class Gathering {
 
 // Strongly connected components of ranks and meetings, by Tarjan's algorithm without recursion. Ranks are numbered
 // after meetings.
-class Circles {
+class DeadlockCycles {
  public:
-  Circles(const Overview& overview, const WaitGraph& graph) : graph_(graph) {
+  DeadlockCycles(const Overview& overview, const WaitGraph& graph) : graph_(graph) {
     const std::size_t meetings = graph.meetings.size();
     edges_.resize(meetings);
     std::unordered_map<int, std::size_t> numbers;
@@ -260,17 +261,17 @@ class Circles {
     for (std::size_t node = 0; node < graph_.meetings.size(); ++node) {
       if (order_[node] == 0) walk(node);
     }
-    std::vector<std::vector<std::size_t>> circles;
+    std::vector<std::vector<std::size_t>> cycles;
     for (const std::vector<std::size_t>& part : parts_) {
       if (part.size() < 2 || !is_closed(part)) continue;
-      std::vector<std::size_t>& circle = circles.emplace_back();
+      std::vector<std::size_t>& cycle = cycles.emplace_back();
       for (const std::size_t node : part) {
-        if (node < graph_.meetings.size()) circle.push_back(node);
+        if (node < graph_.meetings.size()) cycle.push_back(node);
       }
-      std::sort(circle.begin(), circle.end());
+      std::sort(cycle.begin(), cycle.end());
     }
-    std::sort(circles.begin(), circles.end());
-    return circles;
+    std::sort(cycles.begin(), cycles.end());
+    return cycles;
   }
 
  private:
@@ -326,7 +327,7 @@ class Circles {
 
 // Returns true if the host of this rank continued after it had enqueued the launch: it opened an annotation before the
 // launch ended, and is still in it.
-bool went_on(const Rank& rank, const Launch& launch) {
+bool went_on(const Rank& rank, const CollectiveCall& launch) {
   const std::int64_t until = launch.has_ended() ? launch.ended_ns : std::numeric_limits<std::int64_t>::max();
   return launch.asked_ns > 0 &&
          std::any_of(rank.annotations.begin(), rank.annotations.end(), [&](const OpenAnnotation& annotation) {
@@ -336,21 +337,21 @@ bool went_on(const Rank& rank, const Launch& launch) {
 
 // Returns the rank of a cycle that is not held by its own operations there: its host continued after it had enqueued
 // them, and has not enqueued any that the others wait for. -1 if no rank or several ranks qualify.
-int loose_rank(const Overview& overview, const WaitGraph& graph, const std::vector<std::size_t>& circle) {
+int loose_rank(const Overview& overview, const WaitGraph& graph, const std::vector<std::size_t>& cycle) {
   std::map<int, bool> loose;
-  const auto judge = [&](const Member& member, bool is_loose) {
+  const auto judge = [&](const GroupMember& member, bool is_loose) {
     const auto [at, is_new] = loose.emplace(member.rank, is_loose);
     at->second = at->second && is_loose;
   };
-  for (const std::size_t at : circle) {
-    const Meeting& meeting = graph.meetings[at];
+  for (const std::size_t at : cycle) {
+    const UnfinishedCollective& meeting = graph.meetings[at];
     const GroupView& group = overview.groups[meeting.group];
     for (const Waiter& waiter : meeting.waiters) {
-      const Member& member = group.members[waiter.member];
+      const GroupMember& member = group.members[waiter.member];
       judge(member, member.known != nullptr && went_on(*member.known, *waiter.launch));
     }
     for (const std::size_t absent : meeting.absent) {
-      const Member& member = group.members[absent];
+      const GroupMember& member = group.members[absent];
       judge(member, member.pending.empty() && member.pending_messages.empty());
     }
   }
@@ -363,15 +364,15 @@ int loose_rank(const Overview& overview, const WaitGraph& graph, const std::vect
 }
 
 // If one rank of a cycle only left an operation running, it does not wait: it is the end of the chain.
-void open_loose_circles(const Overview& overview, WaitGraph& graph) {
-  std::erase_if(graph.circles, [&](const std::vector<std::size_t>& circle) {
-    const int loose = loose_rank(overview, graph, circle);
+void open_loose_cycles(const Overview& overview, WaitGraph& graph) {
+  std::erase_if(graph.cycles, [&](const std::vector<std::size_t>& cycle) {
+    const int loose = loose_rank(overview, graph, cycle);
     if (loose >= 0) graph.meetings_of.erase(loose);
     return loose >= 0;
   });
 }
 
-Wait wait_of(const Overview& overview, const Meeting& meeting, const Waiter& waiter, std::size_t absent) {
+Wait wait_of(const Overview& overview, const UnfinishedCollective& meeting, const Waiter& waiter, std::size_t absent) {
   const GroupView& group = overview.groups[meeting.group];
   const std::int64_t since = waiter.launch->begun_ns != 0 ? waiter.launch->begun_ns : waiter.launch->asked_ns;
   return {.rank = group.members[waiter.member].rank,
@@ -385,18 +386,18 @@ Wait wait_of(const Overview& overview, const Meeting& meeting, const Waiter& wai
 
 WaitGraph waits_of(const Overview& overview) {
   WaitGraph graph = Gathering(overview).found();
-  graph.circles = Circles(overview, graph).found();
-  open_loose_circles(overview, graph);
+  graph.cycles = DeadlockCycles(overview, graph).found();
+  open_loose_cycles(overview, graph);
   return graph;
 }
 
-std::string text_of(const Overview& overview, const Meeting& meeting) {
+std::string text_of(const Overview& overview, const UnfinishedCollective& meeting) {
   if (meeting.waiters.empty()) return fmt::format("collective {}", meeting.ordinal);
   const Waiter& first = meeting.waiters.front();
   if (first.message == nullptr) return fmt::format("collective {}, {}", meeting.ordinal, text_of(*first.launch));
   const GroupView& group = overview.groups[meeting.group];
   std::string text = fmt::format("{} {}, ", meeting.is_signal ? "signal" : "point-to-point operation", meeting.ordinal);
-  Operation operation = *first.message;
+  RecordedOperation operation = *first.message;
   const auto place = static_cast<std::size_t>(operation.peer);
   if (operation.peer >= 0 && place < group.members.size()) operation.peer = group.members[place].rank;
   text += text_of(operation);
@@ -408,7 +409,7 @@ std::string text_of(const Overview& overview, const Meeting& meeting) {
 
 std::vector<Wait> pairs_of(const Overview& overview, const WaitGraph& graph, std::size_t most) {
   std::vector<Wait> pairs;
-  for (const Meeting& meeting : graph.meetings) {
+  for (const UnfinishedCollective& meeting : graph.meetings) {
     for (const Waiter& waiter : meeting.waiters) {
       for (const std::size_t absent : meeting.absent) {
         if (pairs.size() >= most) return pairs;
@@ -421,18 +422,18 @@ std::vector<Wait> pairs_of(const Overview& overview, const WaitGraph& graph, std
 
 std::vector<std::vector<Wait>> ways_around(const Overview& overview, const WaitGraph& graph) {
   std::vector<std::vector<Wait>> ways;
-  for (const std::vector<std::size_t>& circle : graph.circles) {
+  for (const std::vector<std::size_t>& cycle : graph.cycles) {
     // From rank to rank by the first wait of each that stays in the cycle, until one repeats.
     std::unordered_map<int, Wait> next;
     std::vector<int> ranks;
     std::unordered_map<int, char> is_in;
-    for (const std::size_t at : circle) {
+    for (const std::size_t at : cycle) {
       for (const Waiter& waiter : graph.meetings[at].waiters) {
         is_in[overview.groups[graph.meetings[at].group].members[waiter.member].rank] = 1;
       }
     }
-    for (const std::size_t at : circle) {
-      const Meeting& meeting = graph.meetings[at];
+    for (const std::size_t at : cycle) {
+      const UnfinishedCollective& meeting = graph.meetings[at];
       const GroupView& group = overview.groups[meeting.group];
       const auto to = std::find_if(meeting.absent.begin(), meeting.absent.end(),
                                    [&](std::size_t member) { return is_in.contains(group.members[member].rank); });

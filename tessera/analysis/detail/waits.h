@@ -16,14 +16,14 @@ namespace tessera::analysis::detail {
 
 /// A rank that waits in a meeting.
 struct Waiter {
-  std::size_t member = 0;              ///< Index in the group.
-  const Launch* launch = nullptr;      ///< Launch in which it waits.
-  const Operation* message = nullptr;  ///< The point-to-point operation of the launch; null for a collective.
-  std::int64_t waited_ns = 0;          ///< Time waited so far, or until it failed.
+  std::size_t member = 0;                      ///< Index in the group.
+  const CollectiveCall* launch = nullptr;      ///< Launch in which it waits.
+  const RecordedOperation* message = nullptr;  ///< The point-to-point operation of the launch; null for a collective.
+  std::int64_t waited_ns = 0;                  ///< Time waited so far, or until it failed.
 };
 
 /// An operation that ranks reached and that has not finished without an error.
-struct Meeting {
+struct UnfinishedCollective {
   std::size_t group = 0;                   ///< Index in the overview.
   std::uint64_t ordinal = 0;               ///< Collective number, or number of the point-to-point operation.
   bool is_message = false;                 ///< Between two ranks.
@@ -40,17 +40,17 @@ struct Meeting {
 
 /// All meetings of a run.
 struct WaitGraph {
-  std::vector<Meeting> meetings = {};                                  ///< Meetings by group.
+  std::vector<UnfinishedCollective> meetings = {};                     ///< Meetings by group.
   std::unordered_map<int, std::vector<std::size_t>> meetings_of = {};  ///< Meetings in which a rank waits.
   /// Deadlock cycles: for each, the meetings in which ranks wait only for each other.
-  std::vector<std::vector<std::size_t>> circles = {};
+  std::vector<std::vector<std::size_t>> cycles = {};
 };
 
 /// Computes the waits.
 WaitGraph waits_of(const Overview& overview);
 
 /// Returns "collective 17, all_reduce(f32[1024], sum)" or "message 3, recv(f32[10], from 2)".
-std::string text_of(const Overview& overview, const Meeting& meeting);
+std::string text_of(const Overview& overview, const UnfinishedCollective& meeting);
 /// Returns pairs of ranks, at most `most`.
 std::vector<Wait> pairs_of(const Overview& overview, const WaitGraph& graph, std::size_t most);
 /// Returns one path around each cycle.

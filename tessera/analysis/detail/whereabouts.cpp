@@ -10,10 +10,10 @@
 namespace tessera::analysis::detail {
 namespace {
 
-const Launch* last_launch(const Rank& rank, const Group** where) {
-  const Launch* last = nullptr;
+const CollectiveCall* last_launch(const Rank& rank, const Group** where) {
+  const CollectiveCall* last = nullptr;
   for (const Group& group : rank.groups) {
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       if (launch.operations.empty() || launch.stage == Stage::kAsked) continue;
       if (last != nullptr && std::max(launch.begun_ns, launch.asked_ns) < std::max(last->begun_ns, last->asked_ns)) {
         continue;
@@ -25,9 +25,9 @@ const Launch* last_launch(const Rank& rank, const Group** where) {
   return last;
 }
 
-const LastLaunch* last_kernel(const Rank& rank) {
+const LastKernel* last_kernel(const Rank& rank) {
   const auto last = std::max_element(rank.launches.begin(), rank.launches.end(),
-                                     [](const LastLaunch& a, const LastLaunch& b) { return a.when_ns < b.when_ns; });
+                                     [](const LastKernel& a, const LastKernel& b) { return a.when_ns < b.when_ns; });
   return last == rank.launches.end() ? nullptr : &*last;
 }
 
@@ -59,7 +59,7 @@ std::string whereabouts(const Overview& overview, const Rank& rank) {
                        ago(overview, rank, inner->since_ns, ", for "));
   }
   const Group* group = nullptr;
-  const Launch* launch = text.empty() ? last_launch(rank, &group) : nullptr;
+  const CollectiveCall* launch = text.empty() ? last_launch(rank, &group) : nullptr;
   if (launch != nullptr) {
     text = fmt::format("it last reached {} {} of group {}, {}",
                        launch->is_message() ? "point-to-point operation" : "collective", launch->ordinal,
@@ -67,7 +67,7 @@ std::string whereabouts(const Overview& overview, const Rank& rank) {
     if (!launch->label.empty()) text += fmt::format(" with label '{}'", visible(launch->label));
     text += ago(overview, rank, std::max(launch->ended_ns, launch->begun_ns), ", ", " ago");
   }
-  if (const LastLaunch* kernel = last_kernel(rank)) {
+  if (const LastKernel* kernel = last_kernel(rank)) {
     text += fmt::format("{}the last launch is {} on {} stream {}{}", text.empty() ? "" : "; ", visible(kernel->name),
                         visible(kernel->device), kernel->stream, ago(overview, rank, kernel->when_ns, ", ", " ago"));
   }
@@ -77,10 +77,10 @@ std::string whereabouts(const Overview& overview, const Rank& rank) {
 std::int64_t last_activity_ns(const Rank& rank) {
   std::int64_t last = 0;
   for (const OpenAnnotation& annotation : rank.annotations) last = std::max(last, annotation.since_ns);
-  for (const Making& making : rank.makings) last = std::max(last, making.since_ns);
-  for (const LastLaunch& launch : rank.launches) last = std::max(last, launch.when_ns);
+  for (const GroupCreation& creation : rank.creations) last = std::max(last, creation.since_ns);
+  for (const LastKernel& launch : rank.launches) last = std::max(last, launch.when_ns);
   for (const Group& group : rank.groups) {
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       last = std::max({last, launch.asked_ns, launch.begun_ns, launch.ended_ns});
     }
   }
@@ -88,9 +88,9 @@ std::int64_t last_activity_ns(const Rank& rank) {
 }
 
 std::string last_label(const Rank& rank) {
-  const Launch* last = nullptr;
+  const CollectiveCall* last = nullptr;
   for (const Group& group : rank.groups) {
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       if (!launch.label.empty() && (last == nullptr || launch.asked_ns >= last->asked_ns)) last = &launch;
     }
   }

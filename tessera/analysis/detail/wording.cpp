@@ -39,7 +39,7 @@ std::size_t character_length(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-std::string text_of(const Operation& operation) {
+std::string text_of(const RecordedOperation& operation) {
   std::string kind = operation.kind.empty() ? "an operation" : visible(operation.kind);
   if (operation.channel >= 0) return fmt::format("{}(from {}, channel {})", kind, operation.peer, operation.channel);
   if (operation.kind == "barrier") return kind;
@@ -51,7 +51,7 @@ std::string text_of(const Operation& operation) {
   return text + ")";
 }
 
-std::string text_of(const Launch& launch) {
+std::string text_of(const CollectiveCall& launch) {
   if (launch.operations.empty()) return "an operation";
   std::string text = text_of(launch.operations.front());
   if (launch.operations.size() > 1) text += fmt::format(" and {} more", launch.operations.size() - 1);

@@ -12,9 +12,9 @@
 namespace tessera::analysis::detail {
 
 /// Returns "all_reduce(f32[1024], sum)" or "send(f32[10], to 3)".
-std::string text_of(const Operation& operation);
+std::string text_of(const RecordedOperation& operation);
 /// Returns the text of its first operation, with the number of others and its position in a graph.
-std::string text_of(const Launch& launch);
+std::string text_of(const CollectiveCall& launch);
 /// Returns "rank 2", "ranks 0, 1 and 3" or "ranks 0-63 and 65".
 std::string text_of_ranks(std::vector<int> ranks);
 /// Returns "31 s", "250 ms", "4 min" or "2.5 h".

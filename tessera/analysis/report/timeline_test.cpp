@@ -137,7 +137,7 @@ TEST_F(Timeline, WaitsAreExposedWhereNoKernelRuns) {
 
 TEST_F(Timeline, WaitsThatOverlapStandInOrderWhereKernelsCutThem) {
   Evidence evidence = read({.ranks = 2, .steps = 1, .collectives = 4, .kernels = 8});
-  std::vector<Launch>& launches = evidence.ranks[0].groups[0].launches;
+  std::vector<CollectiveCall>& launches = evidence.ranks[0].groups[0].launches;
   for (std::size_t i = 0; i < launches.size(); ++i) {  // all wait until the last has arrived
     launches[i].begun_ns = launches[0].begun_ns + static_cast<std::int64_t>(i) * 1'000'000;
     launches[i].met_ns = launches.back().met_ns;
@@ -262,7 +262,7 @@ TEST(TimelineOfEvidence, LaunchesThatOverlapStandBesideEachOther) {
   run.everyone(all_reduce(8), 5);
   const std::int64_t first = run.group(0).launches[0].begun_ns;
   std::int64_t at = first;
-  for (Launch& launch : run.group(0).launches) {  // each ends when the second after it has started
+  for (CollectiveCall& launch : run.group(0).launches) {  // each ends when the second after it has started
     launch.begun_ns = launch.met_ns = at;
     launch.ended_ns = at + 2500;
     at += 1000;
@@ -284,7 +284,7 @@ TEST(TimelineOfEvidence, MomentsThatCannotBeAreLeftOut) {
   Evidence evidence = run.evidence();
   evidence.taken_ns = 1'700'000'000'000'000'000;
   std::int64_t at = evidence.taken_ns - 1'000'000'000;
-  for (Launch& launch : evidence.ranks[0].groups[0].launches) {
+  for (CollectiveCall& launch : evidence.ranks[0].groups[0].launches) {
     launch.begun_ns = at;
     launch.met_ns = at + 10;
     launch.ended_ns = at + 20;
@@ -417,7 +417,7 @@ TEST(CollectiveTable, SkewIsFromTheFirstRankThatCameToTheLast) {
   run.everyone(all_reduce(8), 3);
   for (int rank = 0; rank < 3; ++rank) {
     for (std::size_t i = 0; i < 3; ++i) {
-      Launch& launch = run.group(rank).launches[i];
+      CollectiveCall& launch = run.group(rank).launches[i];
       launch.begun_ns -= rank == 1 ? static_cast<std::int64_t>(i + 1) * 100'000 : 0;
     }
   }
@@ -436,7 +436,7 @@ TEST(CollectiveTable, NoSkewWhereARankIsNotKnown) {
 TEST(CollectiveTable, KernelsThatRunMeanwhileAreNotExposed) {
   EvidenceBuilder run(2);
   run.everyone(all_reduce(8), 1);
-  const Launch& launch = run.group(0).launches[0];
+  const CollectiveCall& launch = run.group(0).launches[0];
   Spans spans;
   spans.has_kernels = true;
   spans.kernels[0] = {{launch.begun_ns - 500'000, launch.begun_ns + 500'000, 0},

@@ -15,7 +15,7 @@ using comm::ReduceKind;
 using probe::Moment;
 using probe::StringId;
 
-struct OperationRecord {
+struct OperationRow {
   std::int64_t count;
   std::uint32_t task, group, stream;
   StringId device;
@@ -26,10 +26,10 @@ struct OperationRecord {
   ReduceKind reduction;
   std::uint8_t place;
   std::int32_t root;
-  TESSERA_RECORD(OperationRecord, "comm_operation", count, task, group, stream, device, parts, label, kind, dtype,
+  TESSERA_RECORD(OperationRow, "comm_operation", count, task, group, stream, device, parts, label, kind, dtype,
                  reduction, place, root)
 };
-struct BeginRecord {
+struct BeginRow {
   std::uint64_t sequence;
   std::int64_t count;
   std::uint32_t task, group;
@@ -39,21 +39,21 @@ struct BeginRecord {
   std::uint8_t operations;
   std::int32_t root;
   std::uint64_t ordinal;
-  TESSERA_RECORD(BeginRecord, "comm_begin", sequence, count, task, group, kind, dtype, reduction, operations, root,
+  TESSERA_RECORD(BeginRow, "comm_begin", sequence, count, task, group, kind, dtype, reduction, operations, root,
                  ordinal)
 };
-struct ReplayRecord {
+struct ReplayRow {
   std::uint64_t sequence, replay;
   std::uint32_t task, group, graph, node;
   static constexpr std::uint32_t kRows = 16;
-  TESSERA_RECORD(ReplayRecord, "comm_replay", sequence, replay, task, group, graph, node)
+  TESSERA_RECORD(ReplayRow, "comm_replay", sequence, replay, task, group, graph, node)
 };
-struct EndRecord {
+struct EndRow {
   std::uint64_t sequence;
   std::uint32_t task, group;
   Moment met;
   std::uint8_t failure;
-  TESSERA_RECORD(EndRecord, "comm_end", sequence, task, group, met, failure)
+  TESSERA_RECORD(EndRow, "comm_end", sequence, task, group, met, failure)
 };
 struct GroupRow {
   std::uint32_t group;

@@ -20,29 +20,29 @@
 namespace tessera::analysis::testing {
 
 /// Operations with the arguments of a rank.
-inline Operation all_reduce(std::int64_t count, std::string reduction = "sum", std::string dtype = "f32") {
+inline RecordedOperation all_reduce(std::int64_t count, std::string reduction = "sum", std::string dtype = "f32") {
   return {.kind = "all_reduce", .dtype = std::move(dtype), .count = count, .reduction = std::move(reduction)};
 }
 /// Returns a broadcast from a root.
-inline Operation broadcast(std::int64_t count, int root = 0) {
+inline RecordedOperation broadcast(std::int64_t count, int root = 0) {
   return {.kind = "broadcast", .dtype = "f32", .count = count, .root = root};
 }
 /// Returns an all_gather, with uneven sizes if `parts` is not 0.
-inline Operation all_gather(std::int64_t count, std::uint32_t parts = 0) {
+inline RecordedOperation all_gather(std::int64_t count, std::uint32_t parts = 0) {
   return {.kind = "all_gather", .dtype = "f32", .count = count, .parts = parts};
 }
 /// Returns an all_to_all, with uneven sizes if `parts` is not 0.
-inline Operation all_to_all(std::int64_t count, std::uint32_t parts = 0) {
+inline RecordedOperation all_to_all(std::int64_t count, std::uint32_t parts = 0) {
   return {.kind = "all_to_all", .dtype = "f32", .count = count, .parts = parts};
 }
 /// Returns a barrier, which transfers nothing.
-inline Operation barrier() { return {.kind = "barrier", .dtype = "u8"}; }
+inline RecordedOperation barrier() { return {.kind = "barrier", .dtype = "u8"}; }
 /// Returns a send to a group rank.
-inline Operation send(std::int64_t count, int peer) {
+inline RecordedOperation send(std::int64_t count, int peer) {
   return {.kind = "send", .dtype = "f32", .count = count, .peer = peer};
 }
 /// Returns a receive from a group rank.
-inline Operation recv(std::int64_t count, int peer) {
+inline RecordedOperation recv(std::int64_t count, int peer) {
   return {.kind = "recv", .dtype = "f32", .count = count, .peer = peer};
 }
 
@@ -85,14 +85,15 @@ class EvidenceBuilder {
   }
 
   /// Adds a launch of one rank that reached this stage.
-  Launch& launch(int number, Operation operation, Stage stage = Stage::kDone, const std::string& name = "world") {
+  CollectiveCall& launch(int number, RecordedOperation operation, Stage stage = Stage::kDone,
+                         const std::string& name = "world") {
     return launch_all(number, {std::move(operation)}, stage, name);
   }
   /// Adds a launch of several operations.
-  Launch& launch_all(int number, std::vector<Operation> operations, Stage stage = Stage::kDone,
-                     const std::string& name = "world") {
+  CollectiveCall& launch_all(int number, std::vector<RecordedOperation> operations, Stage stage = Stage::kDone,
+                             const std::string& name = "world") {
     Group& where = group(number, name);
-    Launch launch{.operations = std::move(operations), .stage = stage, .device = "host", .stream = 1};
+    CollectiveCall launch{.operations = std::move(operations), .stage = stage, .device = "host", .stream = 1};
     launch.task = static_cast<std::uint32_t>(++where.asked);
     launch.thread = static_cast<std::uint32_t>(7000 + number);
     launch.asked_ns = now_;
@@ -111,7 +112,7 @@ class EvidenceBuilder {
     return where.launches.back();
   }
   /// All ranks of the group complete the operation so many times, one every 10 ms.
-  void everyone(const Operation& operation, int times = 1, const std::string& name = "world") {
+  void everyone(const RecordedOperation& operation, int times = 1, const std::string& name = "world") {
     for (int i = 0; i < times; ++i) {
       for (const Rank& one : evidence_.ranks) {
         for (const Group& where : one.groups) {
@@ -125,9 +126,9 @@ class EvidenceBuilder {
     }
   }
   /// Adds a launch that failed after so many seconds of waiting.
-  Launch& fail(int number, Operation operation, const std::string& failure, double seconds = 5,
-               const std::string& name = "world") {
-    Launch& failed = launch(number, std::move(operation), Stage::kFailed, name);
+  CollectiveCall& fail(int number, RecordedOperation operation, const std::string& failure, double seconds = 5,
+                       const std::string& name = "world") {
+    CollectiveCall& failed = launch(number, std::move(operation), Stage::kFailed, name);
     failed.failure = failure;
     failed.ended_ns = failed.begun_ns + static_cast<std::int64_t>(seconds * kSecond);
     return failed;
@@ -153,9 +154,9 @@ class EvidenceBuilder {
   }
 
  private:
-  std::uint64_t next_ordinal(int number, const std::string& name, const std::vector<Operation>& operations) {
+  std::uint64_t next_ordinal(int number, const std::string& name, const std::vector<RecordedOperation>& operations) {
     std::uint64_t first = 0;
-    for (const Operation& one : operations) {
+    for (const RecordedOperation& one : operations) {
       if (one.peer < 0 && first != 0) continue;  // a launch counts once
       const std::uint64_t next = ++ordinals_[{number, name, one.peer, one.kind == "recv"}];
       if (first == 0) first = next;

@@ -5,9 +5,9 @@
 namespace tessera::analysis::testing {
 namespace {
 
-std::string wrong_launch(const Launch& launch, int size) {
+std::string wrong_launch(const CollectiveCall& launch, int size) {
   if (launch.operations.empty()) return "a launch of nothing";
-  for (const Operation& operation : launch.operations) {
+  for (const RecordedOperation& operation : launch.operations) {
     if (operation.kind.empty()) return "an operation without a kind";
     if (operation.count < 0) return "an operation of fewer than no elements";
     if (operation.peer < -1 || operation.peer >= size) return "a peer that is not in the group";
@@ -24,7 +24,7 @@ std::string wrong_group(const Group& group) {
   if (group.rank < 0 || group.rank >= size) return "a group in which the rank has no place";
   if (std::any_of(group.ranks.begin(), group.ranks.end(), [](int member) { return member < 0; }))
     return "a member below zero";
-  for (const Launch& launch : group.launches) {
+  for (const CollectiveCall& launch : group.launches) {
     if (std::string problem = wrong_launch(launch, size); !problem.empty()) return problem;
   }
   return {};

@@ -7,7 +7,7 @@ namespace {
 
 std::int64_t moment(std::int64_t us) { return us == 0 ? 0 : kStart + us * 1000 + 250; }
 
-Operation all_reduce(std::int64_t count) {
+RecordedOperation all_reduce(std::int64_t count) {
   return {.kind = "all_reduce", .dtype = "f32", .count = count, .reduction = "sum"};
 }
 
@@ -19,12 +19,12 @@ Group world_of(int rank) {
       launch_of({.kind = "broadcast", .dtype = "i64", .count = 3, .root = 1}, 3, 60, 61, 62, 63),
   };
   world.launches[1].label = "layers.3 \"mlp\"";
-  Launch coalesced = launch_of(all_reduce(4), 4, 70, 71, 72, 80);
+  CollectiveCall coalesced = launch_of(all_reduce(4), 4, 70, 71, 72, 80);
   coalesced.operations.push_back({.kind = "all_reduce", .dtype = "u8", .count = 6, .reduction = "max"});
   world.launches.push_back(coalesced);
   if (rank == 0) {
     world.launches.push_back(launch_of(all_reduce(1 << 20), 5, 100, 101, 0, 0));
-    Launch queued = launch_of({.kind = "barrier"}, 0, 102, 0, 0, 0);
+    CollectiveCall queued = launch_of({.kind = "barrier"}, 0, 102, 0, 0, 0);
     world.launches.push_back(queued);
   }
   for (std::size_t i = 0; i < world.launches.size(); ++i) {
@@ -37,10 +37,11 @@ Group world_of(int rank) {
 Group pair_of(int rank) {
   Group pair{
       .name = "pipeline", .backend = "shm", .ranks = {1, 0}, .rank = 1 - rank, .asked = 2, .begun = 2, .ended = 2};
-  Launch message =
+  CollectiveCall message =
       launch_of({.kind = rank == 0 ? "send" : "recv", .dtype = "f16", .count = 77, .peer = rank}, 1, 20, 22, 23, 30);
   message.stream = 3;
-  Launch replayed = launch_of({.kind = "all_to_all", .dtype = "f64", .count = 0, .parts = 0xabcd}, 1, 5, 90, 91, 95);
+  CollectiveCall replayed =
+      launch_of({.kind = "all_to_all", .dtype = "f64", .count = 0, .parts = 0xabcd}, 1, 5, 90, 91, 95);
   replayed.stream = 3;
   replayed.replay = 117;
   replayed.node = 4;
@@ -52,9 +53,9 @@ Group pair_of(int rank) {
 
 }  // namespace
 
-Launch launch_of(Operation operation, std::uint64_t ordinal, std::int64_t asked_us, std::int64_t begun_us,
-                 std::int64_t met_us, std::int64_t ended_us) {
-  Launch launch;
+CollectiveCall launch_of(RecordedOperation operation, std::uint64_t ordinal, std::int64_t asked_us,
+                         std::int64_t begun_us, std::int64_t met_us, std::int64_t ended_us) {
+  CollectiveCall launch;
   launch.ordinal = ordinal;
   launch.operations = {std::move(operation)};
   launch.asked_ns = moment(asked_us);
@@ -81,13 +82,13 @@ Evidence small_evidence() {
     evidence.ranks.push_back(each);
   }
   Rank& first = evidence.ranks[0];
-  first.makings = {{.what = "split 1 of group world",
-                    .from = "world",
-                    .number = 1,
-                    .ranks = {0, 1},
-                    .since_ns = moment(7),
-                    .stage = Stage::kFailed,
-                    .failure = "timeout"}};
+  first.creations = {{.what = "split 1 of group world",
+                      .from = "world",
+                      .number = 1,
+                      .ranks = {0, 1},
+                      .since_ns = moment(7),
+                      .stage = Stage::kFailed,
+                      .failure = "timeout"}};
   first.annotations = {{"step", 117, "4243", moment(8)}, {"forward\n", 2, "loader", moment(9)}};
   first.memory = {{"host", 1000, 4096, 0, {{"weights", 900}}}};
   first.launches = {{"softmax_rows", "cuda:0", 7, moment(99)}};

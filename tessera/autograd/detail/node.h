@@ -108,7 +108,7 @@ struct Packed {
 };
 
 /// A tensor saved for the gradient.
-struct Saved {
+struct SavedInput {
   enum class Role : std::uint8_t { kInput, kOutput, kOther };
   Tensor tensor;                             // empty if packed, or if the argument was omitted
   std::unique_ptr<Packed> packed;            // replaces `tensor`
@@ -119,20 +119,20 @@ struct Saved {
 };
 
 /// The device and stream of a call. Without a context they are unknown, and nothing is ordered.
-struct Where {
+struct CallContext {
   const tensor::DeviceContext* context = nullptr;
   device::Stream side;  // empty for the default stream of the context
 
   /// Returns the current device and stream of this thread for the device of the tensor.
-  static Where of(const Tensor& tensor);
+  static CallContext of(const Tensor& tensor);
   [[nodiscard]] const device::Stream& stream() const { return side ? side : context->default_stream; }
-  friend bool operator==(const Where& a, const Where& b) {
+  friend bool operator==(const CallContext& a, const CallContext& b) {
     return a.context == b.context && a.side.state().get() == b.side.state().get();
   }
 };
 
 /// Makes work on `to` wait for the work enqueued on `from`. Does nothing if they are equal or unknown.
-void order(const Where& from, const Where& to);
+void order(const CallContext& from, const CallContext& to);
 
 using GradientHooks = std::vector<std::pair<std::uint64_t, GradientHook>>;
 /// Hooks on the gradients of the outputs of a node.
@@ -156,10 +156,10 @@ class Node : public tensor::detail::Counted, public tensor::detail::Recycled {
   /// ones to this node. Outputs of views are marked.
   void produce(std::span<Tensor> results, const Tensor* view_of);
   /// Saves a value in `into`, packed if hooks apply.
-  void save(Saved& into, const Tensor& value, Saved::Role role, std::size_t place);
+  void save(SavedInput& into, const Tensor& value, SavedInput::Role role, std::size_t place);
   /// Returns a saved value. Throws InvalidArgument if it was modified since.
   /// `held` keeps the value if it is not the saved one.
-  const Tensor& unpack(const Saved& from, Tensor& held, bool attach);
+  const Tensor& unpack(const SavedInput& from, Tensor& held, bool attach);
   /// Frees the saved values; a second run is then an error.
   void consume() noexcept;
   /// Runs the hooks on the gradient of an output.
@@ -171,8 +171,8 @@ class Node : public tensor::detail::Counted, public tensor::detail::Recycled {
   FixedArray<Edge, 2> edges;
   FixedArray<OperandInfo, 2> inputs;
   FixedArray<OutputSlot, 1> outputs;
-  FixedArray<Saved, 2> saved;
-  Where where;
+  FixedArray<SavedInput, 2> saved;
+  CallContext where;
   memory::LabelId label = 0;
   std::atomic<std::uint32_t> run{0};  // the run that includes the node; 0: none
   bool is_leaf = false;
@@ -199,26 +199,26 @@ class LeafNode final : public Node {
   [[nodiscard]] std::string name() const override { return "leaf"; }
   void differentiate(std::span<Tensor> gradients, bool attach) override;
   /// Adds to the gradient on the current stream, which is `on`, then runs the ready hooks.
-  void accumulate(Tensor gradient, const Where& on, bool create_graph);
+  void accumulate(Tensor gradient, const CallContext& on, bool create_graph);
   /// Lets `add` add to the gradient where it is stored, on the current stream, which is `on`; then runs the ready
   /// hooks. Returns false if no gradient exists, if anything else holds it, or if `add` returns false.
-  bool add_in_place(const Where& on, const tensor::GradientCall::AddToSum& add);
+  bool add_in_place(const CallContext& on, const tensor::GradientCall::AddToSum& add);
 
   std::mutex mutex;  // protects the fields below
   Tensor grad;
-  Where written;  // stream of the last write to the gradient
+  CallContext written;  // stream of the last write to the gradient
   std::vector<std::pair<std::uint64_t, ReadyHook>> ready_hooks;
   std::atomic<std::uint64_t> run_and_slot{0};  // hint for its index in the list of the latest run
 
  private:
   // Adds to the gradient, or stores the first one. Runs the ready hooks if `is_ready`.
-  void merge(Tensor gradient, const Where& on, bool is_ready);
+  void merge(Tensor gradient, const CallContext& on, bool is_ready);
 };
 
 /// Autograd state of a tracked tensor.
-class State final : public tensor::GradientState {
+class AutogradState final : public tensor::GradientState {
  public:
-  State(NodeRef from, std::uint32_t index) : node(std::move(from)), output(index) { is_tracked = true; }
+  AutogradState(NodeRef from, std::uint32_t index) : node(std::move(from)), output(index) { is_tracked = true; }
   NodeRef node;
   std::uint32_t output;
   bool is_view = false;
@@ -228,8 +228,8 @@ class State final : public tensor::GradientState {
 };
 
 /// Returns the autograd state of a tensor; null if it is untracked.
-inline State* state_of(const Tensor& tensor) {
-  return tensor.is_tracked() ? static_cast<State*>(tensor.gradient_state()) : nullptr;
+inline AutogradState* state_of(const Tensor& tensor) {
+  return tensor.is_tracked() ? static_cast<AutogradState*>(tensor.gradient_state()) : nullptr;
 }
 /// Returns true if elements of this dtype have gradients.
 inline bool is_differentiable(DType dtype) { return is_floating(dtype) || is_complex(dtype); }

@@ -17,12 +17,12 @@
 namespace tessera::autograd::detail {
 
 /// A backward run, on the stack of the thread that runs it.
-class Run {
+class BackwardRun {
  public:
-  Run(bool retain_graph, bool create_graph);
-  ~Run();
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
+  BackwardRun(bool retain_graph, bool create_graph);
+  ~BackwardRun();
+  BackwardRun(const BackwardRun&) = delete;
+  BackwardRun& operator=(const BackwardRun&) = delete;
 
   /// Starts at `output` with gradient `gradient`.
   void start_at(const Tensor& output, Tensor gradient);
@@ -35,7 +35,7 @@ class Run {
   /// Returns the current node of the innermost run of this thread; null outside a run.
   static const Node* current();
   /// Offers `add` the sum that a gradient made by a call at `from` would be added to; see GradientCall::add_to_sum.
-  static bool add_to_sum(const Edge& edge, const Where& from, const tensor::GradientCall::AddToSum& add);
+  static bool add_to_sum(const Edge& edge, const CallContext& from, const tensor::GradientCall::AddToSum& add);
 
  private:
   struct LeafUse {
@@ -43,9 +43,9 @@ class Run {
     std::uint32_t edges_left = 0;
     bool has_capture = false;
     Tensor sum;
-    Where where;
+    CallContext where;
   };
-  struct Capture {
+  struct WantedGradient {
     NodeRef node;
     std::uint32_t output;
     Tensor gradient;
@@ -53,7 +53,7 @@ class Run {
   struct Root {
     Edge edge;
     Tensor gradient;
-    Where from;
+    CallContext from;
   };
 
   void reach(Edge& edge);
@@ -63,12 +63,12 @@ class Run {
   void run_node(Node& node);
   void differentiate(Node& node);
   void serve_all(Node& node, std::span<Tensor> gradients);
-  void serve(Edge& edge, Tensor gradient, const Where& from);
-  void serve_leaf(LeafUse& use, Tensor gradient, const Where& from);
+  void serve(Edge& edge, Tensor gradient, const CallContext& from);
+  void serve_leaf(LeafUse& use, Tensor gradient, const CallContext& from);
   void finish_leaf(LeafUse& use);
   void capture(const Node& node, std::uint32_t output, const Tensor& gradient);
-  void enter(const Where& where);
-  void note_stream(const Where& where);
+  void enter(const CallContext& where);
+  void note_stream(const CallContext& where);
   void join_streams();
 
   std::uint32_t id_;
@@ -80,11 +80,11 @@ class Run {
   std::size_t done_ = 0;  // number of finished nodes
   std::vector<LeafUse> leaves_;
   std::unordered_map<const Node*, std::uint32_t> leaf_slots_;
-  std::vector<Capture> captures_;
-  std::vector<Where> result_streams_;  // streams that wrote gradients of leaves, or requested gradients
+  std::vector<WantedGradient> captures_;
+  std::vector<CallContext> result_streams_;  // streams that wrote gradients of leaves, or requested gradients
   std::optional<tensor::StreamScope> scope_;
-  Where active_;  // current in scope_; no context: not set yet
-  Run* outer_;
+  CallContext active_;  // current in scope_; no context: not set yet
+  BackwardRun* outer_;
   std::vector<std::function<void()>> end_callbacks_;  // of an outermost run
 };
 

@@ -19,8 +19,8 @@ using tensor::OutputInfo;
 using tensor::register_op;
 
 /// Access to the elements of a tensor for the kernels below.
-struct Elements {
-  explicit Elements(const Tensor& tensor)
+struct TestElements {
+  explicit TestElements(const Tensor& tensor)
       : data(tensor.data_as<double>()), shape(tensor.shape()), strides(tensor.strides()), count(tensor.numel()) {}
   [[nodiscard]] double& operator[](std::int64_t place) const {
     std::int64_t at = 0;
@@ -63,17 +63,17 @@ inline void infer_like_first(const Call& call, std::span<OutputInfo> outputs) {
 
 template <double (*F)(double, double)>
 void binary_kernel(const KernelCall& call) {
-  const Elements a(call.inputs[0]);
-  const Elements b(call.inputs[1]);
-  const Elements out(call.outputs[0]);
+  const TestElements a(call.inputs[0]);
+  const TestElements b(call.inputs[1]);
+  const TestElements out(call.outputs[0]);
   enqueue(call, [=] {
     for (std::int64_t i = 0; i < out.count; ++i) out[i] = F(a[i], b[i]);
   });
 }
 template <double (*F)(double)>
 void unary_kernel(const KernelCall& call) {
-  const Elements x(call.inputs[0]);
-  const Elements out(call.outputs[0]);
+  const TestElements x(call.inputs[0]);
+  const TestElements out(call.outputs[0]);
   enqueue(call, [=] {
     for (std::int64_t i = 0; i < out.count; ++i) out[i] = F(x[i]);
   });

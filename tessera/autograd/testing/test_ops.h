@@ -73,7 +73,7 @@ inline const Operator kIsPositive = register_op({.name = "test.is_positive",
                                                      },
                                                  .host =
                                                      [](const KernelCall& call) {
-                                                       const Elements x(call.inputs[0]);
+                                                       const TestElements x(call.inputs[0]);
                                                        auto* out = call.outputs[0].data_as<std::int64_t>();
                                                        enqueue(call, [=] {
                                                          for (std::int64_t i = 0; i < x.count; ++i)
@@ -90,7 +90,7 @@ inline const Operator kSum =
                      },
                  .host =
                      [](const KernelCall& call) {
-                       const Elements x(call.inputs[0]);
+                       const TestElements x(call.inputs[0]);
                        double* out = call.outputs[0].data_as<double>();
                        enqueue(call, [=] {
                          *out = 0;
@@ -107,7 +107,7 @@ inline const Operator kSpread = register_op({.name = "test.spread",
                                              .host =
                                                  [](const KernelCall& call) {
                                                    const double* x = call.inputs[0].data_as<double>();
-                                                   const Elements out(call.outputs[0]);
+                                                   const TestElements out(call.outputs[0]);
                                                    enqueue(call, [=] {
                                                      for (std::int64_t i = 0; i < out.count; ++i) out[i] = *x;
                                                    });
@@ -121,9 +121,9 @@ inline const Operator kBoth = register_op({.name = "test.both",
                                            .infer = infer_like_first,
                                            .host =
                                                [](const KernelCall& call) {
-                                                 const Elements x(call.inputs[0]);
-                                                 const Elements same(call.outputs[0]);
-                                                 const Elements negative(call.outputs[1]);
+                                                 const TestElements x(call.inputs[0]);
+                                                 const TestElements same(call.outputs[0]);
+                                                 const TestElements negative(call.outputs[1]);
                                                  enqueue(call, [=] {
                                                    for (std::int64_t i = 0; i < x.count; ++i) {
                                                      same[i] = x[i];
@@ -164,9 +164,9 @@ inline const Operator kMm =
                      },
                  .host =
                      [](const KernelCall& call) {
-                       const Elements a(call.inputs[0]);
-                       const Elements b(call.inputs[1]);
-                       const Elements out(call.outputs[0]);
+                       const TestElements a(call.inputs[0]);
+                       const TestElements b(call.inputs[1]);
+                       const TestElements out(call.outputs[0]);
                        enqueue(call, [=] {
                          const std::int64_t n = a.shape[1];
                          const std::int64_t columns = b.shape[1];
@@ -215,7 +215,7 @@ inline Tensor leaf_of(const Shape& shape, const std::vector<double>& values,
 inline std::vector<double> values_of(const Tensor& tensor) {
   if (!tensor) return {};
   tensor.device().synchronize();
-  const Elements elements(tensor);
+  const TestElements elements(tensor);
   std::vector<double> values;
   for (std::int64_t i = 0; i < elements.count; ++i) values.push_back(elements[i]);
   return values;

@@ -47,7 +47,7 @@ double in_unit(const std::string& unit, double nanoseconds, double operations) {
 // One side of a measurement, with its number of calls per sample.
 class Side {
  public:
-  Side(const Measurement& what, const Work& work, double per) : what_(what), work_(work), per_(per) {}
+  Side(const Measurement& what, const BenchWork& work, double per) : what_(what), work_(work), per_(per) {}
 
   // Runs until caches, branch predictors and clock speed have settled, and finds the calls per sample.
   void warm_up(double budget_ns) {
@@ -77,20 +77,20 @@ class Side {
   }
 
   const Measurement& what_;
-  const Work& work_;
+  const BenchWork& work_;
   double per_;
   std::size_t calls_ = 1;
 };
 
 }  // namespace
 
-double Work::time(std::size_t calls) const {
+double BenchWork::time(std::size_t calls) const {
   const auto start = Clock::now();
   repeat_(calls);
   return nanoseconds_since(start);
 }
 
-Summary summarize(std::vector<double> samples) {
+SampleSummary summarize(std::vector<double> samples) {
   TESSERA_CHECK(!samples.empty(), "bench: a summary requires at least one sample");
   std::sort(samples.begin(), samples.end());
   const std::size_t n = samples.size();
@@ -109,7 +109,7 @@ Summary summarize(std::vector<double> samples) {
   return {.median = median, .low = samples[k - 1], .high = samples[n - k], .samples = n};
 }
 
-std::optional<bool> Result::met() const {
+std::optional<bool> BenchResult::met() const {
   if (!must && !must_ratio) return std::nullopt;
   bool good = true;
   if (must) good = better == Better::kHigher ? ours.median >= *must : ours.median <= *must;
@@ -125,7 +125,7 @@ bool Context::wants(const std::string& name) const {
   return fnmatch(("*" + options_.filter + "*").c_str(), name.c_str(), 0) == 0;
 }
 
-std::optional<Result> Context::measure(const Measurement& what) {
+std::optional<BenchResult> Context::measure(const Measurement& what) {
   TESSERA_CHECK(!what.name.empty() && what.ours, "bench: a measurement requires a name and a body");
   if (options_.list_only) {
     fmt::print("{}\n", what.name);
@@ -150,13 +150,13 @@ std::optional<Result> Context::measure(const Measurement& what) {
     if (!ours_first) our_samples.push_back(ours.sample());
   }
 
-  Result result{.name = what.name,
-                .unit = what.unit,
-                .better = what.better.value_or(is_rate(what.unit) ? Better::kHigher : Better::kLower),
-                .ours = summarize(std::move(our_samples)),
-                .reference_name = what.reference_name,
-                .must = what.must,
-                .must_ratio = what.must_ratio};
+  BenchResult result{.name = what.name,
+                     .unit = what.unit,
+                     .better = what.better.value_or(is_rate(what.unit) ? Better::kHigher : Better::kLower),
+                     .ours = summarize(std::move(our_samples)),
+                     .reference_name = what.reference_name,
+                     .must = what.must,
+                     .must_ratio = what.must_ratio};
   if (what.reference) {
     result.reference_name = what.reference_name.empty() ? "reference" : what.reference_name;
     result.reference = summarize(std::move(reference_samples));

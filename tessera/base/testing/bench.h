@@ -32,16 +32,16 @@ inline void do_not_optimize(const T& value) {
 }
 
 /// A measured function: empty, a timed body, or a function that returns one sample in the unit of the measurement.
-class Work {
+class BenchWork {
  public:
   /// Constructs an empty object.
-  Work() = default;
+  BenchWork() = default;
   /// A body that returns nothing is timed over many calls per sample, and is inlined into the loop. A body that returns
   /// a double returns one sample, in the unit of the measurement.
   template <class Body>
-  requires(!std::is_same_v<std::remove_cvref_t<Body>, Work> &&
+  requires(!std::is_same_v<std::remove_cvref_t<Body>, BenchWork> &&
            (std::is_same_v<std::invoke_result_t<Body&>, void> || std::is_same_v<std::invoke_result_t<Body&>, double>))
-      Work(Body body) {  // NOLINT(google-explicit-constructor): lambdas are written straight into a Measurement
+      BenchWork(Body body) {  // NOLINT(google-explicit-constructor): lambdas are written straight into a Measurement
     if constexpr (std::is_same_v<std::invoke_result_t<Body&>, double>) {
       sample_ = std::move(body);
     } else {
@@ -74,9 +74,9 @@ struct Measurement {
   /// GiB/s (operations or bytes per second). Bodies that return samples may use any unit.
   std::string unit = "ns";
   double per = 1;                         ///< Operations (or bytes) in one call of a timed body.
-  Work ours = {};                         ///< Measured function.
+  BenchWork ours = {};                    ///< Measured function.
   std::string reference_name = {};        ///< Name of the reference, or the reason for its absence.
-  Work reference = {};                    ///< The same work done by the reference. Empty: no ratio.
+  BenchWork reference = {};               ///< The same work done by the reference. Empty: no ratio.
   double reference_per = 0;               ///< `per` of the reference. 0: the same.
   std::optional<double> must = {};        ///< Bound of the value: a maximum, or a minimum if higher is better.
   std::optional<double> must_ratio = {};  ///< Minimum of the ratio.
@@ -87,7 +87,7 @@ struct Measurement {
 
 /// Median of samples with its 95% confidence interval. With fewer than 6 samples the interval is their range, which
 /// covers slightly less (5 samples: 93.75%).
-struct Summary {
+struct SampleSummary {
   double median = 0;        ///< The middle sample, or the mean of the two in the middle.
   double low = 0;           ///< Lower end of the interval.
   double high = 0;          ///< Upper end of the interval.
@@ -95,19 +95,19 @@ struct Summary {
 };
 
 /// Returns the summary of at least one sample.
-Summary summarize(std::vector<double> samples);
+SampleSummary summarize(std::vector<double> samples);
 
 /// A measured row.
-struct Result {
+struct BenchResult {
   std::string name = {};
   std::string unit = {};
   Better better = Better::kLower;
-  Summary ours = {};
-  std::string reference_name = {};        ///< Name of the reference, or the reason for its absence. May be empty.
-  std::optional<Summary> reference = {};  ///< Measured in the same run.
-  std::optional<double> ratio = {};       ///< How many times better than the reference. Above 1: better.
-  std::optional<double> must = {};        ///< Bound of the value.
-  std::optional<double> must_ratio = {};  ///< Bound of the ratio.
+  SampleSummary ours = {};
+  std::string reference_name = {};              ///< Name of the reference, or the reason for its absence. May be empty.
+  std::optional<SampleSummary> reference = {};  ///< Measured in the same run.
+  std::optional<double> ratio = {};             ///< How many times better than the reference. Above 1: better.
+  std::optional<double> must = {};              ///< Bound of the value.
+  std::optional<double> must_ratio = {};        ///< Bound of the ratio.
   /// Returns true if the bounds are met; nothing if there are no bounds.
   [[nodiscard]] std::optional<bool> met() const;
 };
@@ -124,10 +124,10 @@ struct Options {
 class Context {
  public:
   /// Called with every finished row.
-  using Listener = std::function<void(const Result&)>;
+  using Listener = std::function<void(const BenchResult&)>;
   Context(Options options, Listener listener);
   /// Measures one row. Returns nothing if the filter excludes it or rows are only listed.
-  std::optional<Result> measure(const Measurement& what);
+  std::optional<BenchResult> measure(const Measurement& what);
   /// Returns true if a row of this name will be measured. Call it before an expensive preparation.
   [[nodiscard]] bool wants(const std::string& name) const;
   /// Returns true if rows run only as a smoke test (--seconds 0): expensive preparations may be skipped.

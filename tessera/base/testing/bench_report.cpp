@@ -26,7 +26,7 @@ std::string number(double value) {
   return fmt::format("{:.{}f}", value, digits);
 }
 
-std::string bound(const Result& result) {
+std::string bound(const BenchResult& result) {
   std::string text;
   if (result.must) text = (result.better == Better::kHigher ? ">= " : "<= ") + number(*result.must);
   if (result.must_ratio) text += (text.empty() ? "ratio >= " : ", ratio >= ") + number(*result.must_ratio);
@@ -115,7 +115,7 @@ std::string table_head() {
                      "reference", "value", "ratio", "must be");
 }
 
-std::string table_row(const Result& result) {
+std::string table_row(const BenchResult& result) {
   const auto interval = fmt::format("[{}, {}]", number(result.ours.low), number(result.ours.high));
   return fmt::format("{:<34} {:>10} {:<5} {:>21}  {:<18} {:>10} {:>7}  {}", result.name, number(result.ours.median),
                      result.unit, interval, result.reference_name.empty() ? "-" : result.reference_name,
@@ -140,7 +140,7 @@ std::vector<std::pair<std::string, std::string>> describe_machine() {
 }
 
 std::string to_json(const std::string& suite, const std::vector<std::pair<std::string, std::string>>& machine,
-                    const std::vector<Result>& results) {
+                    const std::vector<BenchResult>& results) {
   using Json = nlohmann::ordered_json;
   const auto or_null = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
   Json root = {{"suite", suite}, {"machine", Json::object()}, {"results", Json::array()}};
@@ -199,9 +199,9 @@ int run(const std::string& suite, const std::string& json, int argc, char** argv
   app.add_flag("--list", options.list_only, "List the rows without measuring");
   CLI11_PARSE(app, argc, argv);
 
-  std::vector<Result> results;
+  std::vector<BenchResult> results;
   if (!options.list_only) fmt::print("{}\n", table_head());
-  Context context(options, [&](const Result& result) {
+  Context context(options, [&](const BenchResult& result) {
     fmt::print("{}\n", table_row(result));
     std::fflush(stdout);
     results.push_back(result);

@@ -56,7 +56,7 @@ TEST(BenchStatistics, IntervalCoversTheTrueMedianAsOftenAsItSays) {
 
 TEST(Bench, TakesOursAndReferenceInTurns) {
   std::string order;
-  Context context({.samples = 200}, [](const Result&) {});
+  Context context({.samples = 200}, [](const BenchResult&) {});
   const auto result = context.measure({.name = "turns",
                                        .unit = "x",
                                        .ours =
@@ -76,7 +76,7 @@ TEST(Bench, TakesOursAndReferenceInTurns) {
 }
 
 TEST(Bench, StopsAtTheTimeLimitButNotBeforeFiveSamples) {
-  Context context(quick(), [](const Result&) {});
+  Context context(quick(), [](const BenchResult&) {});
   const auto result = context.measure({.name = "short", .unit = "x", .ours = [] { return 1.0; }});
   EXPECT_EQ(result->ours.samples, 5U);
   EXPECT_FALSE(result->reference.has_value());
@@ -84,7 +84,7 @@ TEST(Bench, StopsAtTheTimeLimitButNotBeforeFiveSamples) {
 }
 
 TEST(Bench, RatioSaysHowManyTimesBetterOursIs) {
-  Context context(quick(), [](const Result&) {});
+  Context context(quick(), [](const BenchResult&) {});
   const auto time =
       context.measure({.name = "time", .unit = "us", .ours = [] { return 2.0; }, .reference = [] { return 6.0; }});
   EXPECT_DOUBLE_EQ(*time->ratio, 3.0);
@@ -100,7 +100,7 @@ TEST(Bench, RatioSaysHowManyTimesBetterOursIs) {
 }
 
 TEST(Bench, ARatioWithoutAReferenceIsMissedAndSaysWhy) {
-  Context context(quick(), [](const Result&) {});
+  Context context(quick(), [](const BenchResult&) {});
   const auto result = context.measure(
       {.name = "alone", .ours = [] { return 1.0; }, .reference_name = "no reference: not there", .must_ratio = 1});
   EXPECT_EQ(result->reference_name, "no reference: not there");
@@ -109,7 +109,7 @@ TEST(Bench, ARatioWithoutAReferenceIsMissedAndSaysWhy) {
 }
 
 TEST(Bench, BoundsAreJudgedByDirection) {
-  Context context(quick(), [](const Result&) {});
+  Context context(quick(), [](const BenchResult&) {});
   const auto met = [&](const Measurement& what) { return *context.measure(what)->met(); };
   EXPECT_TRUE(met({.name = "a", .ours = [] { return 25.0; }, .must = 25}));
   EXPECT_FALSE(met({.name = "a", .ours = [] { return 25.1; }, .must = 25}));
@@ -120,7 +120,7 @@ TEST(Bench, BoundsAreJudgedByDirection) {
 }
 
 TEST(Bench, DividesByCallsAndByOperationsInACall) {
-  Context context(quick(), [](const Result&) {});
+  Context context(quick(), [](const BenchResult&) {});
   std::size_t calls = 0;
   std::size_t samples = 0;
   const Measurement what{.name = "n", .per = 10, .ours = [&] { ++calls; }, .calls = 7, .before = [&] { ++samples; }};
@@ -133,20 +133,20 @@ TEST(Bench, DividesByCallsAndByOperationsInACall) {
 }
 
 TEST(Bench, FilterLeavesRowsOut) {
-  Context context({.filter = "pair_*KiB", .seconds = 0}, [](const Result&) {});
+  Context context({.filter = "pair_*KiB", .seconds = 0}, [](const BenchResult&) {});
   EXPECT_TRUE(context.measure({.name = "pair_64KiB", .ours = [] {}}).has_value());
   EXPECT_FALSE(context.measure({.name = "repair", .ours = [] { ADD_FAILURE(); }}).has_value());
 }
 
 TEST(Bench, FilterWithEqualsSignNamesOneRow) {
-  Context context({.filter = "=pair", .seconds = 0}, [](const Result&) {});
+  Context context({.filter = "=pair", .seconds = 0}, [](const BenchResult&) {});
   EXPECT_TRUE(context.measure({.name = "pair", .ours = [] {}}).has_value());
   EXPECT_FALSE(context.measure({.name = "pair_64KiB", .ours = [] { ADD_FAILURE(); }}).has_value());
   EXPECT_FALSE(context.measure({.name = "=pair", .ours = [] { ADD_FAILURE(); }}).has_value());
 }
 
 TEST(Bench, TakesNoMoreSamplesThanAreEnough) {
-  Context context({.seconds = 10, .samples = 1}, [](const Result&) {});
+  Context context({.seconds = 10, .samples = 1}, [](const BenchResult&) {});
   const auto result = context.measure({.name = "one", .ours = []() -> double { return 7; }});
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(result->ours.samples, 1U);
@@ -169,13 +169,13 @@ TEST(MemcpyReference, CopiesEverySize) {
 }
 
 TEST(BenchReport, JsonHasTheAgreedFieldsAndNullsWithoutReference) {
-  const Result alone{.name = "alone", .unit = "ns", .ours = summarize({1, 2, 3}), .must = 4};
-  const Result held{.name = "held",
-                    .unit = "ns",
-                    .ours = summarize({2}),
-                    .reference_name = "memcpy",
-                    .reference = summarize({4}),
-                    .ratio = 2.0};
+  const BenchResult alone{.name = "alone", .unit = "ns", .ours = summarize({1, 2, 3}), .must = 4};
+  const BenchResult held{.name = "held",
+                         .unit = "ns",
+                         .ours = summarize({2}),
+                         .reference_name = "memcpy",
+                         .reference = summarize({4}),
+                         .ratio = 2.0};
   const auto json = nlohmann::json::parse(to_json("device", {{"cpu", "a"}, {"date", "b"}}, {alone, held}));
   EXPECT_EQ(json["suite"], "device");
   EXPECT_EQ(json["machine"]["cpu"], "a");

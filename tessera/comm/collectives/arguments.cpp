@@ -5,9 +5,9 @@
 
 namespace tessera::comm::detail {
 
-Part part_of(std::span<const std::int64_t> counts, std::int64_t count, int rank) {
+BufferChunk part_of(std::span<const std::int64_t> counts, std::int64_t count, int rank) {
   if (counts.empty()) return {count * rank, count};
-  Part part;
+  BufferChunk part;
   const auto at = static_cast<std::size_t>(rank);
   for (std::size_t i = 0; i < at; ++i) part.first += counts[i];
   part.count = counts[at];

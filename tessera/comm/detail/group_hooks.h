@@ -22,7 +22,7 @@ struct GroupState;
 namespace tessera::comm::detail {
 
 /// A failure of a rank.
-struct Trouble {
+struct RankFailure {
   int rank = 0;                              ///< world rank
   std::string group = {};                    ///< name of the group; empty before a group exists
   ErrorKind kind = ErrorKind::kAborted;      ///< kind of the error: deadline, lost peer, abort or mismatch
@@ -44,7 +44,7 @@ class GroupObserver {
   virtual void group_opens(GroupState& group) = 0;
   virtual void group_closes(GroupState& group) noexcept = 0;
   /// Called without locks that other threads could wait for.
-  virtual void failed(const Trouble& trouble) noexcept = 0;
+  virtual void failed(const RankFailure& failure) noexcept = 0;
 };
 
 /// Registers an observer for the lifetime of the process. Call it once, before main.

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 class Watcher {
  public:
-  void add(const std::shared_ptr<Watched>& watched) {
+  void add(const std::shared_ptr<PolledObject>& watched) {
     const std::lock_guard lock(mutex_);
     if (has_stopped_) return;
     added_.push_back({watched, Clock::now(), watched->period()});
@@ -49,7 +49,7 @@ class Watcher {
 
  private:
   struct Item {
-    std::weak_ptr<Watched> watched;
+    std::weak_ptr<PolledObject> watched;
     Clock::time_point due;
     std::chrono::milliseconds period;
   };
@@ -79,7 +79,7 @@ class Watcher {
       const Clock::time_point now = Clock::now();
       if (!is_urgent && now < item.due) return item.watched.expired();
       item.due = now + item.period;
-      const std::shared_ptr<Watched> live = item.watched.lock();
+      const std::shared_ptr<PolledObject> live = item.watched.lock();
       return live == nullptr || !live->look();
     });
   }
@@ -104,7 +104,7 @@ Watcher& watcher() {
 
 }  // namespace
 
-void watch(const std::shared_ptr<Watched>& watched) { watcher().add(watched); }
+void watch(const std::shared_ptr<PolledObject>& watched) { watcher().add(watched); }
 void look_now() { watcher().look_now(); }
 bool is_watching_thread() { return watcher().is_this_thread(); }
 

@@ -12,9 +12,9 @@ namespace tessera::comm::detail {
 inline constexpr std::chrono::milliseconds kWatchPeriod{20};
 
 /// An object that is polled.
-class Watched {
+class PolledObject {
  public:
-  virtual ~Watched() = default;
+  virtual ~PolledObject() = default;
   /// Processes new events without waiting. Returns true if more are expected. Called by one thread at a time.
   virtual bool look() = 0;
   /// Returns the polling period, which must be constant.
@@ -23,7 +23,7 @@ class Watched {
 
 /// Polls the object until look() returns false; call it again when more events are expected. Holds a weak reference,
 /// but the polling thread may be the last to release the object.
-void watch(const std::shared_ptr<Watched>& watched);
+void watch(const std::shared_ptr<PolledObject>& watched);
 /// Polls all watched objects now.
 void look_now();
 /// Returns true on the polling thread, which must not wait for itself.

@@ -10,7 +10,7 @@ namespace tessera::comm::detail {
 namespace {
 
 // Expects more for a given number of polls.
-class Counted : public Watched {
+class Counted : public PolledObject {
  public:
   explicit Counted(int looks) : looks_(looks) {}
   ~Counted() override {

@@ -12,7 +12,7 @@
 #include "tessera/base/fork.h"
 #include "tessera/base/ids.h"
 #include "tessera/comm/communicator.h"
-#include "tessera/comm/detail/circles.h"
+#include "tessera/comm/detail/deadlock_detector.h"
 #include "tessera/comm/store/store.h"
 
 namespace tessera::device::host {
@@ -45,7 +45,7 @@ class SimulatedWorld {
                                     const std::function<void(std::byte*)>& initialise);
   [[nodiscard]] const std::shared_ptr<device::host::SeededScheduler>& scheduler() const { return scheduler_; }
   /// Returns the deadlock detector for ranks without a scheduler.
-  [[nodiscard]] Circles& circles() { return circles_; }
+  [[nodiscard]] DeadlockDetector& cycles() { return cycles_; }
   /// Notes that the thread of a rank is about to end.
   void note_end(Rank rank) {
     const std::lock_guard lock(mutex_);
@@ -61,7 +61,7 @@ class SimulatedWorld {
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<void>> shared_;
   std::set<Rank> ended_;
-  Circles circles_;
+  DeadlockDetector cycles_;
   std::shared_ptr<device::host::SeededScheduler> scheduler_;
 };
 

@@ -90,7 +90,7 @@ class Launcher {
   const LaunchOptions& options_;
   const std::vector<std::vector<int>> shares_;  // cores of each rank; empty if ranks are not pinned
   detail::SignalDesk signals_;
-  detail::LaunchRecord record_;
+  detail::LaunchJournal record_;
   detail::RankWatch watch_;
   detail::Output output_;
   std::unique_ptr<TcpStoreServer> server_;

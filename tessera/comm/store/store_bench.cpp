@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using detail::StoreConnection;
-using detail::Verb;
+using detail::StoreRequestKind;
 
 constexpr int kClients = 4;
 constexpr std::size_t kInFlight = 64;
@@ -30,8 +30,9 @@ void ask_many(StoreConnection& client) {
     }
     const char* key = i % 4 < 2 ? "some/key" : "another/key";
     const bool is_set = i % 2 == 0;
-    numbers.push_back(client.send(
-        {.verb = is_set ? Verb::kSet : Verb::kFind, .key = key, .value = is_set ? "16 bytes of value" : ""}));
+    numbers.push_back(client.send({.verb = is_set ? StoreRequestKind::kSet : StoreRequestKind::kFind,
+                                   .key = key,
+                                   .value = is_set ? "16 bytes of value" : ""}));
   }
   for (; !numbers.empty(); numbers.pop_front()) bench::do_not_optimize(client.receive(numbers.front(), deadline));
 }

@@ -27,14 +27,14 @@ const std::string kNonce(kNonceBytes, 'n');
 
 std::string hello() {
   std::string bytes;
-  write_request(bytes, {.number = 0, .verb = Verb::kHello, .key = kNonce, .version = kProtocolVersion});
+  write_request(bytes, {.number = 0, .verb = StoreRequestKind::kHello, .key = kNonce, .version = kProtocolVersion});
   return bytes;
 }
 
 std::string proof(std::string_view secret, std::string_view server_nonce) {
   std::string bytes;
   const std::string own = client_proof(secret, kNonce, server_nonce, "fuzz");
-  write_request(bytes, {.number = 0, .verb = Verb::kProof, .key = own, .value = "fuzz"});
+  write_request(bytes, {.number = 0, .verb = StoreRequestKind::kProof, .key = own, .value = "fuzz"});
   return bytes;
 }
 
@@ -63,25 +63,25 @@ Exchange random_exchange(Model& model, std::uint64_t number, Random& random) {
   Exchange exchange;
   const std::string key = random_key(random);
   const std::string value(random() % 3 == 0 ? random() % 2000 : random() % 4, static_cast<char>('a' + random() % 3));
-  Request request{.number = number, .key = key};
+  StoreRequest request{.number = number, .key = key};
   FrameWriter reply(exchange.reply, number, 0);
   switch (random() % 5) {
     case 0:
-      request.verb = Verb::kSet;
+      request.verb = StoreRequestKind::kSet;
       request.value = value;
       model[key] = value;
       reply.finish();
       break;
     case 1:
-      request.verb = Verb::kFind;
+      request.verb = StoreRequestKind::kFind;
       exchange.reply = text_reply(number, find(model, key));
       break;
     case 2:
-      request.verb = Verb::kRemove;
+      request.verb = StoreRequestKind::kRemove;
       reply.u64(model.erase(key)).finish();
       break;
     case 3: {
-      request.verb = Verb::kCompareSet;
+      request.verb = StoreRequestKind::kCompareSet;
       const std::string* old = find(model, key);
       if (random() % 2 == 0 && old != nullptr) request.expected = *old;
       request.value = value;
@@ -91,7 +91,7 @@ Exchange random_exchange(Model& model, std::uint64_t number, Random& random) {
       return exchange;
     }
     default: {
-      request.verb = Verb::kKeys;
+      request.verb = StoreRequestKind::kKeys;
       request.key = "k";
       reply.u32(static_cast<std::uint32_t>(model.size()));
       for (const auto& [name, ignored] : model) reply.text(name);
@@ -157,8 +157,9 @@ std::string spoilt(std::string bytes, Random& random) {
 
 std::string random_wait(Random& random) {
   std::string bytes;
-  Request request{
-      .number = random(), .verb = Verb::kWait, .timeout_ns = random() % 3 == 0 ? 0 : random() >> (random() % 64)};
+  StoreRequest request{.number = random(),
+                       .verb = StoreRequestKind::kWait,
+                       .timeout_ns = random() % 3 == 0 ? 0 : random() >> (random() % 64)};
   std::vector<std::string> keys(random() % 4);
   for (std::string& key : keys) key = random_key(random);
   request.keys.assign(keys.begin(), keys.end());
@@ -173,8 +174,10 @@ std::string random_greeting(Random& random) {
   switch (random() % 4) {
     case 0: bytes += proof("another secret", random_nonce()); break;
     case 1: bytes += proof(kSecret, random_nonce()); break;  // a recorded proof
-    case 2: write_request(bytes, {.verb = Verb::kProof, .key = std::string(random() % 64, 'p'), .value = "x"}); break;
-    default: write_request(bytes, {.verb = Verb::kHello, .key = kNonce, .version = kProtocolVersion});
+    case 2:
+      write_request(bytes, {.verb = StoreRequestKind::kProof, .key = std::string(random() % 64, 'p'), .value = "x"});
+      break;
+    default: write_request(bytes, {.verb = StoreRequestKind::kHello, .key = kNonce, .version = kProtocolVersion});
   }
   return random() % 2 == 0 ? bytes : spoilt(bytes, random);
 }
@@ -197,7 +200,7 @@ std::string run_good(Random& random) {
     if (kept == nullptr || *kept != value) return "the values are not those of a map";
   }
   std::string removals;
-  for (const auto& [key, value] : model) write_request(removals, {.verb = Verb::kRemove, .key = key});
+  for (const auto& [key, value] : model) write_request(removals, {.verb = StoreRequestKind::kRemove, .key = key});
   feed(core, session, removals, random);
   core.drop(session);
   if (core.ledger().total() != 0) return "bytes are charged for keys that are gone";
@@ -225,7 +228,7 @@ std::string run_hostile(Random& random) {
     if (!others.back()->is_in && core.statistics.requests > before + 2) return "requests were taken before the secret";
     // Whatever they did to the values, the good connection gets its reply in time.
     std::string wait;
-    Request request{.number = 1, .verb = Verb::kWait, .timeout_ns = 1};
+    StoreRequest request{.number = 1, .verb = StoreRequestKind::kWait, .timeout_ns = 1};
     request.keys = {"never there"};
     write_request(wait, request);
     feed(core, good, wait, random);
@@ -283,9 +286,10 @@ std::string run_greedy(Random& random) {
   const std::string value(1 + random() % (1U << 20), 'v');
   if (!enter(core, session, random)) return "the right secret was not let in";
   std::string requests;
-  write_request(requests, {.number = 1, .verb = Verb::kSet, .key = "k", .value = value});
+  write_request(requests, {.number = 1, .verb = StoreRequestKind::kSet, .key = "k", .value = value});
   const std::uint64_t finds = 20;
-  for (std::uint64_t i = 0; i < finds; ++i) write_request(requests, {.number = 2 + i, .verb = Verb::kFind, .key = "k"});
+  for (std::uint64_t i = 0; i < finds; ++i)
+    write_request(requests, {.number = 2 + i, .verb = StoreRequestKind::kFind, .key = "k"});
   const std::size_t reply_bytes = kHeadBytes + kLeastBodyBytes + 4 + value.size();
   const auto now = StoreCore::Clock::now();
   put(session, requests);

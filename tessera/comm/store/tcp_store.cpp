@@ -10,9 +10,9 @@ namespace {
 
 using detail::Answer;
 using detail::BodyReader;
-using detail::Request;
 using detail::Status;
-using detail::Verb;
+using detail::StoreRequest;
+using detail::StoreRequestKind;
 
 std::string name_of(const TcpStoreOptions& options) {
   return tessera::detail::concat("tcp store at ", options.host, ":", options.port);
@@ -38,7 +38,7 @@ struct TcpStore::State {
       : options(given),
         connection(name_of(given), given.host, given.port, given.secret, given.connect_timeout, given.label) {}
 
-  Answer ask(const Request& request, std::chrono::nanoseconds beyond = {}) {
+  Answer ask(const StoreRequest& request, std::chrono::nanoseconds beyond = {}) {
     owner.check("store");  // replies on the socket are for the process that opened it
     const auto timeout = beyond + options.answer_timeout;
     std::optional<Answer> answer = connection.receive(connection.send(request), detail::deadline_after(timeout));
@@ -62,17 +62,17 @@ TcpStore::~TcpStore() = default;
 void TcpStore::set(std::string_view key, std::string_view value) {
   check_key(key);
   check_value(key, value);
-  state_->ask({.verb = Verb::kSet, .key = key, .value = value});
+  state_->ask({.verb = StoreRequestKind::kSet, .key = key, .value = value});
 }
 
 std::optional<std::string> TcpStore::find(std::string_view key) {
   check_key(key);
-  return value_in(state_->ask({.verb = Verb::kFind, .key = key}));
+  return value_in(state_->ask({.verb = StoreRequestKind::kFind, .key = key}));
 }
 
 std::int64_t TcpStore::add(std::string_view key, std::int64_t by) {
   check_key(key);
-  const Answer answer = state_->ask({.verb = Verb::kAdd, .key = key, .by = by});
+  const Answer answer = state_->ask({.verb = StoreRequestKind::kAdd, .key = key, .by = by});
   return static_cast<std::int64_t>(BodyReader(answer.body).u64());
 }
 
@@ -81,7 +81,8 @@ std::optional<std::string> TcpStore::compare_set(std::string_view key, std::opti
   check_key(key);
   check_value(key, desired);
   if (expected) check_value(key, *expected);
-  return value_in(state_->ask({.verb = Verb::kCompareSet, .key = key, .value = desired, .expected = expected}));
+  return value_in(
+      state_->ask({.verb = StoreRequestKind::kCompareSet, .key = key, .value = desired, .expected = expected}));
 }
 
 void TcpStore::wait(std::span<const std::string> keys, std::chrono::nanoseconds timeout) {
@@ -92,7 +93,7 @@ void TcpStore::wait(std::span<const std::string> keys, std::chrono::nanoseconds 
   }
   TESSERA_CHECK(nbytes <= detail::kMostFrameBytes, text(), ": a wait for ", keys.size(), " keys must take at most ",
                 detail::kMostFrameBytes, " bytes, got ", nbytes, "; wait for fewer keys at a time");
-  Request request{.verb = Verb::kWait};
+  StoreRequest request{.verb = StoreRequestKind::kWait};
   const auto waited = std::max(timeout, std::chrono::nanoseconds(0));
   request.timeout_ns = static_cast<std::uint64_t>(waited.count());
   request.keys.assign(keys.begin(), keys.end());
@@ -102,11 +103,11 @@ void TcpStore::wait(std::span<const std::string> keys, std::chrono::nanoseconds 
 
 bool TcpStore::remove(std::string_view key) {
   check_key(key);
-  return BodyReader(state_->ask({.verb = Verb::kRemove, .key = key}).body).u64() != 0;
+  return BodyReader(state_->ask({.verb = StoreRequestKind::kRemove, .key = key}).body).u64() != 0;
 }
 
 std::vector<std::string> TcpStore::keys(std::string_view prefix) {
-  return list_in(state_->ask({.verb = Verb::kKeys, .key = prefix}));
+  return list_in(state_->ask({.verb = StoreRequestKind::kKeys, .key = prefix}));
 }
 
 std::string TcpStore::text() const { return name_of(state_->options); }

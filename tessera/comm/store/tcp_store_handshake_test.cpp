@@ -19,7 +19,7 @@ namespace tessera::comm {
 namespace {
 
 using detail::Descriptor;
-using detail::Verb;
+using detail::StoreRequestKind;
 
 TcpStoreOptions to(const TcpStoreServer& server, const std::string& secret = "sesame") {
   return {.port = server.port(), .secret = secret};
@@ -54,7 +54,7 @@ const std::string kNonce(detail::kNonceBytes, 'n');
 
 std::string hello(std::uint32_t version = detail::kProtocolVersion) {
   std::string bytes;
-  detail::write_request(bytes, {.number = 1, .verb = Verb::kHello, .key = kNonce, .version = version});
+  detail::write_request(bytes, {.number = 1, .verb = StoreRequestKind::kHello, .key = kNonce, .version = version});
   return bytes;
 }
 
@@ -73,7 +73,7 @@ std::string reply_text(const Descriptor& socket) {
 std::string proof(const std::string& secret, const std::string& server_nonce) {
   std::string bytes;
   const std::string proof = detail::client_proof(secret, kNonce, server_nonce, "test");
-  detail::write_request(bytes, {.number = 2, .verb = Verb::kProof, .key = proof, .value = "test"});
+  detail::write_request(bytes, {.number = 2, .verb = StoreRequestKind::kProof, .key = proof, .value = "test"});
   return bytes;
 }
 
@@ -212,7 +212,7 @@ TEST(TcpStoreHandshake, NothingIsAnsweredBeforeTheSecret) {
   TcpStore inside(to(server));
   inside.set("a", "1");
   std::string request;
-  detail::write_request(request, {.number = 1, .verb = Verb::kRemove, .key = "a"});
+  detail::write_request(request, {.number = 1, .verb = StoreRequestKind::kRemove, .key = "a"});
   EXPECT_EQ(exchange_until_closed(stranger(server.port()), request), "");
   EXPECT_EQ(exchange_until_closed(stranger(server.port()), hello() + request), "");
   // After a wrong proof, the rest of the same write is ignored too.

@@ -23,10 +23,10 @@ namespace {
 using namespace std::chrono_literals;
 using detail::Answer;
 using detail::Descriptor;
-using detail::Request;
 using detail::Status;
 using detail::StoreConnection;
-using detail::Verb;
+using detail::StoreRequest;
+using detail::StoreRequestKind;
 
 TcpStoreOptions to(const TcpStoreServer& server, const std::string& secret = "sesame") {
   return {.port = server.port(), .secret = secret};
@@ -140,11 +140,12 @@ TEST(TcpStore, AClientThatGoesTakesItsWaitsAlong) {
   {
     StoreConnection client("client", "127.0.0.1", server.port(), "sesame", 60s);
     for (int i = 0; i < 10; ++i) {
-      Request request{.verb = Verb::kWait, .timeout_ns = 1'000'000'000'000};
+      StoreRequest request{.verb = StoreRequestKind::kWait, .timeout_ns = 1'000'000'000'000};
       request.keys = {"a", "b"};
       client.send(request);
     }
-    EXPECT_TRUE(client.receive(client.send({.verb = Verb::kFind, .key = "a"}), StoreConnection::Clock::now() + 60s));
+    EXPECT_TRUE(client.receive(client.send({.verb = StoreRequestKind::kFind, .key = "a"}),
+                               StoreConnection::Clock::now() + 60s));
     EXPECT_EQ(server.statistics().waits, 10u);
   }
   while (server.statistics().connections > 0) std::this_thread::yield();
@@ -157,14 +158,15 @@ TEST(TcpStore, ManyRequestsAreInFlightAndAnswersFindTheirOwn) {
   StoreConnection client("client", "127.0.0.1", server.port(), "sesame", 60s);
   const auto deadline = StoreConnection::Clock::now() + 60s;
   // A wait sent first gets its reply after the later sets on the same connection.
-  Request wait{.verb = Verb::kWait, .timeout_ns = 60'000'000'000};
+  StoreRequest wait{.verb = StoreRequestKind::kWait, .timeout_ns = 60'000'000'000};
   wait.keys = {"k999"};
   const std::uint64_t waiting = client.send(wait);
   std::deque<std::uint64_t> numbers;
   std::vector<std::string> keys;
   for (int i = 0; i < 1000; ++i) keys.push_back("k" + std::to_string(i));
-  for (const std::string& key : keys) numbers.push_back(client.send({.verb = Verb::kSet, .key = key, .value = key}));
-  for (const std::string& key : keys) numbers.push_back(client.send({.verb = Verb::kFind, .key = key}));
+  for (const std::string& key : keys)
+    numbers.push_back(client.send({.verb = StoreRequestKind::kSet, .key = key, .value = key}));
+  for (const std::string& key : keys) numbers.push_back(client.send({.verb = StoreRequestKind::kFind, .key = key}));
   for (std::size_t i = 2 * keys.size(); i-- > keys.size();) {  // received in a different order than sent
     const std::optional<Answer> answer = client.receive(numbers[i], deadline);
     ASSERT_TRUE(answer.has_value());
@@ -181,10 +183,11 @@ TEST(TcpStore, LargeRequestsAndAnswersDoNotLockUp) {
   const auto deadline = StoreConnection::Clock::now() + 60s;
   const std::string big(1 << 20, 'x');
   std::vector<std::uint64_t> numbers;
-  numbers.push_back(client.send({.verb = Verb::kSet, .key = "big", .value = big}));
+  numbers.push_back(client.send({.verb = StoreRequestKind::kSet, .key = "big", .value = big}));
   for (int i = 0; i < 24; ++i) {
-    numbers.push_back(client.send({.verb = Verb::kFind, .key = "big"}));
-    numbers.push_back(client.send({.verb = Verb::kCompareSet, .key = "big", .value = big, .expected = big}));
+    numbers.push_back(client.send({.verb = StoreRequestKind::kFind, .key = "big"}));
+    numbers.push_back(
+        client.send({.verb = StoreRequestKind::kCompareSet, .key = "big", .value = big, .expected = big}));
   }
   for (const std::uint64_t number : numbers) {
     const std::optional<Answer> answer = client.receive(number, deadline);
@@ -196,12 +199,12 @@ TEST(TcpStore, LargeRequestsAndAnswersDoNotLockUp) {
 TEST(TcpStore, ARequestGivenUpDoesNotDisturbOthers) {
   const TcpStoreServer server({.secret = "sesame"});
   StoreConnection client("client", "127.0.0.1", server.port(), "sesame", 60s);
-  Request wait{.verb = Verb::kWait, .timeout_ns = 60'000'000'000};
+  StoreRequest wait{.verb = StoreRequestKind::kWait, .timeout_ns = 60'000'000'000};
   wait.keys = {"a"};
   EXPECT_FALSE(client.receive(client.send(wait), StoreConnection::Clock::now() + 2ms).has_value());
   const auto deadline = StoreConnection::Clock::now() + 60s;
-  EXPECT_TRUE(client.receive(client.send({.verb = Verb::kSet, .key = "a", .value = "1"}), deadline));
-  const auto answer = client.receive(client.send({.verb = Verb::kFind, .key = "a"}), deadline);
+  EXPECT_TRUE(client.receive(client.send({.verb = StoreRequestKind::kSet, .key = "a", .value = "1"}), deadline));
+  const auto answer = client.receive(client.send({.verb = StoreRequestKind::kFind, .key = "a"}), deadline);
   EXPECT_EQ(detail::BodyReader(answer->body).text(), "1");
 }
 
@@ -225,14 +228,14 @@ TEST(TcpStore, AWaitLooksAtAllItsKeysAgain) {
   const TcpStoreServer server({.secret = "sesame"});
   StoreConnection client("client", "127.0.0.1", server.port(), "sesame", 60s);
   const auto deadline = StoreConnection::Clock::now() + 60s;
-  client.send({.verb = Verb::kSet, .key = "a", .value = "1"});
-  Request wait{.verb = Verb::kWait, .timeout_ns = 60'000'000'000};
+  client.send({.verb = StoreRequestKind::kSet, .key = "a", .value = "1"});
+  StoreRequest wait{.verb = StoreRequestKind::kWait, .timeout_ns = 60'000'000'000};
   wait.keys = {"a", "b"};
   const std::uint64_t waiting = client.send(wait);
-  client.send({.verb = Verb::kRemove, .key = "a"});
-  EXPECT_TRUE(client.receive(client.send({.verb = Verb::kSet, .key = "b", .value = "1"}), deadline));
+  client.send({.verb = StoreRequestKind::kRemove, .key = "a"});
+  EXPECT_TRUE(client.receive(client.send({.verb = StoreRequestKind::kSet, .key = "b", .value = "1"}), deadline));
   EXPECT_EQ(server.statistics().waits, 1u);
-  client.send({.verb = Verb::kSet, .key = "a", .value = "2"});
+  client.send({.verb = StoreRequestKind::kSet, .key = "a", .value = "2"});
   EXPECT_EQ(client.receive(waiting, deadline)->status, Status::kOk);
 }
 
@@ -275,7 +278,7 @@ TEST(TcpStore, AllClientsTogetherHoldNoMoreThanTheBound) {
 TEST(TcpStore, PendingWaitsCountAsWell) {
   const TcpStoreServer server({.secret = "sesame", .max_client_bytes = 10'000});
   StoreConnection client("client", "127.0.0.1", server.port(), "sesame", 60s);
-  Request wait{.verb = Verb::kWait, .timeout_ns = 60'000'000'000};
+  StoreRequest wait{.verb = StoreRequestKind::kWait, .timeout_ns = 60'000'000'000};
   const std::string key(1000, 'k');
   wait.keys = {key, "b", "c"};
   std::uint64_t last = 0;

@@ -11,7 +11,7 @@ namespace {
 using Change = std::function<void(Operation&)>;
 
 // Three ranks enqueue the same operation, except for the `change` of rank 0.
-void expect_rank_zero_named(const Member& member, Operation op, const Change& change, std::string_view words) {
+void expect_rank_zero_named(const CaseRank& member, Operation op, const Change& change, std::string_view words) {
   const Ints in(member, Where::kDevice, 100);
   const Ints out(member, Where::kDevice, 100);
   op.dtype = op.reduction.kind == ReduceKind::kPremultiply ? DType::kF32 : DType::kI32;
@@ -24,12 +24,12 @@ void expect_rank_zero_named(const Member& member, Operation op, const Change& ch
   out.expect_untouched(0, 100);
 }
 
-void barrier(const Member& member, const ProcessGroup& group) {
+void barrier(const CaseRank& member, const ProcessGroup& group) {
   group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
 }
 
 // The group has failed; all ranks survive and continue as a new group.
-void expect_new_group(const Member& member, int size) {
+void expect_new_group(const CaseRank& member, int size) {
   const ProcessGroup left = member.group.shrink(kSoon);
   ASSERT_EQ(left.size(), size);
   const Longs sum(member, {1});
@@ -40,13 +40,13 @@ void expect_new_group(const Member& member, int size) {
 }
 
 // Throws the error that ended a replay: the stream throws it on the host, the next launch on a device.
-void ask(const Member& member, const device::Stream& stream) {
+void ask(const CaseRank& member, const device::Stream& stream) {
   stream.synchronize();
   if (member.host.properties().kind != "host") barrier(member, member.group);
 }
 
 // Captures a graph with one barrier of the group.
-device::GraphExec captured_barrier(const Member& member, const device::Stream& stream) {
+device::GraphExec captured_barrier(const CaseRank& member, const device::Stream& stream) {
   stream.begin_capture();
   (void)member.group.launch({.kind = OpKind::kBarrier}, stream);
   return stream.end_capture().instantiate();
@@ -55,7 +55,7 @@ device::GraphExec captured_barrier(const Member& member, const device::Stream& s
 }  // namespace
 
 TEST_P(CommSuite, RankZeroIsNamedForAnotherSize) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_rank_zero_named(
         member, {.kind = OpKind::kAllReduce, .count = 8}, [](Operation& op) { op.count = 9; },
         "rank 0 all_reduce(i32[9], sum)");
@@ -63,7 +63,7 @@ TEST_P(CommSuite, RankZeroIsNamedForAnotherSize) {
 }
 
 TEST_P(CommSuite, RankZeroIsNamedForAnotherDType) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_rank_zero_named(
         member, {.kind = OpKind::kAllReduce, .count = 8}, [](Operation& op) { op.dtype = DType::kF32; },
         "rank 0 all_reduce(f32[8], sum)");
@@ -71,7 +71,7 @@ TEST_P(CommSuite, RankZeroIsNamedForAnotherDType) {
 }
 
 TEST_P(CommSuite, RankZeroIsNamedForAnotherRoot) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_rank_zero_named(
         member, {.kind = OpKind::kBroadcast, .root = 1, .count = 8}, [](Operation& op) { op.root = 0; },
         "rank 0 broadcast(i32[8], root 0)");
@@ -79,7 +79,7 @@ TEST_P(CommSuite, RankZeroIsNamedForAnotherRoot) {
 }
 
 TEST_P(CommSuite, RankZeroIsNamedForAnotherReduction) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_rank_zero_named(
         member, {.kind = OpKind::kReduce, .count = 8}, [](Operation& op) { op.reduction.kind = ReduceKind::kMin; },
         "rank 0 reduce(i32[8], min, root 0)");
@@ -87,7 +87,7 @@ TEST_P(CommSuite, RankZeroIsNamedForAnotherReduction) {
 }
 
 TEST_P(CommSuite, RankZeroIsNamedForAnotherFactor) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     Operation op{.kind = OpKind::kAllReduce, .reduction = {ReduceKind::kPremultiply, 2}, .count = 8};
     expect_rank_zero_named(
         member, op, [](Operation& other) { other.reduction.factor = 3; },
@@ -96,7 +96,7 @@ TEST_P(CommSuite, RankZeroIsNamedForAnotherFactor) {
 }
 
 TEST_P(CommSuite, RankZeroIsNamedForAnotherOperation) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_rank_zero_named(
         member, {.kind = OpKind::kAllGather, .count = 8}, [](Operation& op) { op.kind = OpKind::kAllToAll; },
         "rank 0 all_to_all(i32[8])");
@@ -104,7 +104,7 @@ TEST_P(CommSuite, RankZeroIsNamedForAnotherOperation) {
 }
 
 TEST_P(CommSuite, RankZeroIsNamedForOtherParts) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_rank_zero_named(
         member, {.kind = OpKind::kReduceScatter, .in_counts = {1, 2, 3}},
         [](Operation& op) {
@@ -115,7 +115,7 @@ TEST_P(CommSuite, RankZeroIsNamedForOtherParts) {
 }
 
 TEST_P(CommSuite, RankZeroIsNamedForOtherTargets) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_rank_zero_named(
         member, {.kind = OpKind::kPermute, .count = 8, .targets = {1, 2, 0}},
         [](Operation& op) {
@@ -126,7 +126,7 @@ TEST_P(CommSuite, RankZeroIsNamedForOtherTargets) {
 }
 
 TEST_P(CommSuite, TwoRanksThatDifferAreBothShown) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Ints x(member, Where::kDevice, 10);
     Operation op{.kind = OpKind::kAllReduce, .dtype = DType::kI32, .in = x.bytes(), .out = x.bytes(), .count = 8};
     if (member.rank() == 1) op.count = 9;
@@ -137,7 +137,7 @@ TEST_P(CommSuite, TwoRanksThatDifferAreBothShown) {
 }
 
 TEST_P(CommSuite, AfterAFailureEveryOperationOnEveryStreamSaysTheSame) {
-  on_ranks(2, [has_messages = has_messages()](Member& member) {
+  on_ranks(2, [has_messages = has_messages()](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const Ints x(member, Where::kDevice, 8);
     if (member.rank() == 0) member.group.abort("the end");
@@ -158,7 +158,7 @@ TEST_P(CommSuite, AfterAFailureEveryOperationOnEveryStreamSaysTheSame) {
 }
 
 TEST_P(CommSuite, AllGoOnAfterAnAbort) {
-  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](CaseRank& member) {
     if (member.rank() == 2) member.group.abort("once more");
     expect_error<AbortedError>([&] { barrier(member, member.group); }, {"once more"});
     member.stream.reset_error();
@@ -167,7 +167,7 @@ TEST_P(CommSuite, AllGoOnAfterAnAbort) {
 }
 
 TEST_P(CommSuite, AllGoOnAfterAMismatch) {
-  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](CaseRank& member) {
     const Ints x(member, Where::kDevice, 10);
     const Operation op{.kind = OpKind::kAllReduce,
                        .dtype = DType::kI32,
@@ -181,21 +181,21 @@ TEST_P(CommSuite, AllGoOnAfterAMismatch) {
 }
 
 TEST_P(CommSuite, AllGoOnAfterADeadline) {
-  on_ranks(2, &Capabilities::has_shrink, [](Member& member) {
+  on_ranks(2, &Capabilities::has_shrink, [](CaseRank& member) {
     member.group.set_deadline(50ms);
     if (member.rank() == 0) {
       expect_error<TimeoutError>([&] { barrier(member, member.group); }, {"rank 1 did not arrive"});
       member.stream.reset_error();
-      Member::say("too late");
+      CaseRank::say("too late");
     }
-    Member::hear("too late");
+    CaseRank::hear("too late");
     member.group.set_deadline(kSoon);
     expect_new_group(member, 2);
   });
 }
 
 TEST_P(CommSuite, AGroupThatDidNotFailGoesOnWhenAnotherFails) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const int pair[] = {0, 1};
     const ProcessGroup small = member.group.subgroup(pair);
     barrier(member, member.group);
@@ -207,9 +207,9 @@ TEST_P(CommSuite, AGroupThatDidNotFailGoesOnWhenAnotherFails) {
 }
 
 TEST_P(CommSuite, GroupsAreMadeOfAGroupThatWasMadeAfterAFailure) {
-  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](CaseRank& member) {
     barrier(member, member.group);
-    if (member.rank() == 1) Member::die();
+    if (member.rank() == 1) CaseRank::die();
     expect_error<AbortedError>([&] { barrier(member, member.group); }, {"rank 1"});
     member.stream.reset_error();
     const ProcessGroup left = member.group.shrink(kSoon);
@@ -223,7 +223,7 @@ TEST_P(CommSuite, GroupsAreMadeOfAGroupThatWasMadeAfterAFailure) {
 }
 
 TEST_P(CommSuite, AnAbortTwiceOrAfterTheEndHurtsNobody) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     barrier(member, member.group);
     const ProcessGroup alone = member.group.split(member.rank());
     alone.abort("one");
@@ -236,7 +236,7 @@ TEST_P(CommSuite, AnAbortTwiceOrAfterTheEndHurtsNobody) {
 }
 
 TEST_P(CommSuite, AnAbortEndsAReplay) {
-  on_ranks(2, &Capabilities::has_capture, [](Member& member) {
+  on_ranks(2, &Capabilities::has_capture, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const device::GraphExec graph = captured_barrier(member, side);
     graph.launch(side);
@@ -244,9 +244,9 @@ TEST_P(CommSuite, AnAbortEndsAReplay) {
     if (member.rank() == 0) {
       graph.launch(side);
       graph.launch(side);
-      Member::say("replays");
+      CaseRank::say("replays");
     } else {
-      Member::hear("replays");
+      CaseRank::hear("replays");
       member.group.abort("no more replays");
     }
     expect_error<AbortedError>([&] { member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait(); },
@@ -260,7 +260,7 @@ TEST_P(CommSuite, AnAbortEndsAReplay) {
 }
 
 TEST_P(CommSuite, ADeadlineEndsAReplay) {
-  on_ranks(2, &Capabilities::has_capture, [](Member& member) {
+  on_ranks(2, &Capabilities::has_capture, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     member.group.set_deadline(50ms);
     const device::GraphExec graph = captured_barrier(member, side);
@@ -269,14 +269,14 @@ TEST_P(CommSuite, ADeadlineEndsAReplay) {
       expect_error<TimeoutError>([&] { ask(member, side); }, {"barrier", "rank 1 did not arrive within 0.05 s"});
       side.reset_error();
       member.stream.reset_error();
-      Member::say("it is over");
+      CaseRank::say("it is over");
     }
-    Member::hear("it is over");
+    CaseRank::hear("it is over");
   });
 }
 
 TEST_P(CommSuite, EagerOperationsAndReplaysOfSeveralGraphsMix) {
-  on_ranks(2, &Capabilities::has_capture, [](Member& member) {
+  on_ranks(2, &Capabilities::has_capture, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const Ints x(member, Where::kDevice, 20'000);
     std::fill_n(x.data(), 20'000, 1);
@@ -303,7 +303,7 @@ TEST_P(CommSuite, EagerOperationsAndReplaysOfSeveralGraphsMix) {
 
 TEST_P(CommSuite, MessagesAreCapturedAndReplayed) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(2, &Capabilities::has_capture, [](Member& member) {
+  on_ranks(2, &Capabilities::has_capture, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const Ints x(member, Where::kDevice, 30'000);
     const bool sends = member.rank() == 0;
@@ -326,7 +326,7 @@ TEST_P(CommSuite, MessagesAreCapturedAndReplayed) {
 }
 
 TEST_P(CommSuite, WorkThatIsWaitedForOnAnotherStreamIsInOrder) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const device::Stream third = member.host.create_stream();
     const Ints x(member, Where::kDevice, 20'000);
@@ -345,16 +345,16 @@ TEST_P(CommSuite, WorkThatIsWaitedForOnAnotherStreamIsInOrder) {
 }
 
 TEST_P(CommSuite, ADeadlineIsThatOfTheGroupThatAskedForTheOperation) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const int both[] = {0, 1};
     const ProcessGroup hasty = member.group.subgroup(both, {.name = "hasty", .deadline = 60ms});
     barrier(member, member.group);
     if (member.rank() == 0) {
       expect_error<TimeoutError>([&] { barrier(member, hasty); }, {"group hasty", "within 0.06 s"});
       member.stream.reset_error();
-      Member::say("it is over");
+      CaseRank::say("it is over");
     }
-    Member::hear("it is over");
+    CaseRank::hear("it is over");
   });
 }
 

@@ -38,7 +38,7 @@ Operation receive(const Ints& into, int from) {
   return {.kind = OpKind::kRecv, .dtype = DType::kI32, .peer = from, .out = into.bytes(), .count = into.count()};
 }
 
-void expect_mismatch(const Member& member, std::span<const Operation> operations,
+void expect_mismatch(const CaseRank& member, std::span<const Operation> operations,
                      std::initializer_list<std::string_view> words) {
   expect_error<MismatchError>([&] { member.group.launch(operations, member.stream).wait(); }, words);
   member.stream.reset_error();
@@ -47,7 +47,7 @@ void expect_mismatch(const Member& member, std::span<const Operation> operations
 }  // namespace
 
 TEST_P(CommSuite, AnOperationOfAnotherGroupIsNamed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const int all[] = {0, 1, 2};
     const ProcessGroup first = member.group.subgroup(all, {.name = "first"});
     const ProcessGroup second = member.group.subgroup(all, {.name = "second"});
@@ -60,7 +60,7 @@ TEST_P(CommSuite, AnOperationOfAnotherGroupIsNamed) {
 
 TEST_P(CommSuite, AMessageOfAnotherGroupIsNamed) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const int all[] = {0, 1};
     const ProcessGroup first = member.group.subgroup(all, {.name = "first"});
     const ProcessGroup second = member.group.subgroup(all, {.name = "second"});
@@ -76,7 +76,7 @@ TEST_P(CommSuite, AMessageOfAnotherGroupIsNamed) {
 // A rank that takes no part in a message has run fewer operations, which is not a mismatch.
 TEST_P(CommSuite, MessagesBetweenSomeDoNotSetTheOthersBack) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     Ints room(member, Where::kDevice, 100);
     const Ints sum(member, Where::kDevice, 1);
     for (int round = 0; round < 3; ++round) {
@@ -92,7 +92,7 @@ TEST_P(CommSuite, MessagesBetweenSomeDoNotSetTheOthersBack) {
 
 TEST_P(CommSuite, CheckedALaunchOfWhichTheLastOperationDiffersMovesNothing) {
   const Checked checked;
-  on_ranks(3, &Capabilities::has_checked_mode, [](Member& member) {
+  on_ranks(3, &Capabilities::has_checked_mode, [](CaseRank& member) {
     Ints in(member, Where::kDevice, 50'000);
     const Ints small(member, Where::kDevice, 10);
     const Ints large(member, Where::kDevice, 50'000);
@@ -108,7 +108,7 @@ TEST_P(CommSuite, CheckedALaunchOfWhichTheLastOperationDiffersMovesNothing) {
 
 TEST_P(CommSuite, CheckedPartsThatDoNotFitMoveNothingAnywhere) {
   const Checked checked;
-  on_ranks(3, &Capabilities::has_checked_mode, [](Member& member) {
+  on_ranks(3, &Capabilities::has_checked_mode, [](CaseRank& member) {
     Ints in(member, Where::kDevice, 100);
     const Ints out(member, Where::kDevice, 100);
     in.number(member.rank());
@@ -123,7 +123,7 @@ TEST_P(CommSuite, CheckedPartsThatDoNotFitMoveNothingAnywhere) {
 
 TEST_P(CommSuite, CheckedRowsThatDoNotFitMoveNothingAnywhere) {
   const Checked checked;
-  on_ranks(3, &Capabilities::has_checked_mode, [](Member& member) {
+  on_ranks(3, &Capabilities::has_checked_mode, [](CaseRank& member) {
     const Longs in_offsets(member, {0, 0, 0});
     const Longs in_sizes(member, {1, 1, member.rank() == 1 ? 2 : 1});
     const Longs out_offsets(member, {member.rank(), member.rank(), member.rank() == 1 ? 3 : member.rank()});
@@ -142,7 +142,7 @@ TEST_P(CommSuite, CheckedRowsThatDoNotFitMoveNothingAnywhere) {
 TEST_P(CommSuite, CheckedMessagesAreComparedBeforeAnyMoves) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   const Checked checked;
-  on_ranks(2, &Capabilities::has_checked_mode, [](Member& member) {
+  on_ranks(2, &Capabilities::has_checked_mode, [](CaseRank& member) {
     Ints first(member, Where::kDevice, 50'000);
     const Ints second(member, Where::kDevice, member.rank() == 0 ? 8 : 7);
     const bool sends = member.rank() == 0;
@@ -156,7 +156,7 @@ TEST_P(CommSuite, CheckedMessagesAreComparedBeforeAnyMoves) {
 
 TEST_P(CommSuite, CheckedOperationsThatAgreeRunAsEver) {
   const Checked checked;
-  on_ranks(3, &Capabilities::has_checked_mode, [has_messages = has_messages()](Member& member) {
+  on_ranks(3, &Capabilities::has_checked_mode, [has_messages = has_messages()](CaseRank& member) {
     for (const std::int64_t count : {1, 50'000}) {
       Ints in(member, member.mixed(), count);
       const Ints out(member, member.mixed(), 3 * count);

@@ -26,7 +26,7 @@ std::int64_t before(const SmallVector<std::int64_t, 8>& counts, int rank) {
   return sum;
 }
 
-void all_reduce_case(const Member& member, Where where, std::int64_t count, bool is_in_place) {
+void all_reduce_case(const CaseRank& member, Where where, std::int64_t count, bool is_in_place) {
   const std::size_t nbytes = static_cast<std::size_t>(count) * 4;
   const Room in(member, where, nbytes);
   const Room out(member, where, nbytes);
@@ -39,25 +39,25 @@ void all_reduce_case(const Member& member, Where where, std::int64_t count, bool
 }  // namespace
 
 TEST_P(CommSuite, AllReduceInMemoryThatPeersReach) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const std::int64_t count : kCounts) all_reduce_case(member, Where::kDevice, count, false);
   });
 }
 
 TEST_P(CommSuite, AllReduceInMemoryThatPeersDoNotReach) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const std::int64_t count : kCounts) all_reduce_case(member, Where::kHeap, count, false);
   });
 }
 
 TEST_P(CommSuite, AllReduceWhereSomeReachAndSomeDoNot) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     for (const std::int64_t count : kCounts) all_reduce_case(member, member.mixed(), count, false);
   });
 }
 
 TEST_P(CommSuite, AllReduceInPlace) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t count : kCounts) all_reduce_case(member, where, count, true);
     }
@@ -66,24 +66,24 @@ TEST_P(CommSuite, AllReduceInPlace) {
 
 TEST_P(CommSuite, AllReduceOfTwoAndOfOneRank) {
   for (const int ranks : {1, 2}) {
-    on_ranks(ranks, [](Member& member) {
+    on_ranks(ranks, [](CaseRank& member) {
       for (const Where where : kBoth) all_reduce_case(member, where, 20'000, false);
     });
   }
 }
 
 TEST_P(CommSuite, AllReduceOfManyRanks) {
-  on_ranks(9, [](Member& member) {
+  on_ranks(9, [](CaseRank& member) {
     for (const std::int64_t count : {1, 7, 20'000}) all_reduce_case(member, Where::kDevice, count, false);
   });
 }
 
 TEST_P(CommSuite, AllReduceOfMegabytes) {
-  on_ranks(2, [](Member& member) { all_reduce_case(member, Where::kDevice, 3'000'017, true); });
+  on_ranks(2, [](CaseRank& member) { all_reduce_case(member, Where::kDevice, 3'000'017, true); });
 }
 
 TEST_P(CommSuite, AllReduceOfEveryDTypeAndReduction) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const DType dtype : kAllDTypes) {
       for (int k = 0; k <= static_cast<int>(ReduceKind::kPremultiply); ++k) {
         const Reduction reduction{static_cast<ReduceKind>(k), 0.3};
@@ -101,7 +101,7 @@ TEST_P(CommSuite, AllReduceOfEveryDTypeAndReduction) {
 }
 
 TEST_P(CommSuite, AllGatherPutsPartsInRankOrder) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
       for (const std::int64_t count : kCounts) {
         Ints in(member, where, count);
@@ -115,7 +115,7 @@ TEST_P(CommSuite, AllGatherPutsPartsInRankOrder) {
 }
 
 TEST_P(CommSuite, AllGatherInPlace) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t count : kCounts) {
         const Ints out(member, where, 3 * count);
@@ -129,7 +129,7 @@ TEST_P(CommSuite, AllGatherInPlace) {
 }
 
 TEST_P(CommSuite, AllGatherOfUnevenParts) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t unit : {0, 3, 5000, 20'000}) {
         const auto counts = uneven(4, unit);
@@ -147,7 +147,8 @@ TEST_P(CommSuite, AllGatherOfUnevenParts) {
 
 namespace {
 
-void reduce_scatter_case(const Member& member, Where where, const SmallVector<std::int64_t, 8>& counts, bool is_even) {
+void reduce_scatter_case(const CaseRank& member, Where where, const SmallVector<std::int64_t, 8>& counts,
+                         bool is_even) {
   const std::int64_t whole = before(counts, member.size());
   const std::int64_t own = counts[static_cast<std::size_t>(member.rank())];
   const Room in(member, where, static_cast<std::size_t>(whole) * 4);
@@ -166,7 +167,7 @@ void reduce_scatter_case(const Member& member, Where where, const SmallVector<st
 }  // namespace
 
 TEST_P(CommSuite, ReduceScatterGivesEachItsPart) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
       for (const std::int64_t count : kCounts) reduce_scatter_case(member, where, {count, count, count}, true);
     }
@@ -174,7 +175,7 @@ TEST_P(CommSuite, ReduceScatterGivesEachItsPart) {
 }
 
 TEST_P(CommSuite, ReduceScatterOfUnevenParts) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t unit : {0, 3, 5000, 20'000}) {
         reduce_scatter_case(member, where, uneven(4, unit), false);
@@ -184,7 +185,7 @@ TEST_P(CommSuite, ReduceScatterOfUnevenParts) {
 }
 
 TEST_P(CommSuite, AllToAllExchangesParts) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
       for (const std::int64_t count : kCounts) {
         Ints in(member, where, 3 * count);
@@ -198,7 +199,7 @@ TEST_P(CommSuite, AllToAllExchangesParts) {
 }
 
 TEST_P(CommSuite, AllToAllOfUnevenParts) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t unit : {1, 3000, 9000}) {
         // Rank r sends (r + p) % 3 units to p.
@@ -224,7 +225,7 @@ TEST_P(CommSuite, AllToAllOfUnevenParts) {
 }
 
 TEST_P(CommSuite, RaggedAllToAllPutsRowsWhereTheSenderSays) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t width : {1, 100, 3000}) {
         // Rank r sends r + 1 rows to each, from row 2p on, to row 4r: the last rows keep their values.
@@ -250,7 +251,7 @@ TEST_P(CommSuite, RaggedAllToAllPutsRowsWhereTheSenderSays) {
 }
 
 TEST_P(CommSuite, RowsThatDoNotFitAreNamed) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Longs in_offsets(member, {0, 0});
     const Longs in_sizes(member, {1, 2});
     const Longs out_offsets(member, {0, 3});
@@ -268,7 +269,7 @@ TEST_P(CommSuite, RowsThatDoNotFitAreNamed) {
 }
 
 TEST_P(CommSuite, BroadcastFromEveryRoot) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
       for (const std::int64_t count : kCounts) {
         for (int root = 0; root < 3; ++root) {
@@ -286,7 +287,7 @@ TEST_P(CommSuite, BroadcastFromEveryRoot) {
 }
 
 TEST_P(CommSuite, ReduceToEveryRoot) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t count : kCounts) {
         for (int root = 0; root < 3; ++root) {
@@ -314,7 +315,7 @@ TEST_P(CommSuite, ReduceToEveryRoot) {
 }
 
 TEST_P(CommSuite, ScatterAndGatherEvenly) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t count : kCounts) {
         const bool is_root = member.rank() == 1;
@@ -336,7 +337,7 @@ TEST_P(CommSuite, ScatterAndGatherEvenly) {
 }
 
 TEST_P(CommSuite, ScatterAndGatherOfUnevenParts) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t unit : {1, 4000, 17'000}) {
         const auto counts = uneven(3, unit);
@@ -361,7 +362,7 @@ TEST_P(CommSuite, ScatterAndGatherOfUnevenParts) {
 }
 
 TEST_P(CommSuite, PermuteSendsToItsTargets) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
       for (const std::int64_t count : kCounts) {
         for (const SmallVector<int, 8>& targets : {SmallVector<int, 8>{1, 2, 3, 0}, {0, 1, 2, 3}, {-1, 3, 0, -1}}) {
@@ -384,7 +385,7 @@ TEST_P(CommSuite, PermuteSendsToItsTargets) {
 }
 
 TEST_P(CommSuite, NobodyPassesABarrierBeforeAllHaveCome) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     for (int round = 0; round < 20; ++round) {
       const std::string key = "came " + std::to_string(round);
       store()->add(key, 1);
@@ -396,7 +397,7 @@ TEST_P(CommSuite, NobodyPassesABarrierBeforeAllHaveCome) {
 }
 
 TEST_P(CommSuite, OneLaunchOfManyOperationsCountsOnce) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     std::vector<std::unique_ptr<Ints>> rooms;
     std::vector<Operation> operations;
     for (int i = 0; i < 40; ++i) {

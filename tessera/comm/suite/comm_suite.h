@@ -33,7 +33,7 @@ using namespace std::chrono_literals;
 inline constexpr std::chrono::nanoseconds kSoon = 20s;
 
 /// A backend under test.
-struct Implementation {
+struct CommImplementation {
   std::string name;     ///< suffix of the names of the cases
   std::string backend;  ///< backend of the groups
   bool is_seeded = false;
@@ -43,9 +43,11 @@ struct Implementation {
   /// as if killed; any other error fails the case.
   std::function<void(int ranks, const std::function<void()>& body)> run;
 };
-inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
+inline void PrintTo(const CommImplementation& implementation, std::ostream* out) { *out << implementation.name; }
 /// Name generator for INSTANTIATE_TEST_SUITE_P.
-inline std::string implementation_name(const testing::TestParamInfo<Implementation>& info) { return info.param.name; }
+inline std::string implementation_name(const testing::TestParamInfo<CommImplementation>& info) {
+  return info.param.name;
+}
 
 /// Thrown by a rank to die.
 struct Death {};
@@ -60,10 +62,10 @@ struct Lacking {
 enum class Where : std::uint8_t { kDevice, kHeap };
 
 /// One rank of a case.
-class Member {
+class CaseRank {
  public:
   /// Joins the world, or a group of all its ranks if the implementation uses another kind of device.
-  explicit Member(const Implementation& implementation);
+  explicit CaseRank(const CommImplementation& implementation);
   [[nodiscard]] int rank() const { return group.rank(); }
   [[nodiscard]] int size() const { return group.size(); }
   /// Returns a location that differs between ranks.
@@ -85,7 +87,7 @@ class Member {
 /// Bytes to send or receive, initially 0xCD.
 class Room {
  public:
-  Room(const Member& member, Where where, std::size_t nbytes);
+  Room(const CaseRank& member, Where where, std::size_t nbytes);
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t nbytes() const { return nbytes_; }
   [[nodiscard]] std::vector<std::byte> bytes() const { return {data_, data_ + nbytes_}; }
@@ -100,7 +102,7 @@ class Room {
 /// 64-bit integers that the device reads.
 class Longs {
  public:
-  Longs(const Member& member, std::initializer_list<std::int64_t> values);
+  Longs(const CaseRank& member, std::initializer_list<std::int64_t> values);
   [[nodiscard]] std::int64_t* data() const { return reinterpret_cast<std::int64_t*>(room_.data()); }
 
  private:
@@ -111,7 +113,7 @@ class Longs {
 class Ints {
  public:
   /// Creates `count` elements, all -1.
-  Ints(const Member& member, Where where, std::int64_t count);
+  Ints(const CaseRank& member, Where where, std::int64_t count);
   /// Fills them with the values that rank `rank` sends.
   Ints& number(int rank);
   static std::int32_t value(int rank, std::int64_t index) {
@@ -136,12 +138,12 @@ void fill_random(DType dtype, int rank, std::int64_t count, std::byte* to);
 std::vector<std::byte> folded(DType dtype, const Reduction& reduction, int ranks, std::int64_t count);
 
 /// Runs bodies on ranks.
-class CommSuite : public testing::TestWithParam<Implementation> {
+class CommSuite : public testing::TestWithParam<CommImplementation> {
  protected:
   /// Runs the body on every rank of a world of `ranks`.
-  void on_ranks(int ranks, const std::function<void(Member&)>& body) { on_ranks(ranks, nullptr, body); }
+  void on_ranks(int ranks, const std::function<void(CaseRank&)>& body) { on_ranks(ranks, nullptr, body); }
   /// Same, if the backend has the feature `needs`; otherwise the ranks throw Lacking.
-  void on_ranks(int ranks, bool Capabilities::*needs, const std::function<void(Member&)>& body);
+  void on_ranks(int ranks, bool Capabilities::*needs, const std::function<void(CaseRank&)>& body);
   [[nodiscard]] bool is_seeded() const { return GetParam().is_seeded; }
   [[nodiscard]] bool has_messages() const { return GetParam().has_messages; }
 };

@@ -13,7 +13,7 @@ Operation reduce_op(const Room& room, std::int64_t count) {
 
 // Runs an operation on three ranks, where rank 1 differs, and expects an error with these words on all.
 using Differs = std::function<Operation(const Room& in, const Room& out, bool differs)>;
-void expect_mismatch(const Member& member, const Differs& of, std::initializer_list<std::string_view> words) {
+void expect_mismatch(const CaseRank& member, const Differs& of, std::initializer_list<std::string_view> words) {
   const Room in(member, Where::kDevice, 400'000);
   const Room out(member, Where::kDevice, 400'000);
   std::fill_n(reinterpret_cast<float*>(in.data()), 100'000, 1.0F);
@@ -25,12 +25,12 @@ void expect_mismatch(const Member& member, const Differs& of, std::initializer_l
   member.stream.reset_error();
 }
 
-void barrier(const Member& member, const ProcessGroup& group) {
+void barrier(const CaseRank& member, const ProcessGroup& group) {
   group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
 }
 
 // Rank 2 of 3 is lost: the others detect that in this operation and continue without it.
-void expect_gone(Member& member, const Operation& op) {
+void expect_gone(CaseRank& member, const Operation& op) {
   expect_error<AbortedError>([&] { member.group.launch(op, member.stream).wait(); }, {"group world", "rank 2"});
   member.stream.reset_error();
   const ProcessGroup left = member.group.shrink(kSoon);
@@ -45,7 +45,7 @@ void expect_gone(Member& member, const Operation& op) {
 }  // namespace
 
 TEST_P(CommSuite, AnotherSizeIsNamed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_mismatch(member,
                     [](const Room& in, const Room& out, bool differs) {
                       return Operation{.kind = OpKind::kAllReduce,
@@ -60,7 +60,7 @@ TEST_P(CommSuite, AnotherSizeIsNamed) {
 }
 
 TEST_P(CommSuite, AnotherDTypeIsNamed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_mismatch(member,
                     [](const Room& in, const Room& out, bool differs) {
                       return Operation{.kind = OpKind::kAllReduce,
@@ -74,7 +74,7 @@ TEST_P(CommSuite, AnotherDTypeIsNamed) {
 }
 
 TEST_P(CommSuite, AnotherReductionIsNamed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_mismatch(member,
                     [](const Room& in, const Room& out, bool differs) {
                       return Operation{.kind = OpKind::kAllReduce,
@@ -89,7 +89,7 @@ TEST_P(CommSuite, AnotherReductionIsNamed) {
 }
 
 TEST_P(CommSuite, AnotherRootIsNamed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_mismatch(member,
                     [](const Room& in, const Room& out, bool differs) {
                       return Operation{.kind = OpKind::kBroadcast,
@@ -104,7 +104,7 @@ TEST_P(CommSuite, AnotherRootIsNamed) {
 }
 
 TEST_P(CommSuite, AnotherOperationIsNamed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_mismatch(member,
                     [](const Room& in, const Room& out, bool differs) {
                       return Operation{.kind = differs ? OpKind::kReduceScatter : OpKind::kAllGather,
@@ -118,7 +118,7 @@ TEST_P(CommSuite, AnotherOperationIsNamed) {
 }
 
 TEST_P(CommSuite, OtherPartsAreNamed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_mismatch(member,
                     [](const Room& in, const Room& out, bool differs) {
                       return Operation{.kind = OpKind::kAllGather,
@@ -132,7 +132,7 @@ TEST_P(CommSuite, OtherPartsAreNamed) {
 }
 
 TEST_P(CommSuite, PartsOfAnAllToAllThatDoNotFitTogetherAreNamed) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Room in(member, Where::kDevice, 64);
     const Room out(member, Where::kDevice, 64);
     const std::int64_t even[] = {2, 2};
@@ -149,7 +149,7 @@ TEST_P(CommSuite, PartsOfAnAllToAllThatDoNotFitTogetherAreNamed) {
 }
 
 TEST_P(CommSuite, ASkippedOperationIsNamed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const Room x(member, Where::kDevice, 64);
     if (member.rank() != 1) member.group.launch(reduce_op(x, 4), member.stream);
     expect_error<MismatchError>([&] { barrier(member, member.group); },
@@ -159,16 +159,16 @@ TEST_P(CommSuite, ASkippedOperationIsNamed) {
 }
 
 TEST_P(CommSuite, ADeadlineNamesWhoIsMissingAndTellsWhoComesLate) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     member.group.set_deadline(1s);  // long enough for the other present rank on a busy machine
     if (member.rank() != 1) {
       expect_error<TimeoutError>([&] { barrier(member, member.group); },
                                  {"group world", "operation 1, barrier", "rank 1 did not arrive within 1 s"});
       member.stream.reset_error();
-      Member::say("over " + std::to_string(member.rank()));
+      CaseRank::say("over " + std::to_string(member.rank()));
     }
-    Member::hear("over 0");
-    Member::hear("over 2");
+    CaseRank::hear("over 0");
+    CaseRank::hear("over 2");
     if (member.rank() == 1) {
       expect_error<TimeoutError>([&] { barrier(member, member.group); }, {"rank 1 did not arrive"});
       member.stream.reset_error();
@@ -178,7 +178,7 @@ TEST_P(CommSuite, ADeadlineNamesWhoIsMissingAndTellsWhoComesLate) {
 
 TEST_P(CommSuite, ADeadlineThatWasExtendedIsNotTheDeadline) {
   if (is_seeded()) GTEST_SKIP() << "time there does not pass by itself";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     constexpr auto kFirst = 1s;  // long enough for a busy machine to extend it in time
     member.group.set_deadline(kFirst);
@@ -192,45 +192,45 @@ TEST_P(CommSuite, ADeadlineThatWasExtendedIsNotTheDeadline) {
         EXPECT_THROW((void)store()->get("never", kFirst), TimeoutError);
       }
       EXPECT_FALSE(work.is_done());
-      Member::say("extended");
+      CaseRank::say("extended");
       work.wait();
     } else {
-      Member::hear("extended");
+      CaseRank::hear("extended");
       barrier(member, member.group);
     }
     // The next operation has only its own deadline, which passes while the other rank still waits for the flag.
     member.group.set_deadline(50ms);
-    if (member.rank() == 1) Member::hear("over");
+    if (member.rank() == 1) CaseRank::hear("over");
     expect_error<TimeoutError>([&] { barrier(member, member.group); }, {"rank 1 did not arrive within 0.05 s"});
     member.stream.reset_error();
-    if (member.rank() == 0) Member::say("over");
+    if (member.rank() == 0) CaseRank::say("over");
   });
 }
 
 TEST_P(CommSuite, ARankThatDiedBeforeAnOperationIsNoticed) {
-  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](CaseRank& member) {
     barrier(member, member.group);
-    if (member.rank() == 2) Member::die();
+    if (member.rank() == 2) CaseRank::die();
     const Room x(member, Where::kDevice, 64);
     expect_gone(member, reduce_op(x, 4));
   });
 }
 
 TEST_P(CommSuite, ARankThatDiedBetweenLargeOperationsIsNoticed) {
-  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](CaseRank& member) {
     const Room x(member, Where::kDevice, 400'000);
     std::fill_n(reinterpret_cast<float*>(x.data()), 100'000, 0.0F);
     for (int i = 0; i < 3; ++i) member.group.launch(reduce_op(x, 100'000), member.stream).wait();
-    if (member.rank() == 2) Member::die();
+    if (member.rank() == 2) CaseRank::die();
     expect_gone(member, reduce_op(x, 100'000));
   });
 }
 
 TEST_P(CommSuite, ARankThatDiedWhileItsMessageIsWaitedForIsNoticed) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](CaseRank& member) {
     barrier(member, member.group);
-    if (member.rank() == 2) Member::die();
+    if (member.rank() == 2) CaseRank::die();
     const Room x(member, Where::kDevice, 64);
     expect_gone(member, {.kind = OpKind::kRecv, .dtype = DType::kF32, .peer = 2, .out = x.data(), .count = 4});
   });
@@ -238,27 +238,27 @@ TEST_P(CommSuite, ARankThatDiedWhileItsMessageIsWaitedForIsNoticed) {
 
 // The others are in the operation when it dies: it announces that only through the store, and dies in its own body.
 TEST_P(CommSuite, ARankThatDiesWhileOthersWaitIsNoticed) {
-  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](CaseRank& member) {
     barrier(member, member.group);
     if (member.rank() == 2) {
-      Member::hear("here 0");
-      Member::hear("here 1");
-      Member::die();
+      CaseRank::hear("here 0");
+      CaseRank::hear("here 1");
+      CaseRank::die();
     }
-    Member::say("here " + std::to_string(member.rank()));
+    CaseRank::say("here " + std::to_string(member.rank()));
     expect_gone(member, {.kind = OpKind::kBarrier});
   });
 }
 
 TEST_P(CommSuite, TwoDeathsInARowLeaveOne) {
-  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](CaseRank& member) {
     barrier(member, member.group);
-    if (member.rank() == 2) Member::die();
+    if (member.rank() == 2) CaseRank::die();
     expect_error<AbortedError>([&] { barrier(member, member.group); }, {"rank 2"});
     member.stream.reset_error();
     const ProcessGroup pair = member.group.shrink(kSoon);
     barrier(member, pair);
-    if (member.rank() == 0) Member::die();
+    if (member.rank() == 0) CaseRank::die();
     expect_error<AbortedError>([&] { barrier(member, pair); }, {"rank 0"});
     member.stream.reset_error();
     const ProcessGroup alone = pair.shrink(kSoon);
@@ -268,7 +268,7 @@ TEST_P(CommSuite, TwoDeathsInARowLeaveOne) {
 }
 
 TEST_P(CommSuite, AnAbortReachesAllWithItsReason) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     if (member.rank() == 1) {
       member.group.abort("no more disk");
       member.group.abort("something else");
@@ -279,26 +279,26 @@ TEST_P(CommSuite, AnAbortReachesAllWithItsReason) {
 }
 
 TEST_P(CommSuite, AnAbortEndsWhatIsPendingOnManyStreams) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     if (member.rank() == 0) {
       std::vector<Work> works;
       for (int i = 0; i < 5; ++i) works.push_back(member.group.launch({.kind = OpKind::kBarrier}, side));
-      Member::say("pending");
+      CaseRank::say("pending");
       for (const Work& work : works) {
         EXPECT_THROW(work.wait(), Error);
       }
       EXPECT_NE(works[0].error(), nullptr);
       side.reset_error();
     } else {
-      Member::hear("pending");
+      CaseRank::hear("pending");
       member.group.abort("enough");
     }
   });
 }
 
 TEST_P(CommSuite, AgreementWithoutAFailureHoldsEverybody) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     EXPECT_EQ(member.group.agree(kSoon), (std::vector<int>{0, 1, 2, 3}));
     barrier(member, member.group);
   });
@@ -306,11 +306,11 @@ TEST_P(CommSuite, AgreementWithoutAFailureHoldsEverybody) {
 
 TEST_P(CommSuite, MembershipIsTheSameEverywhereTwentyTimes) {
   for (int round = 0; round < 20; ++round) {
-    on_ranks(4, &Capabilities::has_shrink, [round](Member& member) {
+    on_ranks(4, &Capabilities::has_shrink, [round](CaseRank& member) {
       barrier(member, member.group);
       const int first = round % 4;
       const int second = round % 3 == 0 ? (round / 4 + 1) % 4 : first;
-      if (member.rank() == first || member.rank() == second) Member::die();
+      if (member.rank() == first || member.rank() == second) CaseRank::die();
       const ProcessGroup left = member.group.shrink(kSoon);
       std::string names;
       for (const Rank rank : left.ranks()) names += to_string(rank) + " ";
@@ -323,7 +323,7 @@ TEST_P(CommSuite, MembershipIsTheSameEverywhereTwentyTimes) {
 }
 
 TEST_P(CommSuite, ShrinkingWhereItCannotBeSaysSo) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     if (!member.can().has_shrink) {
       expect_error<NotSupported>([&] { (void)member.group.shrink(kSoon); }, {"cannot shrink", "shm"});
     }
@@ -332,7 +332,7 @@ TEST_P(CommSuite, ShrinkingWhereItCannotBeSaysSo) {
 }
 
 TEST_P(CommSuite, ArgumentsThatMakeNoSenseAreRefusedAndHurtNothing) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Room x(member, Where::kDevice, 256);
     const auto refused = [&](const Operation& op, std::string_view words) {
       expect_error<InvalidArgument>([&] { (void)member.group.launch(op, member.stream); }, {words});
@@ -360,7 +360,7 @@ TEST_P(CommSuite, ArgumentsThatMakeNoSenseAreRefusedAndHurtNothing) {
 }
 
 TEST_P(CommSuite, ARankThatEndsWellLeavesWithoutAWord) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const Room x(member, Where::kDevice, 400'000);
     std::fill_n(reinterpret_cast<float*>(x.data()), 100'000, 1.0F);
     member.group.launch(reduce_op(x, 100'000), member.stream).wait();
@@ -387,7 +387,7 @@ TEST_P(CommSuite, ARankThatIsAboutToEndHasLeft) {
   GetParam().run(3, [] {
     // Created before its groups, and so destroyed after them.
     auto& held = current_rank()->part<HoldsOn>([] { return std::make_shared<HoldsOn>(); });
-    const Member member(GetParam());
+    const CaseRank member(GetParam());
     barrier(member, member.group);
     if (member.rank() == 1) {
       held.store = store();
@@ -395,7 +395,7 @@ TEST_P(CommSuite, ARankThatIsAboutToEndHasLeft) {
     }
     expect_error<AbortedError>([&] { barrier(member, member.group); }, {"rank 1 has left the group"});
     member.stream.reset_error();
-    Member::say("noticed");
+    CaseRank::say("noticed");
   });
 }
 

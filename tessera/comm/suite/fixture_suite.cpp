@@ -9,7 +9,7 @@
 
 namespace tessera::comm::suite {
 
-Member::Member(const Implementation& implementation)
+CaseRank::CaseRank(const CommImplementation& implementation)
     : group(world()), host(device::Device::get(implementation.device)), stream(host.default_stream()) {
   if (implementation.device != "host") {
     std::vector<int> all(static_cast<std::size_t>(group.size()));
@@ -22,9 +22,9 @@ Member::Member(const Implementation& implementation)
   if (group.deadline() != device::kForever) group.set_deadline(kSoon);
 }
 
-const Capabilities& Member::can() const { return group.state()->communicator->capabilities(); }
+const Capabilities& CaseRank::can() const { return group.state()->communicator->capabilities(); }
 
-Room::Room(const Member& member, Where where, std::size_t nbytes) : nbytes_(nbytes) {
+Room::Room(const CaseRank& member, Where where, std::size_t nbytes) : nbytes_(nbytes) {
   if (nbytes == 0) return;
   if (member.host.properties().kind != "host") {
     buffer_ = memory::Allocator::pinned_of(member.host).allocate(nbytes, member.stream);
@@ -40,12 +40,12 @@ Room::Room(const Member& member, Where where, std::size_t nbytes) : nbytes_(nbyt
   std::memset(data_, 0xCD, nbytes);
 }
 
-Longs::Longs(const Member& member, std::initializer_list<std::int64_t> values)
+Longs::Longs(const CaseRank& member, std::initializer_list<std::int64_t> values)
     : room_(member, Where::kDevice, values.size() * sizeof(std::int64_t)) {
   std::copy(values.begin(), values.end(), data());
 }
 
-Ints::Ints(const Member& member, Where where, std::int64_t count)
+Ints::Ints(const CaseRank& member, Where where, std::int64_t count)
     : room_(member, where, static_cast<std::size_t>(count) * sizeof(std::int32_t)), count_(count) {
   std::fill_n(data(), count, -1);
 }
@@ -108,9 +108,9 @@ std::vector<std::byte> folded(DType dtype, const Reduction& reduction, int ranks
   return result;
 }
 
-void CommSuite::on_ranks(int ranks, bool Capabilities::*needs, const std::function<void(Member&)>& body) {
+void CommSuite::on_ranks(int ranks, bool Capabilities::*needs, const std::function<void(CaseRank&)>& body) {
   GetParam().run(ranks, [&] {
-    Member member(GetParam());
+    CaseRank member(GetParam());
     if (ranks > 1) {
       ASSERT_EQ(member.group.backend(), GetParam().backend);
     }

@@ -7,7 +7,7 @@ namespace tessera::comm::suite {
 namespace {
 
 // Returns the world ranks of the group's members, exchanged by an all_gather.
-std::vector<int> members_of(const ProcessGroup& group, const Member& member) {
+std::vector<int> members_of(const ProcessGroup& group, const CaseRank& member) {
   const Ints own(member, Where::kHeap, 1);
   const Ints all(member, Where::kHeap, group.size());
   *own.data() = world().rank();
@@ -18,7 +18,7 @@ std::vector<int> members_of(const ProcessGroup& group, const Member& member) {
 }  // namespace
 
 TEST_P(CommSuite, TheWorldHoldsAllRanksInOrder) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     EXPECT_EQ(member.group.name(), "world");
     EXPECT_EQ(member.size(), 4);
     EXPECT_EQ(members_of(member.group, member), (std::vector<int>{0, 1, 2, 3}));
@@ -26,7 +26,7 @@ TEST_P(CommSuite, TheWorldHoldsAllRanksInOrder) {
 }
 
 TEST_P(CommSuite, ASubgroupHasTheOrderItWasGiven) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     const int places[] = {3, 0, 2};
     const ProcessGroup group = member.group.subgroup(places);
     ASSERT_EQ(static_cast<bool>(group), member.rank() != 1);
@@ -36,7 +36,7 @@ TEST_P(CommSuite, ASubgroupHasTheOrderItWasGiven) {
 }
 
 TEST_P(CommSuite, AGroupOfAGroupCountsItsPlaces) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     const int outer[] = {3, 1, 0};
     const ProcessGroup group = member.group.subgroup(outer);
     if (!group) return;
@@ -50,7 +50,7 @@ TEST_P(CommSuite, AGroupOfAGroupCountsItsPlaces) {
 }
 
 TEST_P(CommSuite, SplitGoesByColourThenKeyThenPlace) {
-  on_ranks(5, [](Member& member) {
+  on_ranks(5, [](CaseRank& member) {
     const int colours[] = {0, 1, 0, -1, 0};
     const int keys[] = {5, 0, 5, 0, -1};
     const auto at = static_cast<std::size_t>(member.rank());
@@ -62,7 +62,7 @@ TEST_P(CommSuite, SplitGoesByColourThenKeyThenPlace) {
 }
 
 TEST_P(CommSuite, GroupsOfTheSameRanksShareOneCommunicator) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const int both[] = {0, 1};
     const ProcessGroup first = member.group.subgroup(both, {.name = "first"});
     const ProcessGroup second = member.group.subgroup(both, {.name = "second"});
@@ -75,7 +75,7 @@ TEST_P(CommSuite, GroupsOfTheSameRanksShareOneCommunicator) {
 }
 
 TEST_P(CommSuite, GroupsThatOverlapWorkInTurns) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const int low[] = {0, 1};
     const int high[] = {1, 2};
     const ProcessGroup a = member.group.subgroup(low);
@@ -99,7 +99,7 @@ TEST_P(CommSuite, GroupsThatOverlapWorkInTurns) {
 }
 
 TEST_P(CommSuite, EverySubsetOfFourCanBeAGroup) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     for (unsigned set = 1; set < 16; ++set) {
       std::vector<int> places;
       for (int rank = 0; rank < 4; ++rank) {
@@ -114,7 +114,7 @@ TEST_P(CommSuite, EverySubsetOfFourCanBeAGroup) {
 }
 
 TEST_P(CommSuite, GroupsThatMakeNoSenseAreRefused) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const int twice[] = {0, 0};
     const int outside[] = {0, 2};
     expect_error<InvalidArgument>([&] { (void)member.group.subgroup(twice); }, {"rank 0 twice"});
@@ -127,7 +127,7 @@ TEST_P(CommSuite, GroupsThatMakeNoSenseAreRefused) {
 }
 
 TEST_P(CommSuite, ABackendThatIsNotThereOrCannotIsNamed) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const int both[] = {0, 1};
     expect_error<InvalidArgument>([&] { (void)member.group.subgroup(both, {.backend = "pigeon"}); },
                                   {"unknown backend 'pigeon'", "shm", "thread"});
@@ -138,7 +138,7 @@ TEST_P(CommSuite, ABackendThatIsNotThereOrCannotIsNamed) {
 }
 
 TEST_P(CommSuite, ASubgroupInheritsTheDeadline) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     member.group.set_deadline(7s);
     const int both[] = {0, 1};
     EXPECT_EQ(member.group.subgroup(both).deadline(), 7s);

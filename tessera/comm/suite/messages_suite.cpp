@@ -15,7 +15,7 @@ Operation receive(const Ints& into, int from) {
 
 TEST_P(CommSuite, AMessageGoesFromOneToAnother) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
       for (const std::int64_t count : {0, 1, 16'384, 16'385, 70'001}) {
         Ints room(member, where, count);
@@ -30,7 +30,7 @@ TEST_P(CommSuite, AMessageGoesFromOneToAnother) {
 
 TEST_P(CommSuite, AllSendToAllInOneBatchInAnyOrder) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
       for (const std::int64_t count : {1, 40'000}) {
         Ints out(member, where, count);
@@ -55,7 +55,7 @@ TEST_P(CommSuite, AllSendToAllInOneBatchInAnyOrder) {
 
 TEST_P(CommSuite, MessagesBetweenTwoKeepTheirOrder) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     constexpr int kMany = 30;
     std::vector<std::unique_ptr<Ints>> rooms;
     std::vector<Operation> batch;
@@ -72,7 +72,7 @@ TEST_P(CommSuite, MessagesBetweenTwoKeepTheirOrder) {
 
 TEST_P(CommSuite, APingPongOfManyRounds) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Ints room(member, Where::kDevice, 1);
     const int peer = 1 - member.rank();
     room.data()[0] = 0;
@@ -87,7 +87,7 @@ TEST_P(CommSuite, APingPongOfManyRounds) {
 
 TEST_P(CommSuite, MessagesAndCollectivesMix) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (int round = 0; round < 10; ++round) {
       Ints sum(member, Where::kDevice, 5000);
       Ints mail(member, Where::kDevice, 3000);
@@ -106,7 +106,7 @@ TEST_P(CommSuite, MessagesAndCollectivesMix) {
 
 TEST_P(CommSuite, AMessageOfAnotherSizeIsNamed) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Ints room(member, Where::kDevice, member.rank() == 0 ? 8 : 7);
     const Operation op = member.rank() == 0 ? send(room, 1) : receive(room, 0);
     expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); },
@@ -117,7 +117,7 @@ TEST_P(CommSuite, AMessageOfAnotherSizeIsNamed) {
 
 TEST_P(CommSuite, AMessageOfAnotherDTypeIsNamed) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Ints room(member, Where::kDevice, 8);
     Operation op = member.rank() == 0 ? send(room, 1) : receive(room, 0);
     if (member.rank() == 1) op.dtype = DType::kF32;
@@ -128,7 +128,7 @@ TEST_P(CommSuite, AMessageOfAnotherDTypeIsNamed) {
 
 TEST_P(CommSuite, MessagesToNobodyAreRefusedAndHurtNothing) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Ints room(member, Where::kDevice, 8);
     expect_error<InvalidArgument>([&] { (void)member.group.launch(send(room, member.rank()), member.stream); },
                                   {"peer must be another rank in [0, 1]"});
@@ -145,16 +145,16 @@ TEST_P(CommSuite, MessagesToNobodyAreRefusedAndHurtNothing) {
 
 TEST_P(CommSuite, AMessageThatNobodySendsEndsAtTheDeadline) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     member.group.set_deadline(50ms);
     const Ints room(member, Where::kDevice, 8);
     if (member.rank() == 0) {
       expect_error<TimeoutError>([&] { member.group.launch(receive(room, 1), member.stream).wait(); },
                                  {"recv(i32[8], from 1)", "rank 1 did not arrive"});
       member.stream.reset_error();
-      Member::say("it is over");
+      CaseRank::say("it is over");
     }
-    Member::hear("it is over");
+    CaseRank::hear("it is over");
   });
 }
 

@@ -39,7 +39,7 @@ std::vector<float> left_fold(int ranks, std::int64_t count) {
 }  // namespace
 
 TEST_P(CommSuite, SumsAreTheLeftFoldInRankOrderBitForBit) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     for (const std::int64_t count : {1, 3, 1000, 4096, 4099, 100'003}) {
       const std::vector<float> expected = left_fold(4, count);
       for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
@@ -53,7 +53,7 @@ TEST_P(CommSuite, SumsAreTheLeftFoldInRankOrderBitForBit) {
 }
 
 TEST_P(CommSuite, HalvesAreAccumulatedInF32AndRoundedOnce) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     constexpr std::int64_t kCount = 9001;
     std::vector<float> sum(kCount);
     for (int rank = 0; rank < 3; ++rank) {
@@ -76,7 +76,7 @@ TEST_P(CommSuite, HalvesAreAccumulatedInF32AndRoundedOnce) {
 }
 
 TEST_P(CommSuite, EveryCollectiveThatReducesGivesTheSameBits) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     constexpr std::int64_t kCount = 3 * 5003;
     const Room in(member, Where::kDevice, kCount * 4);
     const Room all(member, Where::kDevice, kCount * 4);
@@ -91,7 +91,7 @@ TEST_P(CommSuite, EveryCollectiveThatReducesGivesTheSameBits) {
 }
 
 TEST_P(CommSuite, OperationsOfSeveralStreamsRunInTheOrderTheyWereAskedFor) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const device::Stream streams[] = {member.stream, member.host.create_stream(), member.host.create_stream()};
     const Room x(member, Where::kDevice, 8);
     auto* value = reinterpret_cast<std::int64_t*>(x.data());
@@ -106,7 +106,7 @@ TEST_P(CommSuite, OperationsOfSeveralStreamsRunInTheOrderTheyWereAskedFor) {
 }
 
 TEST_P(CommSuite, AThreadedStreamRunsBesideItsHost) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const Room x(member, Where::kDevice, 40'000);
     auto* values = reinterpret_cast<float*>(x.data());
@@ -121,7 +121,7 @@ TEST_P(CommSuite, AThreadedStreamRunsBesideItsHost) {
 }
 
 TEST_P(CommSuite, WorkTellsWhenItEndsAndHowLongItTook) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     device::Hold hold = side.hold(kSoon);
     const Room x(member, Where::kDevice, 4000);
@@ -144,7 +144,7 @@ TEST_P(CommSuite, WorkTellsWhenItEndsAndHowLongItTook) {
 }
 
 TEST_P(CommSuite, CapturedOperationsRunOnceAReplay) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream stream = member.host.create_stream();
     const Room x(member, Where::kDevice, 40'000);
     auto* values = reinterpret_cast<float*>(x.data());
@@ -164,7 +164,7 @@ TEST_P(CommSuite, CapturedOperationsRunOnceAReplay) {
 
 // Operations are numbered when they run: ranks that captured meet ranks that did not.
 TEST_P(CommSuite, ReplaysOnOneRankMeetEagerOperationsOnAnother) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream stream = member.host.create_stream();
     const Room x(member, Where::kDevice, 4);
     auto* value = reinterpret_cast<float*>(x.data());
@@ -188,7 +188,7 @@ TEST_P(CommSuite, ReplaysOnOneRankMeetEagerOperationsOnAnother) {
 
 TEST_P(CommSuite, OperationsThatNobodyWaitsForKeepNothing) {
   if (is_seeded()) GTEST_SKIP() << "too many for ranks that take turns";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const Room x(member, Where::kDevice, 64);
     std::memset(x.data(), 0, 64);
@@ -218,7 +218,7 @@ TEST_P(CommSuite, OperationsThatNobodyWaitsForKeepNothing) {
 // No thread waits for it, and no operation follows.
 TEST_P(CommSuite, AnIdleProcessLetsGoOfTheLastOperation) {
   if (is_seeded()) GTEST_SKIP() << "nobody else runs there while this rank looks";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const Room x(member, Where::kDevice, 64);
     std::memset(x.data(), 0, 64);
@@ -232,7 +232,7 @@ TEST_P(CommSuite, AnIdleProcessLetsGoOfTheLastOperation) {
 }
 
 TEST_P(CommSuite, BuffersMayBeUsedAgainOnceAnOperationHasEnded) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     constexpr std::int64_t kCount = 30'000;
     const Room in(member, Where::kDevice, kCount * 4);
     const Room out(member, Where::kDevice, kCount * 4);
@@ -252,7 +252,7 @@ TEST_P(CommSuite, BuffersMayBeUsedAgainOnceAnOperationHasEnded) {
 // Remapped memory may be different memory at the same address.
 TEST_P(CommSuite, MemoryThatMovesIsFoundAgain) {
   if (GetParam().device != "host") GTEST_SKIP() << "the host does not write there";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const std::size_t nbytes = member.host.properties().granularity;
     const auto count = static_cast<std::int64_t>(nbytes / 4);
     device::AddressRange range = member.host.reserve(nbytes);
@@ -270,7 +270,7 @@ TEST_P(CommSuite, MemoryThatMovesIsFoundAgain) {
 }
 
 TEST_P(CommSuite, MemoryThatIsFreedAndMadeAgainIsFoundAgain) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const memory::Allocator allocator = memory::Allocator::of(member.host);
     for (int round = 0; round < 12; ++round) {
       const std::int64_t count = 50'000 + round % 3 * 700'000;

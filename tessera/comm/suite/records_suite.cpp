@@ -19,7 +19,7 @@ std::vector<std::string> recorded(const probe::RecordFile& file) {
 }  // namespace
 
 TEST_P(CommSuite, TheRecordTellsOfEveryOperationThatItBeganAndEnded) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     for (int i = 0; i < 3; ++i) member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
     const auto lines = recorded(probe::RecordFile::open(probe::recorder().path()));
     ASSERT_EQ(lines.size(), 9U);
@@ -35,7 +35,7 @@ TEST_P(CommSuite, TheRecordTellsOfEveryOperationThatItBeganAndEnded) {
 }
 
 TEST_P(CommSuite, TheRecordTellsHowFarAGroupHasCome) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     for (int i = 0; i < 3; ++i) member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
     const std::string who = "world (ranks 0-1, " + std::string(member.group.backend());
     const auto lines = text_of_groups(probe::RecordFile::open(probe::recorder().path()));
@@ -46,7 +46,7 @@ TEST_P(CommSuite, TheRecordTellsHowFarAGroupHasCome) {
 }
 
 TEST_P(CommSuite, TheStoreOfAWorldIsOneForAllItsRanks) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const std::string mine = std::to_string(member.rank());
     const std::string first = *store()->compare_set("who was first", std::nullopt, mine);
     store()->set("first seen by " + mine, first);

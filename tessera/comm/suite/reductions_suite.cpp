@@ -12,7 +12,7 @@ namespace {
 
 // Reduces the values `give(rank, i)` of all ranks, and compares element i with `expected(i)`.
 template <class T, class Give, class Expected>
-void expect_reduced(const Member& member, DType dtype, const Reduction& reduction, const Give& give,
+void expect_reduced(const CaseRank& member, DType dtype, const Reduction& reduction, const Give& give,
                     const Expected& expected) {
   for (const std::int64_t count : {5, 6001}) {
     const Room x(member, Where::kDevice, static_cast<std::size_t>(count) * sizeof(T));
@@ -35,7 +35,7 @@ Operation in_place(OpKind kind, const Ints& x, std::int64_t in, std::int64_t out
 }  // namespace
 
 TEST_P(CommSuite, PremultipliedSumsScaleEveryInput) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t i) { return static_cast<float>(rank + 1) * static_cast<float>(i); };
     expect_reduced<float>(member, DType::kF32, {ReduceKind::kPremultiply, 0.25}, give,
                           [&](std::int64_t i) { return 0.25F * give(0, i) + 0.25F * give(1, i) + 0.25F * give(2, i); });
@@ -43,7 +43,7 @@ TEST_P(CommSuite, PremultipliedSumsScaleEveryInput) {
 }
 
 TEST_P(CommSuite, AveragesDivideTheSumOnce) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t i) { return static_cast<double>(rank) + 0.1 * static_cast<double>(i); };
     expect_reduced<double>(member, DType::kF64, {ReduceKind::kAvg}, give,
                            [&](std::int64_t i) { return (give(0, i) + give(1, i) + give(2, i)) / 3; });
@@ -51,7 +51,7 @@ TEST_P(CommSuite, AveragesDivideTheSumOnce) {
 }
 
 TEST_P(CommSuite, ProductsOfIntegersAreExact) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t i) { return (i % 50 + 3) * (rank == 1 ? -1 : 1'000'003); };
     expect_reduced<std::int64_t>(member, DType::kI64, {ReduceKind::kProd}, give,
                                  [&](std::int64_t i) { return give(0, i) * give(1, i) * give(2, i); });
@@ -59,7 +59,7 @@ TEST_P(CommSuite, ProductsOfIntegersAreExact) {
 }
 
 TEST_P(CommSuite, SumsOfLargeIntegersAreExact) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t i) { return (std::int64_t{1} << 60) + rank + i; };
     expect_reduced<std::int64_t>(member, DType::kI64, {}, give,
                                  [&](std::int64_t i) { return give(0, i) + give(1, i) + give(2, i); });
@@ -67,7 +67,7 @@ TEST_P(CommSuite, SumsOfLargeIntegersAreExact) {
 }
 
 TEST_P(CommSuite, TheLeastAndTheGreatestAreOfAllRanks) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t i) { return static_cast<std::int32_t>((rank * 7 + i * 13) % 29 - 14); };
     const auto pick = [&](bool is_max, std::int64_t i) {
       std::int32_t best = give(0, i);
@@ -83,7 +83,7 @@ TEST_P(CommSuite, TheLeastAndTheGreatestAreOfAllRanks) {
 }
 
 TEST_P(CommSuite, ANanOfOneRankIsTheLeastAndTheGreatest) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const ReduceKind kind : {ReduceKind::kMin, ReduceKind::kMax}) {
       const Room room(member, Where::kDevice, sizeof(float));
       auto* const x = reinterpret_cast<float*>(room.data());
@@ -95,7 +95,7 @@ TEST_P(CommSuite, ANanOfOneRankIsTheLeastAndTheGreatest) {
 }
 
 TEST_P(CommSuite, BitwiseReductionsAreOfBits) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t i) { return static_cast<std::uint8_t>(0x5A * (rank + 3) + i); };
     expect_reduced<std::uint8_t>(member, DType::kU8, {ReduceKind::kBitAnd}, give, [&](std::int64_t i) {
       return static_cast<std::uint8_t>(give(0, i) & give(1, i) & give(2, i));
@@ -110,7 +110,7 @@ TEST_P(CommSuite, BitwiseReductionsAreOfBits) {
 }
 
 TEST_P(CommSuite, ComplexSumsAndAveragesGoByParts) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     using Complex = std::complex<float>;
     const auto give = [](int rank, std::int64_t i) {
       return Complex(static_cast<float>(rank + 1), static_cast<float>(i));
@@ -123,14 +123,14 @@ TEST_P(CommSuite, ComplexSumsAndAveragesGoByParts) {
 
 // 2048 + 1 + 1 is 2048 if every sum is rounded to f16, and 2050 if only the last is.
 TEST_P(CommSuite, HalvesThatWouldBeLostInSumsOfHalvesAreNot) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t) { return static_cast<f16>(rank == 0 ? 2048.0F : 1.0F); };
     expect_reduced<f16>(member, DType::kF16, {}, give, [](std::int64_t) { return static_cast<f16>(2050.0F); });
   });
 }
 
 TEST_P(CommSuite, ReductionsThatADTypeDoesNotHaveAreRefused) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Room x(member, Where::kDevice, 64);
     const auto refused = [&](DType dtype, ReduceKind kind, std::string_view words) {
       expect_error<InvalidArgument>(
@@ -144,7 +144,7 @@ TEST_P(CommSuite, ReductionsThatADTypeDoesNotHaveAreRefused) {
 }
 
 TEST_P(CommSuite, ReduceScatterInPlace) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const std::int64_t count : {4, 6000}) {
       const Ints x(member, Where::kDevice, 3 * count);
       for (std::int64_t i = 0; i < 3 * count; ++i) x.data()[i] = static_cast<std::int32_t>(i) * (member.rank() + 1);
@@ -156,7 +156,7 @@ TEST_P(CommSuite, ReduceScatterInPlace) {
 }
 
 TEST_P(CommSuite, BroadcastInPlaceOnTheRoot) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const std::int64_t count : {4, 20'000}) {
       Ints x(member, Where::kDevice, count);
       if (member.rank() == 2) x.number(2);
@@ -169,7 +169,7 @@ TEST_P(CommSuite, BroadcastInPlaceOnTheRoot) {
 }
 
 TEST_P(CommSuite, ReduceInPlaceOnTheRootLeavesTheOthersAsTheyWere) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const std::int64_t count : {4, 20'000}) {
       Ints x(member, Where::kDevice, count);
       std::fill_n(x.data(), count, member.rank() + 1);
@@ -182,7 +182,7 @@ TEST_P(CommSuite, ReduceInPlaceOnTheRootLeavesTheOthersAsTheyWere) {
 }
 
 TEST_P(CommSuite, ScatterAndGatherInPlaceOnTheRoot) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const std::int64_t count : {4, 9000}) {
       const bool is_root = member.rank() == 1;
       Ints x(member, Where::kDevice, 3 * count);
@@ -200,7 +200,7 @@ TEST_P(CommSuite, ScatterAndGatherInPlaceOnTheRoot) {
 }
 
 TEST_P(CommSuite, OverlapsThatACollectiveDoesNotAllowAreRefused) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Ints x(member, Where::kDevice, 100);
     const auto refused = [&](const Operation& op) {
       expect_error<InvalidArgument>([&] { (void)member.group.launch(op, member.stream); }, {"overlap"});

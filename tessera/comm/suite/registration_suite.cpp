@@ -8,12 +8,12 @@
 namespace tessera::comm::suite {
 namespace {
 
-void barrier(const Member& member) { member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait(); }
+void barrier(const CaseRank& member) { member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait(); }
 
 // Memory whose mapping a case can change.
 class Remapped {
  public:
-  Remapped(const Member& member, std::size_t pieces)
+  Remapped(const CaseRank& member, std::size_t pieces)
       : device_(member.host), nbytes_(pieces * device_.properties().granularity), range_(device_.reserve(nbytes_)) {}
   void map() {
     if (range_.mapped_nbytes() != 0) range_.unmap(0, nbytes_);
@@ -31,7 +31,7 @@ class Remapped {
 };
 
 // Rank r writes r + first, and reads the values of the others.
-void expect_reachable(const Member& member, const SymmetricBuffer& x, int first) {
+void expect_reachable(const CaseRank& member, const SymmetricBuffer& x, int first) {
   std::memset(x.data(), first + member.rank(), x.nbytes());
   barrier(member);
   for (int peer = 0; peer < member.size(); ++peer) {
@@ -44,7 +44,7 @@ void expect_reachable(const Member& member, const SymmetricBuffer& x, int first)
 }  // namespace
 
 TEST_P(SymmetricSuite, RegisteredMemoryIsReachedAndFoundAgainWithoutAWord) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     Remapped first(member, 1);
     Remapped second(member, 2);
     first.map();
@@ -76,7 +76,7 @@ TEST_P(SymmetricSuite, RegisteredMemoryIsReachedAndFoundAgainWithoutAWord) {
 
 // Different memory at the same addresses: a cached registration of the old memory is invalid.
 TEST_P(SymmetricSuite, MemoryThatWasMappedAnewIsRegisteredAnew) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     Remapped memory(member, 1);
     for (int round = 0; round < 5; ++round) {
       memory.map();
@@ -88,7 +88,7 @@ TEST_P(SymmetricSuite, MemoryThatWasMappedAnewIsRegisteredAnew) {
 
 // Ranks map and unmap at different times; only changes of the range itself count.
 TEST_P(SymmetricSuite, WhatIsMappedElsewhereDoesNotCount) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     Remapped memory(member, 1);
     memory.map();
     (void)register_memory(member.group, memory.data(), memory.nbytes(), member.stream);
@@ -104,7 +104,7 @@ TEST_P(SymmetricSuite, WhatIsMappedElsewhereDoesNotCount) {
 }
 
 TEST_P(SymmetricSuite, ARankThatRegistersAloneIsNamedOnAllRanks) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     Remapped memory(member, 1);
     memory.map();
     expect_error<MismatchError>(
@@ -121,7 +121,7 @@ TEST_P(SymmetricSuite, ARankThatRegistersAloneIsNamedOnAllRanks) {
 }
 
 TEST_P(SymmetricSuite, AnotherRegistrationIsNamedOnAllRanks) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     Remapped memory(member, 1);
     memory.map();
     const auto ask = [&](std::size_t nbytes) {
@@ -144,7 +144,7 @@ TEST_P(SymmetricSuite, AnotherRegistrationIsNamedOnAllRanks) {
 // One rank finds its memory in the cache and continues; the other, which waits for it, gets an error immediately, long
 // before the deadline.
 TEST_P(SymmetricSuite, ARankThatNeedNotMeetIsNotWaitedFor) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     Remapped memory(member, 1);
     memory.map();
     const auto ask = [&] { return register_memory(member.group, memory.data(), memory.nbytes(), member.stream); };
@@ -156,10 +156,10 @@ TEST_P(SymmetricSuite, ARankThatNeedNotMeetIsNotWaitedFor) {
           [&] { (void)register_memory(member.group, other.data(), other.nbytes(), member.stream); },
           {"registration 2", "rank 0 waits in this registration, rank 1 skipped it"});
       member.stream.reset_error();
-      Member::say("told");
+      CaseRank::say("told");
     } else {
       (void)ask();
-      Member::hear("told");
+      CaseRank::hear("told");
       expect_error<MismatchError>([&] { barrier(member); }, {"rank 1 skipped it"});
       member.stream.reset_error();
     }
@@ -167,7 +167,7 @@ TEST_P(SymmetricSuite, ARankThatNeedNotMeetIsNotWaitedFor) {
 }
 
 TEST_P(SymmetricSuite, ALaterOperationFindsRegistrationsThatDiffer) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     Remapped memory(member, 1);
     memory.map();
     const auto ask = [&] { return register_memory(member.group, memory.data(), memory.nbytes(), member.stream); };
@@ -182,7 +182,7 @@ TEST_P(SymmetricSuite, ALaterOperationFindsRegistrationsThatDiffer) {
 }
 
 TEST_P(SymmetricSuite, DeregisteredMemoryIsRegisteredAnew) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     Remapped memory(member, 1);
     memory.map();
     const auto ask = [&] { return register_memory(member.group, memory.data(), memory.nbytes(), member.stream); };
@@ -202,7 +202,7 @@ TEST_P(SymmetricSuite, DeregisteredMemoryIsRegisteredAnew) {
 }
 
 TEST_P(SymmetricSuite, ARankThatDeregistersAloneIsNamed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     Remapped memory(member, 1);
     memory.map();
     (void)register_memory(member.group, memory.data(), memory.nbytes(), member.stream);
@@ -215,24 +215,24 @@ TEST_P(SymmetricSuite, ARankThatDeregistersAloneIsNamed) {
 
 // One rank meets for new memory while the other deregisters: reported immediately, long before the deadline.
 TEST_P(SymmetricSuite, ARankThatDeregistersIsNotWaitedFor) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     Remapped memory(member, 1);
     memory.map();
     (void)register_memory(member.group, memory.data(), memory.nbytes(), member.stream);
     if (member.rank() == 1) {
       deregister_memory(member.group, memory.data(), memory.nbytes());
-      Member::hear("told");
+      CaseRank::hear("told");
       return;
     }
     expect_error<MismatchError>([&] { (void)register_memory(member.group, memory.data(), 100, member.stream); },
                                 {"rank 0 waits in this registration, rank 1 skipped it"});
     member.stream.reset_error();
-    Member::say("told");
+    CaseRank::say("told");
   });
 }
 
 TEST_P(SymmetricSuite, ReplaysDoNotTellOfRegistrations) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream stream = member.host.create_stream();
     Remapped memory(member, 1);
     memory.map();
@@ -259,7 +259,7 @@ TEST_P(SymmetricSuite, ReplaysDoNotTellOfRegistrations) {
 
 TEST_P(SymmetricSuite, MemoryThatPeersCannotReachIsNamedOnAllRanks) {
   const bool is_heap_reachable = GetParam().backend == "thread";
-  on_ranks(3, [is_heap_reachable](Member& member) {
+  on_ranks(3, [is_heap_reachable](CaseRank& member) {
     const Room room(member, member.rank() == 1 ? Where::kHeap : Where::kDevice, 1000);
     const auto ask = [&] { return register_memory(member.group, room.data(), room.nbytes(), member.stream); };
     if (is_heap_reachable) {

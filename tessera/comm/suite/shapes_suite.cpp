@@ -17,7 +17,7 @@ struct Rows {
   Longs out_offsets;
 
   using Numbers = std::initializer_list<std::int64_t>;
-  Rows(const Member& member, Numbers from, Numbers sizes, Numbers to)
+  Rows(const CaseRank& member, Numbers from, Numbers sizes, Numbers to)
       : in_offsets(member, from), in_sizes(member, sizes), out_offsets(member, to) {}
 
   [[nodiscard]] Operation operation(const Ints& in, const Ints& out) const {
@@ -32,7 +32,7 @@ struct Rows {
 }  // namespace
 
 TEST_P(CommSuite, OperationsOfEveryKindRunInOneLaunch) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     for (const std::int64_t count : {3, 20'000}) {
       Ints in(member, Where::kDevice, 2 * count);
       in.number(member.rank());
@@ -57,7 +57,7 @@ TEST_P(CommSuite, OperationsOfEveryKindRunInOneLaunch) {
 }
 
 TEST_P(CommSuite, OperationsOfOneLaunchFeedEachOther) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const std::int64_t count : {3, 20'000}) {
       const Ints x(member, Where::kDevice, count);
       std::fill_n(x.data(), count, 1);
@@ -69,7 +69,7 @@ TEST_P(CommSuite, OperationsOfOneLaunchFeedEachOther) {
 }
 
 TEST_P(CommSuite, ALaunchOfWhichOneOperationDiffersNamesThatOne) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const Ints x(member, Where::kDevice, 64);
     const Ints y(member, Where::kDevice, 64);
     const Operation batch[] = {ints(OpKind::kAllReduce, x, y, 5),
@@ -81,7 +81,7 @@ TEST_P(CommSuite, ALaunchOfWhichOneOperationDiffersNamesThatOne) {
 }
 
 TEST_P(CommSuite, TensorsOfOneCountAndDifferentShapesDiffer) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Ints x(member, Where::kDevice, 16);
     Operation op = ints(OpKind::kAllReduce, x, x, 16);
     op.geometry.is_stated = true;
@@ -96,7 +96,7 @@ TEST_P(CommSuite, TensorsOfOneCountAndDifferentShapesDiffer) {
 }
 
 TEST_P(CommSuite, RanksThatSplitALaunchDifferentlyDiffer) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Ints x(member, Where::kDevice, 64);
     std::fill_n(x.data(), 64, 0);
     const Operation op = ints(OpKind::kAllReduce, x, x, 5);
@@ -116,7 +116,7 @@ TEST_P(CommSuite, RanksThatSplitALaunchDifferentlyDiffer) {
 }
 
 TEST_P(CommSuite, AllPartsButOneMayBeEmpty) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const std::int64_t count : {2, 30'000}) {
       const std::int64_t counts[] = {0, count, 0};
       const bool gives = member.rank() == 1;
@@ -134,7 +134,7 @@ TEST_P(CommSuite, AllPartsButOneMayBeEmpty) {
 }
 
 TEST_P(CommSuite, AllMayGiveEverythingToOne) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (const Where where : {Where::kDevice, Where::kHeap}) {
       constexpr std::int64_t kCount = 25'000;
       const bool takes = member.rank() == 2;
@@ -152,7 +152,7 @@ TEST_P(CommSuite, AllMayGiveEverythingToOne) {
 }
 
 TEST_P(CommSuite, RaggedRowsOfNobodyTouchNothing) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const Ints in(member, Where::kDevice, 8);
     const Ints out(member, Where::kDevice, 8);
     const Rows rows{member, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
@@ -162,7 +162,7 @@ TEST_P(CommSuite, RaggedRowsOfNobodyTouchNothing) {
 }
 
 TEST_P(CommSuite, RaggedRowsMayAllGoToOne) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     const std::int64_t me = member.rank();
     Ints in(member, member.mixed(), 9000);
     const Ints out(member, member.mixed(), 40'000);
@@ -183,7 +183,7 @@ TEST_P(CommSuite, RaggedRowsMayAllGoToOne) {
 
 // Earlier work on the stream writes the sizes.
 TEST_P(CommSuite, RaggedSizesAreReadWhenTheOperationRuns) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     device::Hold hold = side.hold(kSoon);
     Ints in(member, Where::kDevice, 4);
@@ -200,7 +200,7 @@ TEST_P(CommSuite, RaggedSizesAreReadWhenTheOperationRuns) {
 }
 
 TEST_P(CommSuite, RowsThatAreNotAsManyAsExpectedAreNamed) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Ints in(member, Where::kDevice, 4);
     const Ints out(member, Where::kDevice, 4);
     const Rows rows{member, {0, 0}, {1, 2}, {0, 0}};
@@ -214,7 +214,7 @@ TEST_P(CommSuite, RowsThatAreNotAsManyAsExpectedAreNamed) {
 }
 
 TEST_P(CommSuite, RowsOutsideTheInputEndTheGroup) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const Ints in(member, Where::kDevice, 4);
     const Ints out(member, Where::kDevice, 4);
     const Rows rows{member, {0, member.rank() == 0 ? 3 : 0}, {1, member.rank() == 0 ? 2 : 1}, {0, 1}};
@@ -231,7 +231,7 @@ TEST_P(CommSuite, RowsOutsideTheInputEndTheGroup) {
 }
 
 TEST_P(CommSuite, ManyMoreRanksThanCores) {
-  on_ranks(12, [](Member& member) {
+  on_ranks(12, [](CaseRank& member) {
     Ints in(member, Where::kDevice, 12 * 50);
     const Ints out(member, Where::kDevice, 12 * 50);
     for (int round = 0; round < 3; ++round) {
@@ -246,7 +246,7 @@ TEST_P(CommSuite, ManyMoreRanksThanCores) {
 }
 
 TEST_P(CommSuite, ASplitOfASplitIsAGroupLikeAnyOther) {
-  on_ranks(6, [](Member& member) {
+  on_ranks(6, [](CaseRank& member) {
     const ProcessGroup half = member.group.split(member.rank() % 2);
     const ProcessGroup part = half.split(half.rank() == 0 ? 0 : 1, -half.rank());
     const Longs mine(member, {member.rank()});
@@ -259,7 +259,7 @@ TEST_P(CommSuite, ASplitOfASplitIsAGroupLikeAnyOther) {
 }
 
 TEST_P(CommSuite, AGroupOfOneRunsEverything) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const ProcessGroup alone = member.group.split(member.rank());
     ASSERT_EQ(alone.size(), 1);
     for (const std::int64_t count : {3, 30'000}) {
@@ -276,7 +276,7 @@ TEST_P(CommSuite, AGroupOfOneRunsEverything) {
 }
 
 TEST_P(CommSuite, TheSameRanksInAnotherOrderAreAnotherGroup) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const int forth[] = {0, 1};
     const int back[] = {1, 0};
     const ProcessGroup a = member.group.subgroup(forth);
@@ -292,7 +292,7 @@ TEST_P(CommSuite, TheSameRanksInAnotherOrderAreAnotherGroup) {
 }
 
 TEST_P(CommSuite, GroupsAreNamedByWhatTheyCameFromUnlessTold) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const int both[] = {0, 1};
     EXPECT_EQ(member.group.subgroup(both).name(), "world/1");
     EXPECT_EQ(member.group.split(7).name(), "world/2:7");

@@ -12,13 +12,13 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SymmetricSuite);
 
 namespace {
 
-void barrier(const Member& member) { member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait(); }
+void barrier(const CaseRank& member) { member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait(); }
 std::int64_t* ints(std::byte* bytes) { return reinterpret_cast<std::int64_t*>(bytes); }
 
 }  // namespace
 
 TEST_P(SymmetricSuite, ASignalComesBehindWhatWasWrittenBeforeIt) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream stream = member.host.create_stream();
     const SymmetricPool pool(member.group, stream, {.nbytes = 4096, .channels = 2});
     const SymmetricBuffer x = pool.allocate(8);
@@ -40,7 +40,7 @@ TEST_P(SymmetricSuite, ASignalComesBehindWhatWasWrittenBeforeIt) {
 }
 
 TEST_P(SymmetricSuite, SignalsAreCountedAndNoneIsLost) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream);
     const int other = 1 - member.rank();
     for (const int burst : {1, 2, 7, 30}) {
@@ -53,36 +53,36 @@ TEST_P(SymmetricSuite, SignalsAreCountedAndNoneIsLost) {
 }
 
 TEST_P(SymmetricSuite, OneWaitMoreThanThereWerePutsEndsByTheDeadline) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.name = "scratch"});
     if (member.rank() == 0) {
       pool.put_signal(1, 3, member.stream);
       pool.put_signal(1, 3, member.stream);
       member.stream.synchronize();
-      Member::say("put");
-      Member::hear("over");
+      CaseRank::say("put");
+      CaseRank::hear("over");
     } else {
-      Member::hear("put");
+      CaseRank::hear("put");
       member.group.set_deadline(50ms);
       for (int i = 0; i < 3; ++i) pool.wait_signal(0, 3, member.stream);
       expect_stream_error<TimeoutError>(member.stream,
                                         {"group world", "scratch, wait_signal(rank 0, channel 3) of rank 1",
                                          "signal 3 of rank 0 did not arrive within 0.05", "(2 arrived)"});
-      Member::say("over");
+      CaseRank::say("over");
     }
   });
 }
 
 TEST_P(SymmetricSuite, ADeadlineEndsTheGroupAndLaterOperationsReturnAtOnce) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream);
     if (member.rank() == 2) member.group.set_deadline(50ms);
     if (member.rank() == 2) {
       pool.wait_signal(1, 0, member.stream);
       expect_stream_error<TimeoutError>(member.stream, {"wait_signal(rank 1, channel 0) of rank 2"});
-      Member::say("over");
+      CaseRank::say("over");
     }
-    Member::hear("over");
+    CaseRank::hear("over");
     // None of these signals can arrive; with the deadline of the others they would take long.
     pool.wait_signal(1, 0, member.stream);
     expect_stream_error<TimeoutError>(member.stream, {"wait_signal(rank 1, channel 0) of rank 2"});
@@ -103,21 +103,21 @@ TEST_P(SymmetricSuite, ADeadlineEndsTheGroupAndLaterOperationsReturnAtOnce) {
 
 TEST_P(SymmetricSuite, ADeadlineThatWasExtendedIsNotTheDeadlineOfASignal) {
   if (is_seeded()) GTEST_SKIP() << "time there does not pass by itself";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const SymmetricPool pool(member.group, side);
     member.group.set_deadline(2s);  // long enough for a busy machine to extend it in time
     // A barrier puts before it waits: a rank that has its signal knows that it has started.
     if (member.rank() == 0) {
       pool.barrier(0, side);
-      Member::hear("under way");
+      CaseRank::hear("under way");
       member.group.extend_deadline(kSoon);
-      Member::say("extended");
+      CaseRank::say("extended");
     } else {
       pool.wait_signal(0, 0, side);
       side.synchronize();
-      Member::say("under way");
-      Member::hear("extended");
+      CaseRank::say("under way");
+      CaseRank::hear("extended");
       const auto until = std::chrono::steady_clock::now() + 2200ms;
       while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
       pool.put_signal(0, 0, side);
@@ -127,45 +127,45 @@ TEST_P(SymmetricSuite, ADeadlineThatWasExtendedIsNotTheDeadlineOfASignal) {
 }
 
 TEST_P(SymmetricSuite, ChannelsKnowNothingOfEachOther) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream);
     if (member.rank() == 0) {
       for (const int channel : {0, 1, 3, 4}) pool.put_signal(1, channel, member.stream);
-      Member::say("put");
-      Member::hear("over");
+      CaseRank::say("put");
+      CaseRank::hear("over");
     } else {
-      Member::hear("put");
+      CaseRank::hear("put");
       member.group.set_deadline(50ms);
       pool.wait_signal(0, 2, member.stream);
       expect_stream_error<TimeoutError>(member.stream, {"channel 2", "(0 arrived)"});
-      Member::say("over");
+      CaseRank::say("over");
     }
   });
 }
 
 // Rank 0 signals through a pool of the world; rank 1 waits for a signal in a pool of `group` and must not see it.
-void expect_pools_apart(Member& member, const ProcessGroup& group) {
+void expect_pools_apart(CaseRank& member, const ProcessGroup& group) {
   const SymmetricPool first(member.group, member.stream);
   const SymmetricPool second(group, member.stream, {.name = "second"});
   if (member.rank() == 0) {
     first.put_signal(1, 0, member.stream);
-    Member::say("put");
-    Member::hear("over");
+    CaseRank::say("put");
+    CaseRank::hear("over");
   } else {
-    Member::hear("put");
+    CaseRank::hear("put");
     group.set_deadline(50ms);
     second.wait_signal(0, 0, member.stream);
     expect_stream_error<TimeoutError>(member.stream, {"second, wait_signal", "(0 arrived)"});
-    Member::say("over");
+    CaseRank::say("over");
   }
 }
 
 TEST_P(SymmetricSuite, SignalsStayInTheirPool) {
-  on_ranks(2, [](Member& member) { expect_pools_apart(member, member.group); });
+  on_ranks(2, [](CaseRank& member) { expect_pools_apart(member, member.group); });
 }
 
 TEST_P(SymmetricSuite, SignalsStayInTheirGroup) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const int both[] = {0, 1};
     expect_pools_apart(member, member.group.subgroup(both));
   });
@@ -173,7 +173,7 @@ TEST_P(SymmetricSuite, SignalsStayInTheirGroup) {
 
 // The first rank that leaves the constructor puts immediately: zeroing a pad after that would lose the signal.
 TEST_P(SymmetricSuite, TheFirstSignalOfANewPoolIsNotLost) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     for (int round = 0; round < 20; ++round) {
       const SymmetricPool pool(member.group, member.stream, {.channels = 2});
       const int next = (member.rank() + 1) % 3;
@@ -186,7 +186,7 @@ TEST_P(SymmetricSuite, TheFirstSignalOfANewPoolIsNotLost) {
 }
 
 TEST_P(SymmetricSuite, ManyPoolsTakeLittleMemory) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const auto make = [&] {
       const SymmetricPool pool(member.group, member.stream, {.nbytes = 1 << 16});
       pool.barrier(0, member.stream);
@@ -200,7 +200,7 @@ TEST_P(SymmetricSuite, ManyPoolsTakeLittleMemory) {
 }
 
 TEST_P(SymmetricSuite, ChannelsAndRanksAreCheckedOnTheHost) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.name = "small", .channels = 3});
     const int other = 1 - member.rank();
     for (const int channel : {-1, 3, 1 << 30}) {
@@ -227,7 +227,7 @@ TEST_P(SymmetricSuite, ChannelsAndRanksAreCheckedOnTheHost) {
 }
 
 TEST_P(SymmetricSuite, ARankMaySignalItself) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream);
     pool.put_signal(member.rank(), 0, member.stream);
     pool.put_signal(member.rank(), 0, member.stream);
@@ -238,7 +238,7 @@ TEST_P(SymmetricSuite, ARankMaySignalItself) {
 }
 
 TEST_P(SymmetricSuite, NobodyPassesABarrierBeforeAllHaveCome) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     const device::Stream stream = member.host.create_stream();
     const SymmetricPool pool(member.group, stream, {.nbytes = 4096});
     const SymmetricBuffer x = pool.allocate(8);
@@ -260,7 +260,7 @@ TEST_P(SymmetricSuite, NobodyPassesABarrierBeforeAllHaveCome) {
 
 // Two streams with barriers that the ranks enqueue in different orders: with a channel each they are independent.
 TEST_P(SymmetricSuite, StreamsWithChannelsOfTheirOwnNeedNoCommonOrder) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const device::Stream streams[] = {member.host.create_stream(), member.host.create_stream()};
     const SymmetricPool pool(member.group, streams[0]);
     for (int round = 0; round < 20; ++round) {
@@ -273,7 +273,7 @@ TEST_P(SymmetricSuite, StreamsWithChannelsOfTheirOwnNeedNoCommonOrder) {
 }
 
 TEST_P(SymmetricSuite, SignalsRunBesideOperationsOfTheirGroup) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const SymmetricPool pool(member.group, side);
     float value = 1;
@@ -287,7 +287,7 @@ TEST_P(SymmetricSuite, SignalsRunBesideOperationsOfTheirGroup) {
 }
 
 TEST_P(SymmetricSuite, ReplaysOfCapturedSignalsMixWithEagerOnes) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream stream = member.host.create_stream();
     const SymmetricPool pool(member.group, stream, {.nbytes = 4096});
     const SymmetricBuffer x = pool.allocate(8);
@@ -319,11 +319,11 @@ TEST_P(SymmetricSuite, ReplaysOfCapturedSignalsMixWithEagerOnes) {
 }
 
 TEST_P(SymmetricSuite, APeerThatDiedIsNoticedByWhoWaitsForItsSignal) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream);
     pool.barrier(0, member.stream);
     member.stream.synchronize();
-    if (member.rank() == 2) Member::die();
+    if (member.rank() == 2) CaseRank::die();
     if (member.rank() == 0) {
       pool.wait_signal(2, 0, member.stream);
     } else {
@@ -338,7 +338,7 @@ TEST_P(SymmetricSuite, APeerThatDiedIsNoticedByWhoWaitsForItsSignal) {
 }
 
 TEST_P(SymmetricSuite, ASignalThatCameCountsThoughItsSenderIsGone) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream);
     if (member.rank() == 1) {
       pool.put_signal(0, 0, member.stream);
@@ -354,7 +354,7 @@ TEST_P(SymmetricSuite, ASignalThatCameCountsThoughItsSenderIsGone) {
 
 TEST_P(SymmetricSuite, APoolThatGoesWhileItsWorkHangsLeavesTheMemory) {
   if (!is_seeded()) GTEST_SKIP() << "takes its time elsewhere";
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     if (member.rank() == 0) {
       std::int64_t* own = nullptr;
@@ -364,12 +364,12 @@ TEST_P(SymmetricSuite, APoolThatGoesWhileItsWorkHangsLeavesTheMemory) {
         pool.wait_signal(1, 0, side);
         side.run([=] { *own = 5; });
       }
-      Member::say("gone");
+      CaseRank::say("gone");
       side.synchronize();
       EXPECT_EQ(*own, 5);
     } else {
       const SymmetricPool pool(member.group, side, {.nbytes = 4096});
-      Member::hear("gone");
+      CaseRank::hear("gone");
       pool.put_signal(0, 0, side);
       side.synchronize();
     }
@@ -377,15 +377,15 @@ TEST_P(SymmetricSuite, APoolThatGoesWhileItsWorkHangsLeavesTheMemory) {
 }
 
 TEST_P(SymmetricSuite, AnAbortEndsWhoWaitsForASignal) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream side = member.host.create_stream();
     const SymmetricPool pool(member.group, side);
     if (member.rank() == 0) {
       pool.wait_signal(1, 0, side);
-      Member::say("waits");
+      CaseRank::say("waits");
       expect_stream_error<AbortedError>(side, {"aborted by rank 1: enough"});
     } else {
-      Member::hear("waits");
+      CaseRank::hear("waits");
       member.group.abort("enough");
     }
   });

@@ -10,7 +10,7 @@
 namespace tessera::comm::suite {
 namespace {
 
-void barrier(const Member& member) { member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait(); }
+void barrier(const CaseRank& member) { member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait(); }
 
 // Fails unless all ranks pass the same value.
 void expect_same_everywhere(const std::string& what, const std::string& value) {
@@ -18,7 +18,7 @@ void expect_same_everywhere(const std::string& what, const std::string& value) {
 }
 
 // Each rank writes all of its bytes, and reads those of the others.
-void expect_reachable(const Member& member, const SymmetricPool& pool, const SymmetricBuffer& x) {
+void expect_reachable(const CaseRank& member, const SymmetricPool& pool, const SymmetricBuffer& x) {
   const auto mark = [&](int rank) { return static_cast<int>(x.offset() / 512 % 50) + rank; };
   std::memset(x.data(), mark(member.rank()), x.nbytes());
   pool.barrier(0, member.stream);
@@ -49,7 +49,7 @@ void one_shot_all_reduce(const SymmetricPool& pool, const SymmetricBuffer& x, fl
 }  // namespace
 
 TEST_P(SymmetricSuite, EveryRankReachesTheSameBytesOfEveryOther) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.nbytes = 1 << 20});
     EXPECT_EQ(pool.group().name(), "world");
     EXPECT_EQ(pool.channels(), 8);
@@ -67,7 +67,7 @@ TEST_P(SymmetricSuite, EveryRankReachesTheSameBytesOfEveryOther) {
 }
 
 TEST_P(SymmetricSuite, OffsetsFollowFromTheRequestsAlone) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.nbytes = 1 << 16});
     // Other work of the ranks, and their other mappings, do not matter.
     std::vector<memory::Buffer> others;
@@ -87,20 +87,20 @@ TEST_P(SymmetricSuite, OffsetsFollowFromTheRequestsAlone) {
 
 // The first request contains no hidden meeting: ranks make it one after the other.
 TEST_P(SymmetricSuite, ARequestWaitsForNobody) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.nbytes = 1 << 16});
-    if (member.rank() > 0) Member::hear("rank " + std::to_string(member.rank() - 1));
+    if (member.rank() > 0) CaseRank::hear("rank " + std::to_string(member.rank() - 1));
     const SymmetricBuffer x = pool.allocate(1000);
     SymmetricBuffer gone = pool.allocate(1 << 20);
     gone.reset();
-    Member::say("rank " + std::to_string(member.rank()));
-    Member::hear("rank 2");
+    CaseRank::say("rank " + std::to_string(member.rank()));
+    CaseRank::hear("rank 2");
     expect_reachable(member, pool, x);
   });
 }
 
 TEST_P(SymmetricSuite, WhatIsGivenBackIsHandedOutAgain) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.nbytes = 1 << 16});
     SymmetricBuffer first = pool.allocate(4096);
     const SymmetricBuffer second = pool.allocate(4096);
@@ -118,7 +118,7 @@ TEST_P(SymmetricSuite, WhatIsGivenBackIsHandedOutAgain) {
 }
 
 TEST_P(SymmetricSuite, WhatDoesNotFitIsMappedByTheNextRendezvous) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.name = "grows"});
     EXPECT_EQ(pool.mapped_nbytes(), 0U);
     const SymmetricBuffer x = pool.allocate(100'000);
@@ -134,7 +134,7 @@ TEST_P(SymmetricSuite, WhatDoesNotFitIsMappedByTheNextRendezvous) {
 }
 
 TEST_P(SymmetricSuite, GrowthMovesNothing) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.nbytes = 1 << 16});
     const int other = 1 - member.rank();
     const SymmetricBuffer first = pool.allocate(60'000);
@@ -163,7 +163,7 @@ TEST_P(SymmetricSuite, GrowthMovesNothing) {
 }
 
 TEST_P(SymmetricSuite, ALargeBufferIsReachedToItsLastByte) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     constexpr std::size_t kBytes = std::size_t{300} << 20;
     const SymmetricPool pool(member.group, member.stream, {.nbytes = kBytes});
     const SymmetricBuffer x = pool.allocate(kBytes);
@@ -177,7 +177,7 @@ TEST_P(SymmetricSuite, ALargeBufferIsReachedToItsLastByte) {
 }
 
 TEST_P(SymmetricSuite, ACaptureMayAskButNotMeet) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const device::Stream stream = member.host.create_stream();
     const SymmetricPool pool(member.group, stream, {.nbytes = 1 << 16});
     stream.begin_capture();
@@ -197,7 +197,7 @@ TEST_P(SymmetricSuite, ACaptureMayAskButNotMeet) {
 }
 
 TEST_P(SymmetricSuite, AnotherRequestIsNamedOnAllRanks) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.name = "shared", .nbytes = 1 << 16});
     const SymmetricBuffer x = pool.allocate(512);
     const SymmetricBuffer y = pool.allocate(member.rank() == 1 ? 8192 : 4096);
@@ -216,7 +216,7 @@ TEST_P(SymmetricSuite, AnotherRequestIsNamedOnAllRanks) {
 }
 
 TEST_P(SymmetricSuite, ARequestTooFewIsNamedOnAllRanks) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.nbytes = 1 << 20});
     std::vector<SymmetricBuffer> held;
     for (int i = 0; i < 40; ++i) held.push_back(pool.allocate(512));
@@ -229,7 +229,7 @@ TEST_P(SymmetricSuite, ARequestTooFewIsNamedOnAllRanks) {
 
 // Without this, different offsets go unnoticed: both ranks have room.
 TEST_P(SymmetricSuite, ABarrierFindsRequestsThatDiffer) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.name = "shared", .nbytes = 1 << 16});
     for (int i = 0; i < 5; ++i) pool.barrier(0, member.stream);
     const SymmetricBuffer x = pool.allocate(member.rank() == 1 ? 8192 : 4096);
@@ -242,7 +242,7 @@ TEST_P(SymmetricSuite, ABarrierFindsRequestsThatDiffer) {
 }
 
 TEST_P(SymmetricSuite, AnotherPoolIsNamedOnAllRanks) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     expect_error<MismatchError>(
         [&] { const SymmetricPool pool(member.group, member.stream, {.channels = member.rank() == 0 ? 4 : 8}); },
         {"ranks 1 and 2 requested a pool(0 bytes, 8 channels), rank 0 requested a pool(0 bytes, 4 channels)"});
@@ -255,7 +255,7 @@ TEST_P(SymmetricSuite, AnotherPoolIsNamedOnAllRanks) {
 }
 
 TEST_P(SymmetricSuite, AnotherOperationInPlaceOfARendezvousIsNamed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream);
     expect_error<MismatchError>(
         [&] {
@@ -271,7 +271,7 @@ TEST_P(SymmetricSuite, AnotherOperationInPlaceOfARendezvousIsNamed) {
 }
 
 TEST_P(SymmetricSuite, ARankWithoutMemoryIsNamedAndNothingChanges) {
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream, {.nbytes = 1 << 16});
     const SymmetricBuffer small = pool.allocate(4096);
     const SymmetricBuffer x = pool.allocate(1 << 20);
@@ -299,7 +299,7 @@ TEST_P(SymmetricSuite, ARankWithoutMemoryIsNamedAndNothingChanges) {
 
 // Pool numbers are those of the group, not of the process.
 TEST_P(SymmetricSuite, PoolsOfASubgroupAndOfTheWorldStandSideBySide) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     const int places[] = {3, 1};
     const ProcessGroup pair = member.group.subgroup(places);
     SymmetricPool inner;
@@ -320,7 +320,7 @@ TEST_P(SymmetricSuite, PoolsOfASubgroupAndOfTheWorldStandSideBySide) {
 }
 
 TEST_P(SymmetricSuite, AWorldOfOneHasItToo) {
-  on_ranks(1, [](Member& member) {
+  on_ranks(1, [](CaseRank& member) {
     const SymmetricPool pool(member.group, member.stream);
     const SymmetricBuffer x = pool.allocate(100);
     pool.rendezvous();
@@ -329,7 +329,7 @@ TEST_P(SymmetricSuite, AWorldOfOneHasItToo) {
 }
 
 TEST_P(SymmetricSuite, AOneShotAllReduceIsTheFoldBitForBit) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     const device::Stream stream = member.host.create_stream();
     const SymmetricPool pool(member.group, stream, {.nbytes = 1 << 20});
     for (const std::int64_t count : {1, 1000, 50'003}) {
@@ -349,7 +349,7 @@ TEST_P(SymmetricSuite, AOneShotAllReduceIsTheFoldBitForBit) {
 }
 
 TEST_P(SymmetricSuite, ACapturedOneShotAllReduceRunsOnceAReplay) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, [](CaseRank& member) {
     const device::Stream stream = member.host.create_stream();
     const SymmetricPool pool(member.group, stream, {.nbytes = 4096});
     const SymmetricBuffer x = pool.allocate(16);
@@ -368,7 +368,7 @@ TEST_P(SymmetricSuite, ACapturedOneShotAllReduceRunsOnceAReplay) {
 
 // A ring with signals between neighbors only and a channel per step, which ends in a barrier.
 TEST_P(SymmetricSuite, ARingAllGatherBySignalsOfNeighbours) {
-  on_ranks(4, [](Member& member) {
+  on_ranks(4, [](CaseRank& member) {
     constexpr std::int64_t kCount = 1000;
     const device::Stream stream = member.host.create_stream();
     const SymmetricPool pool(member.group, stream, {.nbytes = 1 << 16});

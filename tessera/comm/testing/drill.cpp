@@ -47,7 +47,7 @@ struct Drilled {
   std::optional<std::int64_t> ended_ns = {};
 };
 
-[[noreturn]] void be_rank(const Fault& fault, DrillRank rank) {
+[[noreturn]] void be_rank(const CommDrillFault& fault, DrillRank rank) {
   leave_out_what_the_parent_registered();
   if (!rank.store().empty()) {
     const std::string directory = rank.store().substr(std::string_view("file://").size());
@@ -64,7 +64,7 @@ struct Drilled {
   std::exit(rank.store().empty() && !words.empty() ? 1 : 0);
 }
 
-Drilled start_rank(const Fault& fault, int rank, const std::string& store) {
+Drilled start_rank(const CommDrillFault& fault, int rank, const std::string& store) {
   int ends[2];
   TESSERA_CHECK_AS(IoError, ::pipe(ends) == 0, "no pipe");
   Drilled started;
@@ -159,13 +159,13 @@ void DrillRank::die() {
 void DrillRank::say(const std::string& what) { comm::store()->set("said " + what, ""); }
 void DrillRank::hear(const std::string& what) { (void)comm::store()->get("said " + what, kHung); }
 
-void be_launched_rank(const Fault& fault) {
+void be_launched_rank(const CommDrillFault& fault) {
   const char* rank = std::getenv("RANK");
   TESSERA_CHECK(rank != nullptr, "no launcher started this rank");
   be_rank(fault, DrillRank(std::atoi(rank), "", STDERR_FILENO));
 }
 
-DrillReport run_drill(const Fault& fault) {
+DrillReport run_drill(const CommDrillFault& fault) {
   char name[] = "/dev/shm/tessera_drill_XXXXXX";  // also holds the records of ranks that die
   TESSERA_CHECK_AS(IoError, ::mkdtemp(name) != nullptr, "no directory for ranks to meet in");
   std::fflush(nullptr);
@@ -197,7 +197,7 @@ DrillReport run_drill(const Fault& fault) {
   return report;
 }
 
-std::string judge(const Fault& fault, const DrillReport& report) {
+std::string judge(const CommDrillFault& fault, const DrillReport& report) {
   std::string text;
   for (std::size_t i = 0; i < report.ranks.size(); ++i) {
     const DrillEnd expected = fault.expected(static_cast<int>(i));

@@ -80,7 +80,7 @@ struct DrillEnd {
 };
 
 /// A fault of the drill.
-struct Fault {
+struct CommDrillFault {
   std::string_view name;
   /// Deadline that must pass before the other ranks detect it; 0: they detect it immediately.
   std::chrono::nanoseconds deadline;
@@ -88,7 +88,7 @@ struct Fault {
   std::function<DrillEnd(int rank)> expected;  ///< expected end of each rank
 };
 /// Returns all faults.
-const std::vector<Fault>& all_faults();
+const std::vector<CommDrillFault>& all_faults();
 
 /// The actual end of a rank.
 struct DrilledRank {
@@ -102,10 +102,10 @@ struct DrillReport {
   double seconds_past = 0;  ///< time from when the other ranks could detect the fault to the end of the last process
 };
 /// Runs a drill.
-DrillReport run_drill(const Fault& fault);
+DrillReport run_drill(const CommDrillFault& fault);
 /// Runs this process as the drill rank that a launcher started it as. Its error goes to stderr.
-[[noreturn]] void be_launched_rank(const Fault& fault);
+[[noreturn]] void be_launched_rank(const CommDrillFault& fault);
 /// Describes the differences between expected and actual ends, one per line; empty if all are as expected.
-std::string judge(const Fault& fault, const DrillReport& report);
+std::string judge(const CommDrillFault& fault, const DrillReport& report);
 
 }  // namespace tessera::comm

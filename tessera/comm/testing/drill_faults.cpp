@@ -51,7 +51,8 @@ std::function<DrillEnd(int)> culprit_says(Words words) {
 DrillEnd all_well(int /*rank*/) { return {}; }
 
 // Each rank enqueues one operation, and that of the culprit differs.
-Fault differs(std::string_view name, std::function<Operation(const DrillRank&, bool is_other)> asked, Words words) {
+CommDrillFault differs(std::string_view name, std::function<Operation(const DrillRank&, bool is_other)> asked,
+                       Words words) {
   return {.name = name,
           .deadline = 0s,
           .body =
@@ -243,7 +244,7 @@ DrillEnd port_taken_ends(int rank) {
 }
 
 // Faults of processes: ranks that die, stop or arrive late.
-void add_absences(std::vector<Fault>& faults) {
+void add_absences(std::vector<CommDrillFault>& faults) {
   const Words died = {"aborted: group world: operation 2, all_reduce(f32[1000], sum): rank 1 died"};
   faults.push_back({"killed", 0s, killed, others_say(died, How::kKilled)});
   faults.push_back(
@@ -271,7 +272,7 @@ void add_absences(std::vector<Fault>& faults) {
 }
 
 // Faults of programs: ranks that enqueue different operations.
-void add_differences(std::vector<Fault>& faults) {
+void add_differences(std::vector<CommDrillFault>& faults) {
   const Words reduce_and_broadcast = {
       "mismatch: group world: operation 2, ",
       "ranks 0 and 2 run all_reduce(f32[1000], sum), rank 1 broadcast(f32[1000], root 0)"};
@@ -343,9 +344,9 @@ Operation uneven_exchange(const DrillRank& rank, bool is_other) {
 
 }  // namespace
 
-const std::vector<Fault>& all_faults() {
-  static const std::vector<Fault> kFaults = [] {
-    std::vector<Fault> faults;
+const std::vector<CommDrillFault>& all_faults() {
+  static const std::vector<CommDrillFault> kFaults = [] {
+    std::vector<CommDrillFault> faults;
     add_absences(faults);
     add_differences(faults);
     faults.push_back(

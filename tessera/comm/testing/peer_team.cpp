@@ -109,7 +109,7 @@ void PeerTeam::start(const std::vector<std::string>& command) {
 
 PeerTeam::~PeerTeam() {
   const int no_more = 0;
-  for (const Member& member : members_) {
+  for (const PeerMember& member : members_) {
     (void)!::write(member.orders, &no_more, sizeof no_more);
     ::close(member.orders);
     ::close(member.answers);
@@ -119,11 +119,11 @@ PeerTeam::~PeerTeam() {
 }
 
 double PeerTeam::run(int times) {
-  for (const Member& member : members_) {
+  for (const PeerMember& member : members_) {
     TESSERA_CHECK_AS(IoError, ::write(member.orders, &times, sizeof times) == sizeof times, "no pipe to a peer");
   }
   double slowest = 0;
-  for (const Member& member : members_) {
+  for (const PeerMember& member : members_) {
     pollfd polled{member.answers, POLLIN, 0};
     double took = 0;
     const bool came = ::poll(&polled, 1, kPatienceMs) == 1 && ::read(member.answers, &took, sizeof took) == sizeof took;

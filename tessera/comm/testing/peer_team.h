@@ -40,7 +40,7 @@ class PeerTeam {
   [[nodiscard]] const Peer& peer() const { return peer_; }
 
  private:
-  struct Member {
+  struct PeerMember {
     int orders = -1;
     int answers = -1;
   };
@@ -48,7 +48,7 @@ class PeerTeam {
 
   Peer peer_;
   std::string folder_;
-  std::vector<Member> members_;
+  std::vector<PeerMember> members_;
   std::vector<pid_t> processes_;
 };
 

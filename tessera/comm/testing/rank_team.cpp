@@ -72,7 +72,7 @@ RankTeam::RankTeam(int ranks, const std::function<Body()>& prepare, bool is_boun
     if (process == 0) {
       if (is_bound) bind_to_core(rank, ranks);
       ::close(orders[1]);
-      for (const Member& other : members_) ::close(other.orders);
+      for (const TeamMember& other : members_) ::close(other.orders);
       try {
         const RankScope scope(make_rank(rank, ranks, directory_ + "/store"));
         obey(orders[0], answers[1], prepare());
@@ -88,20 +88,20 @@ RankTeam::RankTeam(int ranks, const std::function<Body()>& prepare, bool is_boun
 }
 
 RankTeam::~RankTeam() {
-  for (const Member& member : members_) {
+  for (const TeamMember& member : members_) {
     ::close(member.orders);
     ::close(member.answers);
   }
-  for (const Member& member : members_) ::waitpid(member.process, nullptr, 0);
+  for (const TeamMember& member : members_) ::waitpid(member.process, nullptr, 0);
   std::filesystem::remove_all(directory_);
 }
 
 double RankTeam::run(int times) {
-  for (const Member& member : members_) {
+  for (const TeamMember& member : members_) {
     TESSERA_CHECK_AS(IoError, ::write(member.orders, &times, sizeof times) == sizeof times, "a rank has ended");
   }
   double slowest = 0;
-  for (const Member& member : members_) {
+  for (const TeamMember& member : members_) {
     double took = 0;
     TESSERA_CHECK_AS(IoError, ::read(member.answers, &took, sizeof took) == sizeof took, "a rank has ended");
     slowest = std::max(slowest, took);

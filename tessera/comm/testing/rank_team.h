@@ -27,13 +27,13 @@ class RankTeam {
   double run(int times);
 
  private:
-  struct Member {
+  struct TeamMember {
     pid_t process = -1;
     int orders = -1;   // pipe to it: number of repetitions
     int answers = -1;  // pipe from it: nanoseconds
   };
   std::string directory_;
-  std::vector<Member> members_;
+  std::vector<TeamMember> members_;
 };
 
 }  // namespace tessera::comm

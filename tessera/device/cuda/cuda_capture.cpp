@@ -9,7 +9,7 @@
 
 namespace tessera::device::cuda {
 
-void Capture::label(CUgraphNode node, const LaunchInfo& info) {
+void CudaCapture::label(CUgraphNode node, const LaunchInfo& info) {
   NodeLabel label;
   label.label = info.label;
   if (info.accesses) {
@@ -20,31 +20,31 @@ void Capture::label(CUgraphNode node, const LaunchInfo& info) {
   notes_.labels.insert_or_assign(node, std::move(label));
 }
 
-void Capture::keep(const std::shared_ptr<void>& thing) {
+void CudaCapture::keep(const std::shared_ptr<void>& thing) {
   const std::lock_guard lock(mutex_);
   if (kept_.insert(thing.get()).second) notes_.keeps.push_back(thing);
 }
 
-void Capture::spin(const void* stream, SpinTotals spins) {
+void CudaCapture::spin(const void* stream, SpinTotals spins) {
   const std::lock_guard lock(mutex_);
   SpinTotals& most = spins_[stream];
   most.share = std::max(most.share, spins.share);
   most.streams = std::max(most.streams, spins.streams);
 }
 
-void Capture::know(std::span<const CUgraphNode> nodes) {
+void CudaCapture::know(std::span<const CUgraphNode> nodes) {
   const std::lock_guard lock(mutex_);
   for (CUgraphNode node : nodes) {
     if (!notes_.labels.contains(node)) known_.insert(node);
   }
 }
 
-bool Capture::knows(CUgraphNode node) const {
+bool CudaCapture::knows(CUgraphNode node) const {
   const std::lock_guard lock(mutex_);
   return notes_.labels.contains(node) || known_.contains(node);
 }
 
-CaptureNotes Capture::take() {
+CaptureNotes CudaCapture::take() {
   const std::lock_guard lock(mutex_);
   for (const auto& [stream, spins] : spins_) {
     notes_.spins.share += spins.share;
@@ -56,9 +56,9 @@ CaptureNotes Capture::take() {
   return std::exchange(notes_, {});
 }
 
-std::shared_ptr<Capture> CaptureRegistry::begin(std::uint64_t id) {
+std::shared_ptr<CudaCapture> CaptureRegistry::begin(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
-  auto capture = std::make_shared<Capture>(id);
+  auto capture = std::make_shared<CudaCapture>(id);
   captures_.emplace(id, capture);
   count_.store(captures_.size(), std::memory_order_relaxed);
   return capture;
@@ -73,7 +73,7 @@ void CaptureRegistry::end(std::uint64_t id) {
   count_.store(captures_.size(), std::memory_order_relaxed);
 }
 
-std::shared_ptr<Capture> CaptureRegistry::find(std::uint64_t id) const {
+std::shared_ptr<CudaCapture> CaptureRegistry::find(std::uint64_t id) const {
   const std::lock_guard lock(mutex_);
   const auto at = captures_.find(id);
   return at != captures_.end() ? at->second : nullptr;
@@ -118,7 +118,7 @@ Dependencies dependencies_of(CudaContext& context, CUgraphNode node) {
   return dependencies;
 }
 
-Capture* CudaStream::own_capture(CaptureView& view) {
+CudaCapture* CudaStream::own_capture(CaptureView& view) {
   view = view_capture(context_, stream_);
   if (view.id == 0) return nullptr;
   if (seen_ == nullptr || seen_->id() != view.id) {
@@ -129,7 +129,7 @@ Capture* CudaStream::own_capture(CaptureView& view) {
 
 void CudaStream::note_captured_slow(const LaunchInfo& info, const std::shared_ptr<void>& keep) {
   CaptureView view;
-  Capture* const capture = own_capture(view);
+  CudaCapture* const capture = own_capture(view);
   if (capture == nullptr) return;
   if (keep != nullptr) capture->keep(keep);
   // After an operation its node alone is what the stream's next one depends on.
@@ -190,7 +190,7 @@ CaptureInfo CudaStream::capture_info() {
   return info;
 }
 
-void CudaStream::check_nodes(Capture& capture, const CaptureView& view, std::span<const CUgraphNode> nodes,
+void CudaStream::check_nodes(CudaCapture& capture, const CaptureView& view, std::span<const CUgraphNode> nodes,
                              const char* call) {
   // A node is an address to the driver, so unknown nodes are not queried. Nearly all are known by their labels or are
   // current dependencies of this stream; listing all nodes is for the rest.
@@ -207,7 +207,7 @@ Dependencies CudaStream::capture_predecessors(NodeId id) {
     return dependencies_of(context_, node_of(id));
   make_current_for_query();
   CaptureView view;
-  Capture* const capture = own_capture(view);
+  CudaCapture* const capture = own_capture(view);
   TESSERA_CHECK(view.id != 0, "capture_predecessors: ", name_, " is not capturing");
   CUgraphNode node = node_of(id);
   if (capture != nullptr) check_nodes(*capture, view, {&node, 1}, "capture_predecessors");
@@ -223,7 +223,7 @@ Dependencies CudaStream::capture_predecessors(NodeId id) {
 void CudaStream::set_capture_dependencies(std::span<const NodeId> ids) {
   context_.make_current();
   CaptureView view;
-  Capture* const capture = own_capture(view);
+  CudaCapture* const capture = own_capture(view);
   TESSERA_CHECK(view.is_active(), "set_capture_dependencies: ", name_, " is not capturing");
   SmallVector<CUgraphNode, 4> nodes;
   for (const NodeId id : ids) nodes.push_back(node_of(id));
@@ -241,7 +241,7 @@ void CudaStream::capture_host_function(HostFunction body, const CaptureView& vie
 }
 
 void CudaStream::capture_graph(const std::shared_ptr<GraphExecBackend>& exec, const CaptureView& view,
-                               Capture& capture) {
+                               CudaCapture& capture) {
   auto& ours = static_cast<CudaGraphExec&>(*exec);
   const CudaGraph& source = ours.source();
   CUgraphNodeParams params{};

@@ -43,9 +43,9 @@ struct CaptureNotes {
 };
 
 /// An active capture. Thread-safe.
-class Capture {
+class CudaCapture {
  public:
-  explicit Capture(std::uint64_t id) : id_(id) {}
+  explicit CudaCapture(std::uint64_t id) : id_(id) {}
   [[nodiscard]] std::uint64_t id() const { return id_; }
   /// Notes the label and accesses of `node`.
   void label(CUgraphNode node, const LaunchInfo& info);
@@ -78,15 +78,15 @@ class CaptureRegistry {
  public:
   /// Returns true if there is any; one load.
   [[nodiscard]] bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
-  std::shared_ptr<Capture> begin(std::uint64_t id);
+  std::shared_ptr<CudaCapture> begin(std::uint64_t id);
   void end(std::uint64_t id);
   /// Returns null if the capture was not begun by Tessera, or has ended.
-  std::shared_ptr<Capture> find(std::uint64_t id) const;
+  std::shared_ptr<CudaCapture> find(std::uint64_t id) const;
 
  private:
   std::atomic<std::size_t> count_{0};
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Capture>> captures_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<CudaCapture>> captures_;
 };
 
 /// The driver's capture state of a stream. The driver owns the arrays, which are valid until the next operation of the

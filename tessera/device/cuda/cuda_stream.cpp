@@ -61,7 +61,7 @@ template <class Launch>
 void CudaStream::launch_spinning(SpinTotals spins, const Launch& launch) {
   context_.make_current();
   CaptureView view;
-  if (Capture* const capture = own_capture(view)) {
+  if (CudaCapture* const capture = own_capture(view)) {
     TESSERA_CHECK_AS(NotSupported, spins.share <= kWholeDevice,
                      "a captured launch that spins has more blocks than the device can hold at once, so some would "
                      "never start; use a smaller grid");
@@ -151,7 +151,7 @@ void CudaStream::record(const std::shared_ptr<EventBackend>& event, Tick /*tick*
   context_.make_current();
   if (use == EventUse::kExternal) {
     CaptureView view;
-    Capture* const capture = own_capture(view);
+    CudaCapture* const capture = own_capture(view);
     if (view.is_active()) {
       ours.record_external(stream_);
       if (capture != nullptr) capture->keep(event);
@@ -167,7 +167,7 @@ void CudaStream::wait(const std::shared_ptr<EventBackend>& event, EventUse use) 
   context_.make_current();
   if (use == EventUse::kExternal) {
     CaptureView view;
-    Capture* const capture = own_capture(view);
+    CudaCapture* const capture = own_capture(view);
     if (view.is_active()) {
       ours.wait_external(stream_);
       if (capture != nullptr) capture->keep(event);
@@ -185,7 +185,7 @@ void CudaStream::launch_graph(const std::shared_ptr<GraphExecBackend>& exec) {
   TESSERA_CUDA(context_, cuStreamIsCapturing, stream_, &status);
   if (status != CU_STREAM_CAPTURE_STATUS_NONE) [[unlikely]] {
     CaptureView view;
-    Capture* const capture = own_capture(view);
+    CudaCapture* const capture = own_capture(view);
     TESSERA_CHECK_AS(NotSupported, capture != nullptr,
                      "launch: the capture must be started by Tessera to contain an executable graph; start it with "
                      "Stream::begin_capture");

@@ -60,9 +60,9 @@ class CudaStream : public StreamBackend, private Spinner {
 
   void make_current_for_query();
   /// Returns the capture begun by Tessera that this stream is in, or null.
-  Capture* own_capture(CaptureView& view);
+  CudaCapture* own_capture(CaptureView& view);
   /// Throws if the driver never returned one of the nodes for this capture.
-  void check_nodes(Capture& capture, const CaptureView& view, std::span<const CUgraphNode> nodes, const char* call);
+  void check_nodes(CudaCapture& capture, const CaptureView& view, std::span<const CUgraphNode> nodes, const char* call);
   /// Called after an operation: if it was captured, notes its label and the objects that its node needs.
   void note_captured(const LaunchInfo& info, const std::shared_ptr<void>& keep = nullptr) {
     if (context_.captures().any()) [[unlikely]]
@@ -73,7 +73,7 @@ class CudaStream : public StreamBackend, private Spinner {
   template <class Launch>
   void launch_spinning(SpinTotals spins, const Launch& launch);
   void capture_host_function(HostFunction body, const CaptureView& view);
-  void capture_graph(const std::shared_ptr<GraphExecBackend>& exec, const CaptureView& view, Capture& capture);
+  void capture_graph(const std::shared_ptr<GraphExecBackend>& exec, const CaptureView& view, CudaCapture& capture);
   /// Returns true if all work has completed; a lost device has none.
   bool ask_idle();
 
@@ -90,11 +90,11 @@ class CudaStream : public StreamBackend, private Spinner {
   int priority_ = 0;  // only if owned
   std::string name_;
   std::shared_ptr<StreamErrors> errors_ = std::make_shared<StreamErrors>();
-  std::uint64_t* progress_;         // pinned; written by the device
-  CUevent spin_event_ = nullptr;    // recorded after every spin
-  std::byte* staging_ = nullptr;    // pinned; work of this stream uses it in order
-  std::shared_ptr<Capture> begun_;  // the capture that began here
-  std::shared_ptr<Capture> seen_;   // the capture begun by Tessera that this stream was last seen in
+  std::uint64_t* progress_;             // pinned; written by the device
+  CUevent spin_event_ = nullptr;        // recorded after every spin
+  std::byte* staging_ = nullptr;        // pinned; work of this stream uses it in order
+  std::shared_ptr<CudaCapture> begun_;  // the capture that began here
+  std::shared_ptr<CudaCapture> seen_;   // the capture begun by Tessera that this stream was last seen in
 };
 
 }  // namespace tessera::device::cuda

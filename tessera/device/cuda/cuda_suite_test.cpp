@@ -13,8 +13,8 @@ extern "C" const std::byte tessera_kernels_suite_kernels_end[];
 namespace tessera::device::cuda {
 namespace {
 
-using suite::Implementation;
-using suite::Subject;
+using suite::DeviceImplementation;
+using suite::DeviceSubject;
 using suite::Traits;
 
 // The few driver calls of a foreign library.
@@ -110,7 +110,7 @@ Kernel suite_kernel(const Device& device, const std::string& name) {
   return kernels->at(name);
 }
 
-class CudaSubject : public Subject {
+class CudaSubject : public DeviceSubject {
  public:
   explicit CudaSubject(Device device) : device_(std::move(device)) { (void)suite_kernel(device_, "fill_ints"); }
 
@@ -144,7 +144,7 @@ class CudaSubject : public Subject {
   Device device_;
 };
 
-std::unique_ptr<Subject> open_first(std::string& why) {
+std::unique_ptr<DeviceSubject> open_first(std::string& why) {
   try {
     return std::make_unique<CudaSubject>(Device::get("cuda"));
   } catch (const Error& error) {
@@ -158,7 +158,7 @@ std::unique_ptr<Subject> open_first(std::string& why) {
 
 namespace tessera::device::suite {
 
-INSTANTIATE_TEST_SUITE_P(Cuda, DeviceSuite, ::testing::Values(Implementation{"gpu0", &cuda::open_first}),
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceSuite, ::testing::Values(DeviceImplementation{"gpu0", &cuda::open_first}),
                          implementation_name);
 
 }  // namespace tessera::device::suite

@@ -63,7 +63,7 @@ std::uint64_t GraphRuns::launches() {
 void GraphRuns::finished(std::uint64_t launch, std::exception_ptr error) noexcept {
   const std::lock_guard lock(mutex_);
   if (launch < first_ || launch - first_ >= launches_.size()) return;
-  Launch& entry = launches_[launch - first_];
+  HostLaunch& entry = launches_[launch - first_];
   if (error != nullptr && entry.error == nullptr) entry.error = std::move(error);
   if (--entry.remaining == 0) entry.errors->finish(entry.place, entry.error);
   while (!launches_.empty() && launches_.front().remaining == 0) {

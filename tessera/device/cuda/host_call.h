@@ -50,7 +50,7 @@ class GraphRuns {
   void finished(std::uint64_t launch, std::exception_ptr error) noexcept;
 
  private:
-  struct Launch {
+  struct HostLaunch {
     std::shared_ptr<StreamErrors> errors;
     StreamErrors::Place place;
     std::size_t remaining;
@@ -58,7 +58,7 @@ class GraphRuns {
   };
   std::mutex mutex_;
   std::uint64_t first_ = 0;  // number of launches_.front()
-  std::deque<Launch> launches_;
+  std::deque<HostLaunch> launches_;
 };
 
 /// A call inside a graph.

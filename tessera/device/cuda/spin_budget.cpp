@@ -23,7 +23,7 @@ bool SpinBudget::fits(const Spinner& spinner, SpinShare share, int streams, Spin
   busy = 0;
   SpinShare own_share = share;
   int own_streams = streams;
-  for (const Entry& entry : entries_) {
+  for (const BudgetEntry& entry : entries_) {
     if (entry.spinner == &spinner) {
       own_share = std::max(own_share, entry.share);
       own_streams = std::max(own_streams, entry.streams);
@@ -49,7 +49,7 @@ SpinBudget::Admission SpinBudget::admit(Spinner& spinner, SpinShare share, int s
                        " streams, got ", streams,
                        "; use fewer, or set TESSERA_CUDA_CONNECTIONS up to 32 before the start");
       std::vector<std::string> names;
-      for (const Entry& entry : entries_) names.push_back(entry.spinner->spinner_name());
+      for (const BudgetEntry& entry : entries_) names.push_back(entry.spinner->spinner_name());
       TESSERA_THROW(DeviceError, "no room for a spinning launch on ", spinner.spinner_name(), ": ", busy, " of ",
                     most_streams_, " streams already spin and take ", percent(taken),
                     " % of the blocks; this launch needs ", streams, " more and ", percent(share),
@@ -61,7 +61,7 @@ SpinBudget::Admission SpinBudget::admit(Spinner& spinner, SpinShare share, int s
 }
 
 void SpinBudget::enter(Spinner& spinner, SpinShare share, int streams) {
-  for (Entry& entry : entries_) {
+  for (BudgetEntry& entry : entries_) {
     if (entry.spinner != &spinner) continue;
     entry.share = std::max(entry.share, share);
     entry.streams = std::max(entry.streams, streams);
@@ -73,18 +73,19 @@ void SpinBudget::enter(Spinner& spinner, SpinShare share, int streams) {
 
 void SpinBudget::launched(Spinner& spinner) {
   const std::lock_guard lock(mutex_);
-  for (Entry& entry : entries_) {
+  for (BudgetEntry& entry : entries_) {
     if (entry.spinner == &spinner) --entry.launching;
   }
 }
 
 void SpinBudget::forget(Spinner& spinner) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [&](const Entry& entry) { return entry.spinner == &spinner; });
+  std::erase_if(entries_, [&](const BudgetEntry& entry) { return entry.spinner == &spinner; });
 }
 
 void SpinBudget::drop_ended() {
-  std::erase_if(entries_, [](const Entry& entry) { return entry.launching == 0 && entry.spinner->spin_has_ended(); });
+  std::erase_if(entries_,
+                [](const BudgetEntry& entry) { return entry.launching == 0 && entry.spinner->spin_has_ended(); });
 }
 
 void SpinBudget::run_put_off(std::vector<std::function<void()>>& calls) {
@@ -119,7 +120,7 @@ void SpinBudget::run_quiet(const char* what, std::chrono::nanoseconds timeout, c
     }
     if (Clock::now() - start >= timeout) {
       std::vector<std::string> names;
-      for (const Entry& entry : entries_) names.push_back(entry.spinner->spinner_name());
+      for (const BudgetEntry& entry : entries_) names.push_back(entry.spinner->spinner_name());
       TESSERA_THROW(TimeoutError, what, " cannot start while a kernel spins; after ", timeout,
                     " these streams still spin: ", names, "; do it before they start");
     }
@@ -132,7 +133,7 @@ std::vector<std::string> SpinBudget::spinning() {
   const std::lock_guard lock(mutex_);
   drop_ended();
   std::vector<std::string> names;
-  for (const Entry& entry : entries_) names.push_back(entry.spinner->spinner_name());
+  for (const BudgetEntry& entry : entries_) names.push_back(entry.spinner->spinner_name());
   return names;
 }
 

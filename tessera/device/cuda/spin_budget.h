@@ -74,7 +74,7 @@ class SpinBudget {
   [[nodiscard]] std::size_t put_off() const;
 
  private:
-  struct Entry {
+  struct BudgetEntry {
     Spinner* spinner;
     SpinShare share;
     int streams;
@@ -88,7 +88,7 @@ class SpinBudget {
 
   const int most_streams_;
   mutable std::mutex mutex_;
-  std::vector<Entry> entries_;
+  std::vector<BudgetEntry> entries_;
   std::vector<std::function<void()>> put_off_;
 };
 

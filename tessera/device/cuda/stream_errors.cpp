@@ -21,7 +21,7 @@ std::recursive_mutex& settling() {
 
 void StreamErrors::count_risk() {
   const auto live = std::count_if(failures_.begin(), failures_.end(),
-                                  [](const Failure& failure) { return failure.forgotten_at == 0; });
+                                  [](const StreamFailure& failure) { return failure.forgotten_at == 0; });
   at_risk_.store(pending_.size() + holds_.size() + sources_.size() + static_cast<std::size_t>(live),
                  std::memory_order_relaxed);
 }
@@ -55,7 +55,8 @@ StreamErrors::Place StreamErrors::mark() {
 
 void StreamErrors::add_failure(Place place, std::exception_ptr error) {
   if (failures_.size() >= kMostFailures) failures_.erase(failures_.begin());
-  const auto at = std::find_if(failures_.begin(), failures_.end(), [&](const Failure& f) { return f.place > place; });
+  const auto at =
+      std::find_if(failures_.begin(), failures_.end(), [&](const StreamFailure& f) { return f.place > place; });
   failures_.insert(at, {place, std::move(error), 0});
 }
 
@@ -85,23 +86,23 @@ bool StreamErrors::is_settled(Place up_to) {
   const auto before_it = [&](const auto& what) { return what.place < up_to; };
   return std::none_of(pending_.begin(), pending_.end(), [&](Place place) { return place < up_to; }) &&
          std::none_of(holds_.begin(), holds_.end(), before_it) &&
-         std::none_of(failures_.begin(), failures_.end(), [&](const Failure& f) { return f.strikes(up_to); }) &&
-         std::none_of(sources_.begin(), sources_.end(), [&](const Source& source) { return source.at < up_to; });
+         std::none_of(failures_.begin(), failures_.end(), [&](const StreamFailure& f) { return f.strikes(up_to); }) &&
+         std::none_of(sources_.begin(), sources_.end(), [&](const ErrorSource& source) { return source.at < up_to; });
 }
 
 // Takes over the failures of sources, and drops sources that can no longer fail.
 void StreamErrors::settle_sources() {
   const std::lock_guard one(settling());
-  std::vector<Source> sources;
+  std::vector<ErrorSource> sources;
   {
     const std::lock_guard lock(mutex_);
     if (is_settling_ || sources_.empty()) return;
     is_settling_ = true;
     sources = sources_;
   }
-  std::vector<Failure> found;
+  std::vector<StreamFailure> found;
   std::vector<Place> done;
-  for (const Source& source : sources) {
+  for (const ErrorSource& source : sources) {
     source.from->settle_sources();
     auto error = source.from->inherited_before(source.up_to);
     if (error == nullptr && !source.from->is_settled(source.up_to)) continue;
@@ -110,9 +111,10 @@ void StreamErrors::settle_sources() {
   }
   const std::lock_guard lock(mutex_);
   is_settling_ = false;
-  for (Failure& failure : found) add_failure(failure.place, std::move(failure.error));
-  std::erase_if(sources_,
-                [&](const Source& source) { return std::find(done.begin(), done.end(), source.at) != done.end(); });
+  for (StreamFailure& failure : found) add_failure(failure.place, std::move(failure.error));
+  std::erase_if(sources_, [&](const ErrorSource& source) {
+    return std::find(done.begin(), done.end(), source.at) != done.end();
+  });
   count_risk();
 }
 
@@ -120,7 +122,7 @@ void StreamErrors::settle_sources() {
 std::exception_ptr StreamErrors::inherited_before(Place up_to) {
   const std::lock_guard lock(mutex_);
   look_at_holds();
-  for (const Failure& failure : failures_) {
+  for (const StreamFailure& failure : failures_) {
     if (failure.strikes(up_to)) return failure.error;
   }
   return nullptr;
@@ -131,7 +133,7 @@ std::exception_ptr StreamErrors::before(Place up_to) {
   settle_sources();
   const std::lock_guard lock(mutex_);
   look_at_holds();
-  for (Failure& failure : failures_) {
+  for (StreamFailure& failure : failures_) {
     if (failure.place >= up_to || failure.forgotten_at != 0) continue;
     return failure.error;
   }
@@ -143,7 +145,7 @@ void StreamErrors::reset() {
   const std::lock_guard lock(mutex_);
   look_at_holds();
   const Place now = next_++;
-  for (Failure& failure : failures_) {
+  for (StreamFailure& failure : failures_) {
     if (failure.forgotten_at == 0) failure.forgotten_at = now;
   }
   count_risk();

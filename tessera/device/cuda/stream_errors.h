@@ -47,7 +47,7 @@ class StreamErrors {
   void reset();
 
  private:
-  struct Failure {
+  struct StreamFailure {
     Place place;
     std::exception_ptr error;
     Place forgotten_at;  // position of the reset that cleared it; 0: none
@@ -61,7 +61,7 @@ class StreamErrors {
     std::shared_ptr<HoldWords> words;
     std::string message;
   };
-  struct Source {
+  struct ErrorSource {
     std::shared_ptr<StreamErrors> from;
     Place up_to;
     Place at;  // position of the wait
@@ -79,8 +79,8 @@ class StreamErrors {
   Place next_ = 1;
   std::vector<Place> pending_;
   std::vector<PendingHold> holds_;
-  std::vector<Failure> failures_;  // by position
-  std::vector<Source> sources_;
+  std::vector<StreamFailure> failures_;  // by position
+  std::vector<ErrorSource> sources_;
 };
 
 }  // namespace tessera::device::cuda

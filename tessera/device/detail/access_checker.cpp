@@ -60,9 +60,9 @@ void AccessChecker::launch(StreamState& stream, std::string_view label, std::spa
     check_given_out(who, access);
     check_order(stream, who, access);
   }
-  const Use use{stream.id(), stream.take_tick(), std::make_shared<const std::string>(who)};
+  const TensorUse use{stream.id(), stream.take_tick(), std::make_shared<const std::string>(who)};
   for (const Access& access : accesses) note(use, access);
-  std::deque<Launch>& running = running_[use.stream];
+  std::deque<CheckedLaunch>& running = running_[use.stream];
   if (running.size() == kMostRunning) running.pop_front();
   running.push_back({use.tick, stream.clock});
 }
@@ -95,10 +95,10 @@ void AccessChecker::check_given_out(std::string_view who, const Access& access) 
 
 void AccessChecker::check_order(StreamState& stream, std::string_view who, const Access& access) const {
   if (access.nbytes == 0) return;
-  auto is_before = [&](const Use& use) {
+  auto is_before = [&](const TensorUse& use) {
     return stream.covers(use.stream, use.tick) || over_.covers(use.stream, use.tick);
   };
-  auto demand = [&](const Use& use, std::string_view did) {
+  auto demand = [&](const TensorUse& use, std::string_view did) {
     TESSERA_CHECK(is_before(use), who, " ", shown(access), " while ", *use.who, " ", did,
                   " it and is not ordered before; record an event after '", *use.who, "' and make ", stream.name,
                   " wait on it");
@@ -107,9 +107,9 @@ void AccessChecker::check_order(StreamState& stream, std::string_view who, const
   if (it != spans_.begin()) --it;
   for (; it != spans_.end() && it->first < end_of(access); ++it) {
     if (it->second.end <= begin_of(access)) continue;
-    for (const Use& use : it->second.writers) demand(use, "writes");
+    for (const TensorUse& use : it->second.writers) demand(use, "writes");
     if (!is_write(access)) continue;
-    for (const Use& use : it->second.readers) demand(use, "reads");
+    for (const TensorUse& use : it->second.readers) demand(use, "reads");
   }
 }
 
@@ -119,12 +119,12 @@ AccessChecker::Spans::iterator AccessChecker::split(std::uintptr_t at) {
   --it;
   if (it->first == at) return it;
   if (it->second.end <= at) return std::next(it);
-  Span right = it->second;
+  AccessSpan right = it->second;
   it->second.end = at;
   return spans_.emplace(at, std::move(right)).first;
 }
 
-void AccessChecker::note(const Use& use, const Access& access) {
+void AccessChecker::note(const TensorUse& use, const Access& access) {
   if (access.nbytes == 0) return;
   const std::uintptr_t begin = begin_of(access);
   const std::uintptr_t end = end_of(access);
@@ -132,17 +132,17 @@ void AccessChecker::note(const Use& use, const Access& access) {
   split(end);
   if (is_write(access)) {
     while (it != spans_.end() && it->first < end) it = spans_.erase(it);
-    spans_.emplace(begin, Span{end, {use}, {}});
+    spans_.emplace(begin, AccessSpan{end, {use}, {}});
     return;
   }
   std::uintptr_t at = begin;
   while (at < end) {
     if (it == spans_.end() || it->first > at) {  // bytes never used before
       const std::uintptr_t until = it == spans_.end() ? end : std::min(end, it->first);
-      it = spans_.emplace(at, Span{until, {}, {}}).first;
+      it = spans_.emplace(at, AccessSpan{until, {}, {}}).first;
     }
     auto& readers = it->second.readers;
-    std::erase_if(readers, [&](const Use& old) { return old.stream == use.stream; });
+    std::erase_if(readers, [&](const TensorUse& old) { return old.stream == use.stream; });
     readers.push_back(use);
     at = it->second.end;
     ++it;

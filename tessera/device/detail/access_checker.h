@@ -44,17 +44,17 @@ class AccessChecker {
   void forget(const void* address, std::size_t nbytes);
 
  private:
-  struct Use {
+  struct TensorUse {
     StreamId stream;
     Tick tick;
     std::shared_ptr<const std::string> who;  // "launch 'b' on stream 2"
   };
-  struct Span {
+  struct AccessSpan {
     std::uintptr_t end;
-    std::vector<Use> writers;  // at most one
-    std::vector<Use> readers;  // since that write, the latest per stream
+    std::vector<TensorUse> writers;  // at most one
+    std::vector<TensorUse> readers;  // since that write, the latest per stream
   };
-  struct Launch {
+  struct CheckedLaunch {
     Tick tick;
     VectorClock clock;  // all work before it, and itself
   };
@@ -62,18 +62,18 @@ class AccessChecker {
     std::uintptr_t end;
     std::string by;
   };
-  using Spans = std::map<std::uintptr_t, Span>;
+  using Spans = std::map<std::uintptr_t, AccessSpan>;
 
   void note_completed(DeviceState& device);
   void check_given_out(std::string_view who, const Access& access) const;
   void check_order(StreamState& stream, std::string_view who, const Access& access) const;
-  void note(const Use& use, const Access& access);
+  void note(const TensorUse& use, const Access& access);
   Spans::iterator split(std::uintptr_t at);
 
   mutable std::mutex mutex_;
   Spans spans_;
-  std::map<StreamId, std::deque<Launch>> running_;  // not known to be complete; by stream, the oldest first
-  VectorClock over_;                                // known to be complete, and all work before
+  std::map<StreamId, std::deque<CheckedLaunch>> running_;  // not known to be complete; by stream, the oldest first
+  VectorClock over_;                                       // known to be complete, and all work before
   std::map<std::uintptr_t, Forbidden> forbidden_;
 };
 

@@ -61,10 +61,10 @@ void LaunchLog::enter(StreamState& stream, probe::Recorder& recorder, std::uint6
   recorder_ = id;
   count_ = 0;
   times_.reset();
-  for (Known& known : known_) known = {};
+  for (KnownLabel& known : known_) known = {};
 }
 
-probe::StringId LaunchLog::intern(probe::Recorder& recorder, std::string_view label, Known& known) {
+probe::StringId LaunchLog::intern(probe::Recorder& recorder, std::string_view label, KnownLabel& known) {
   const probe::StringId id = recorder.intern(label.empty() ? std::string_view("(no label)") : label);
   if (label.size() > sizeof known.text) return id;
   known.nbytes = 255;

@@ -47,7 +47,7 @@ class LaunchLog {
 
  private:
   // A label and its id in the file.
-  struct Known {
+  struct KnownLabel {
     probe::StringId id = {};
     std::uint8_t nbytes = 255;
     char text[43] = {};
@@ -55,11 +55,11 @@ class LaunchLog {
 
   void tell_end(StreamState& stream, std::uint64_t number);
   void enter(StreamState& stream, probe::Recorder& recorder, std::uint64_t id);
-  probe::StringId intern(probe::Recorder& recorder, std::string_view label, Known& known);
+  probe::StringId intern(probe::Recorder& recorder, std::string_view label, KnownLabel& known);
   // Labels are mostly literals, so their address determines their cache slot.
   probe::StringId id_of(probe::Recorder& recorder, std::string_view label) {
     const std::uint64_t spread = reinterpret_cast<std::uintptr_t>(label.data()) * 0x9e3779b97f4a7c15U;
-    Known& known = known_[spread >> 60];
+    KnownLabel& known = known_[spread >> 60];
     const bool is_known =
         std::string_view(known.text, known.nbytes == 255 ? 0 : known.nbytes) == label && known.nbytes == label.size();
     return is_known ? known.id : intern(recorder, label, known);
@@ -69,7 +69,7 @@ class LaunchLog {
   std::uint64_t count_ = 0;
   probe::StringId device_;
   std::unique_ptr<LaunchTimes> times_;  // created by the first launch in a window on a device other than the host
-  Known known_[16];
+  KnownLabel known_[16];
 };
 
 }  // namespace tessera::device::detail

@@ -12,8 +12,8 @@
 namespace tessera::device::host {
 namespace {
 
-using suite::Implementation;
-using suite::Subject;
+using suite::DeviceImplementation;
+using suite::DeviceSubject;
 using suite::Traits;
 
 template <class T>
@@ -62,7 +62,7 @@ const std::map<std::string, HostKernelFn> kKernels = {
     {"fail", &fail},
 };
 
-class HostSubject : public Subject {
+class HostSubject : public DeviceSubject {
  public:
   explicit HostSubject(HostOptions options) : options_(std::move(options)) {
     if (options_.mode == Mode::kSeeded) {
@@ -89,7 +89,7 @@ class HostSubject : public Subject {
     return make_host_device(options);
   }
   Stream first_stream() override {
-    return options_.mode == Mode::kInline ? device_.default_stream() : Subject::first_stream();
+    return options_.mode == Mode::kInline ? device_.default_stream() : DeviceSubject::first_stream();
   }
   Kernel kernel(const std::string& name) override { return device_.host_kernel(name, kKernels.at(name)); }
 
@@ -116,7 +116,7 @@ class HostSubject : public Subject {
   }
 
   void run_together(std::vector<std::function<void()>> bodies) override {
-    if (options_.scheduler == nullptr) return Subject::run_together(std::move(bodies));
+    if (options_.scheduler == nullptr) return DeviceSubject::run_together(std::move(bodies));
     std::vector<std::uint64_t> threads;
     for (auto& body : bodies) threads.push_back(options_.scheduler->spawn("thread", std::move(body)));
     for (const std::uint64_t thread : threads) options_.scheduler->join(thread);
@@ -131,7 +131,7 @@ class HostSubject : public Subject {
   std::vector<std::shared_ptr<EventBackend>> foreign_events_;
 };
 
-Implementation host(const std::string& name, const HostOptions& options) {
+DeviceImplementation host(const std::string& name, const HostOptions& options) {
   return {name, [options](std::string&) { return std::make_unique<HostSubject>(options); }};
 }
 

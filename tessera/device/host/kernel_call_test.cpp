@@ -21,21 +21,21 @@ T argument(void* const* args, int index) {
 std::uint64_t sum;
 
 // Calls it after it was moved into a function and out of it, twice.
-void call_moved(KernelCall call) {
+void call_moved(HostKernelCall call) {
   HostFunction first(std::move(call));
   HostFunction second(std::move(first));
   second();
   second();
 }
 
-TEST(KernelCall, NoArgumentsAreNoArguments) {
+TEST(HostKernelCall, NoArgumentsAreNoArguments) {
   sum = 0;
   call_moved(
       {[](const LaunchConfig& config, void* const*) { sum += config.grid[0]; }, {.grid = {3, 1, 1}}, KernelArgs()});
   EXPECT_EQ(sum, 6U);
 }
 
-TEST(KernelCall, FewSmallArgumentsKeepTheirPlaces) {
+TEST(HostKernelCall, FewSmallArgumentsKeepTheirPlaces) {
   sum = 0;
   int target = 5;
   {
@@ -53,7 +53,7 @@ TEST(KernelCall, FewSmallArgumentsKeepTheirPlaces) {
   EXPECT_EQ(sum, 800U);
 }
 
-TEST(KernelCall, ManyArgumentsAreCopiedToo) {
+TEST(HostKernelCall, ManyArgumentsAreCopiedToo) {
   sum = 0;
   const std::uint8_t a[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   call_moved({[](const LaunchConfig&, void* const* args) {
@@ -64,7 +64,7 @@ TEST(KernelCall, ManyArgumentsAreCopiedToo) {
   EXPECT_EQ(sum, 90U);
 }
 
-TEST(KernelCall, LargeAndAlignedArgumentsAreCopiedToo) {
+TEST(HostKernelCall, LargeAndAlignedArgumentsAreCopiedToo) {
   struct alignas(64) Aligned {
     std::uint64_t values[8];
   };
@@ -84,7 +84,7 @@ TEST(KernelCall, LargeAndAlignedArgumentsAreCopiedToo) {
   EXPECT_EQ(sum, 70U);
 }
 
-TEST(KernelCall, SixteenByteArgumentsLieAtTheirAlignment) {
+TEST(HostKernelCall, SixteenByteArgumentsLieAtTheirAlignment) {
   struct alignas(16) Wide {
     std::uint64_t low, high;
   };

@@ -105,7 +105,7 @@ TEST_P(DeviceSuite, AGraphOfAnotherDeviceIsRefused) {
 TEST_P(DeviceSuite, AnEmptyGridIsRefused) {
   LaunchConfig config;
   config.grid[1] = 0;
-  const Ints a = ints(4);
+  const DeviceInts a = ints(4);
   const int value = 1;
   auto launch = [&] { stream.launch(subject().kernel("fill_ints"), config, KernelArgs(a.data, a.count, value)); };
   expect_refused(launch, {"fill_ints", "at least 1"});
@@ -114,7 +114,7 @@ TEST_P(DeviceSuite, AnEmptyGridIsRefused) {
 }
 
 TEST_P(DeviceSuite, NullAddressesAreRefused) {
-  const Ints a = ints(4, 1);
+  const DeviceInts a = ints(4, 1);
   expect_refused([&] { stream.copy(nullptr, a.data, 4); }, {"null"});
   expect_refused([&] { stream.copy(a.data, nullptr, 4); }, {"null"});
   expect_refused([&] { stream.fill(nullptr, 0, 4, 1); }, {"null"});
@@ -126,7 +126,7 @@ TEST_P(DeviceSuite, NullAddressesAreRefused) {
 }
 
 TEST_P(DeviceSuite, UnalignedWordsAndItemsAreRefused) {
-  const Ints a = ints(8);
+  const DeviceInts a = ints(8);
   auto* odd = reinterpret_cast<std::uint64_t*>(reinterpret_cast<std::byte*>(a.data) + 4);
   expect_refused([&] { stream.write_value(odd, 1); }, {"multiple of 8"});
   expect_refused([&] { stream.wait_value(odd, 1); }, {"multiple of 8"});
@@ -136,7 +136,7 @@ TEST_P(DeviceSuite, UnalignedWordsAndItemsAreRefused) {
 }
 
 TEST_P(DeviceSuite, ItemsOfOtherSizesAreNotFilled) {
-  const Ints a = ints(8);
+  const DeviceInts a = ints(8);
   for (const std::size_t nbytes : {0, 3, 8})
     expect_refused([&] { stream.fill(a.data, 1, nbytes, 1); }, {"must be 1, 2 or 4"});
   finish(stream);
@@ -144,7 +144,7 @@ TEST_P(DeviceSuite, ItemsOfOtherSizesAreNotFilled) {
 }
 
 TEST_P(DeviceSuite, RowsThatOverlapAreRefused) {
-  const Ints a = ints(8, 1), b = ints(8);
+  const DeviceInts a = ints(8, 1), b = ints(8);
   expect_refused([&] { stream.copy_2d(b.data, 4, a.data, 8, 8, 2); }, {"copy_2d", "8", "4"});
   expect_refused([&] { stream.copy_2d(b.data, 8, a.data, 4, 8, 2); }, {"copy_2d"});
   finish(stream);

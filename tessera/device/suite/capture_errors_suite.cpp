@@ -178,7 +178,7 @@ TEST_P(DeviceSuite, AnExternalWaitForAnEventOfTheCaptureIsRefused) {
 }
 
 TEST_P(DeviceSuite, CopyingPlainHostMemoryInACaptureIsRefusedWhereItCannotBe) {
-  const Ints a = ints(16);
+  const DeviceInts a = ints(16);
   std::vector<int> plain(16, 3);
   stream.begin_capture();
   if (traits().captures_pageable) {

@@ -29,7 +29,7 @@ bool depends_on(const NodeInfo& node, const NodeInfo& earlier) {
 }  // namespace
 
 TEST_P(DeviceSuite, CapturedWorkDoesNotRunUntilTheGraphIsLaunched) {
-  const Ints a = ints(64);
+  const DeviceInts a = ints(64);
   stream.begin_capture();
   EXPECT_TRUE(stream.is_capturing());
   fill(stream, a, 5);
@@ -47,7 +47,7 @@ TEST_P(DeviceSuite, CapturedWorkDoesNotRunUntilTheGraphIsLaunched) {
 }
 
 TEST_P(DeviceSuite, CapturesKernels) {
-  const Ints a = ints(64);
+  const DeviceInts a = ints(64);
   stream.begin_capture();
   add(stream, a, 2, "twice");
   const Graph graph = stream.end_capture();
@@ -73,7 +73,7 @@ TEST_P(DeviceSuite, CapturesHostFunctions) {
 }
 
 TEST_P(DeviceSuite, CapturesCopies) {
-  const Ints a = ints(64), b = ints(64);
+  const DeviceInts a = ints(64), b = ints(64);
   int* pinned = pinned_ints(64);
   stream.begin_capture();
   stream.copy(a.data, pinned, a.nbytes());
@@ -88,7 +88,7 @@ TEST_P(DeviceSuite, CapturesCopies) {
 }
 
 TEST_P(DeviceSuite, CapturesStridedCopies) {
-  const Ints a = ints(8, 7), b = ints(8);
+  const DeviceInts a = ints(8, 7), b = ints(8);
   stream.begin_capture();
   stream.copy_2d(b.data, 16, a.data, 16, 8, 2);
   const Graph graph = stream.end_capture();
@@ -99,7 +99,7 @@ TEST_P(DeviceSuite, CapturesStridedCopies) {
 }
 
 TEST_P(DeviceSuite, CapturesFills) {
-  const Ints a = ints(6);
+  const DeviceInts a = ints(6);
   stream.begin_capture();
   stream.fill(a.data + 1, 0x01020304, 4, 2);
   stream.fill(a.data + 3, 0xFF, 1, 2);
@@ -160,7 +160,7 @@ TEST_P(DeviceSuite, CapturesWaitsForEventsRecordedOutside) {
 }
 
 TEST_P(DeviceSuite, CapturesGraphsAsNodes) {
-  const Ints a = ints(16);
+  const DeviceInts a = ints(16);
   stream.begin_capture();
   add(stream, a, 1);
   note(stream, "inner");

@@ -12,7 +12,7 @@ constexpr int kThreads = 4;
 }  // namespace
 
 TEST_P(DeviceSuite, ManyThreadsMayUseOneStream) {
-  const Ints sum = ints(64);
+  const DeviceInts sum = ints(64);
   std::vector<std::function<void()>> bodies;
   for (int thread = 0; thread < kThreads; ++thread) {
     bodies.emplace_back([&, thread] {
@@ -34,7 +34,7 @@ TEST_P(DeviceSuite, ManyThreadsMayUseOneStream) {
 
 TEST_P(DeviceSuite, ManyStreamsAreDrivenByManyThreads) {
   std::vector<Stream> streams;
-  std::vector<Ints> sums;
+  std::vector<DeviceInts> sums;
   std::vector<std::function<void()>> bodies;
   for (int i = 0; i < kThreads; ++i) {
     streams.push_back(make_stream("worker " + std::to_string(i)));
@@ -47,14 +47,14 @@ TEST_P(DeviceSuite, ManyStreamsAreDrivenByManyThreads) {
     });
   }
   subject().run_together(std::move(bodies));
-  for (const Ints& sum : sums) EXPECT_EQ(read(sum), all(64, 25));
+  for (const DeviceInts& sum : sums) EXPECT_EQ(read(sum), all(64, 25));
 }
 
 TEST_P(DeviceSuite, ARingOfStreamsPassesWorkOn) {
   constexpr int kStreams = 4, kLaps = 8;
   std::vector<Stream> streams;
   for (int i = 0; i < kStreams; ++i) streams.push_back(make_stream("ring " + std::to_string(i)));
-  const Ints baton = ints(256);
+  const DeviceInts baton = ints(256);
   Lines expected;
   for (int i = 0; i < kStreams * kLaps; ++i) {
     const Stream &here = streams[static_cast<std::size_t>(i % kStreams)],
@@ -153,7 +153,7 @@ TEST_P(DeviceSuite, StreamsComeAndGoOnManyThreads) {
 }
 
 TEST_P(DeviceSuite, GraphsAreReplayedByManyThreads) {
-  const Ints sum = ints(64);
+  const DeviceInts sum = ints(64);
   stream.begin_capture();
   add(stream, sum, 1);
   note(stream, "replay");

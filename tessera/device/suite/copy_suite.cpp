@@ -16,7 +16,7 @@ std::vector<int> counting(int count, int from = 0) {
 }  // namespace
 
 TEST_P(DeviceSuite, CopiesFromPlainHostMemoryToTheDeviceAndBack) {
-  const Ints a = ints(1000);
+  const DeviceInts a = ints(1000);
   const std::vector<int> source = counting(1000, 7);
   std::vector<int> back(1000);
   stream.copy(a.data, source.data(), a.nbytes());
@@ -26,7 +26,7 @@ TEST_P(DeviceSuite, CopiesFromPlainHostMemoryToTheDeviceAndBack) {
 }
 
 TEST_P(DeviceSuite, CopiesFromPinnedMemoryToTheDeviceAndBack) {
-  const Ints a = ints(1000);
+  const DeviceInts a = ints(1000);
   int* source = pinned_ints(1000);
   int* back = pinned_ints(1000);
   std::iota(source, source + 1000, 3);
@@ -37,7 +37,7 @@ TEST_P(DeviceSuite, CopiesFromPinnedMemoryToTheDeviceAndBack) {
 }
 
 TEST_P(DeviceSuite, CopiesWithinTheDevice) {
-  const Ints a = ints(777, 5), b = ints(777);
+  const DeviceInts a = ints(777, 5), b = ints(777);
   stream.copy(b.data, a.data, a.nbytes());
   finish(stream);
   EXPECT_EQ(read(b), all(777, 5));
@@ -54,14 +54,14 @@ TEST_P(DeviceSuite, CopiesBetweenHostPlaces) {
 }
 
 TEST_P(DeviceSuite, CopiesTouchExactlyTheirBytes) {
-  const Ints a = ints(8, 1), b = ints(8, 2);
+  const DeviceInts a = ints(8, 1), b = ints(8, 2);
   stream.copy(b.data + 2, a.data + 2, 3 * sizeof(int));
   finish(stream);
   EXPECT_EQ(read(b), (std::vector<int>{2, 2, 1, 1, 1, 2, 2, 2}));
 }
 
 TEST_P(DeviceSuite, CopiesMayStartAtAnyByte) {
-  const Ints a = ints(4), b = ints(4);
+  const DeviceInts a = ints(4), b = ints(4);
   auto* from = reinterpret_cast<std::uint8_t*>(pinned_ints(4));
   for (int i = 0; i < 16; ++i) from[i] = static_cast<std::uint8_t>(i);
   stream.copy(a.data, from, 16);
@@ -85,7 +85,7 @@ TEST_P(DeviceSuite, CopiesOfManyMegabytesArrive) {
 }
 
 TEST_P(DeviceSuite, CopyingNothingDoesNothing) {
-  const Ints a = ints(4, 1), b = ints(4, 2);
+  const DeviceInts a = ints(4, 1), b = ints(4, 2);
   stream.copy(b.data, a.data, 0);
   stream.copy_2d(b.data, 8, a.data, 8, 8, 0);
   stream.copy_2d(b.data, 8, a.data, 8, 0, 2);
@@ -95,7 +95,7 @@ TEST_P(DeviceSuite, CopyingNothingDoesNothing) {
 }
 
 TEST_P(DeviceSuite, CopiesWaitForTheWorkBeforeThem) {
-  const Ints a = ints(64);
+  const DeviceInts a = ints(64);
   int* back = pinned_ints(64);
   const Hold held = hold(stream);
   fill(stream, a, 3);
@@ -110,7 +110,7 @@ TEST_P(DeviceSuite, CopiesWaitForTheWorkBeforeThem) {
 }
 
 TEST_P(DeviceSuite, StridedCopiesLeaveThePaddingAlone) {
-  const Ints a = ints(24), b = ints(30, -1);
+  const DeviceInts a = ints(24), b = ints(30, -1);
   const std::vector<int> source = counting(24);
   stream.copy(a.data, source.data(), a.nbytes());
   // 4 rows of 3, out of rows of 6 into rows of 7
@@ -123,7 +123,7 @@ TEST_P(DeviceSuite, StridedCopiesLeaveThePaddingAlone) {
 }
 
 TEST_P(DeviceSuite, StridedCopiesGoBetweenHostAndDevice) {
-  const Ints a = ints(16, -1);
+  const DeviceInts a = ints(16, -1);
   int* source = pinned_ints(8);
   int* back = pinned_ints(8);
   std::iota(source, source + 8, 0);
@@ -135,7 +135,7 @@ TEST_P(DeviceSuite, StridedCopiesGoBetweenHostAndDevice) {
 }
 
 TEST_P(DeviceSuite, FillsWriteItemsOfOneTwoAndFourBytes) {
-  const Ints a = ints(3);
+  const DeviceInts a = ints(3);
   auto* bytes = reinterpret_cast<std::uint8_t*>(a.data);
   stream.fill(bytes, 0xAB, 1, 4);
   stream.fill(bytes + 4, 0x1234, 2, 2);
@@ -145,7 +145,7 @@ TEST_P(DeviceSuite, FillsWriteItemsOfOneTwoAndFourBytes) {
 }
 
 TEST_P(DeviceSuite, FillsUseTheLowBytesOfThePattern) {
-  const Ints a = ints(2);
+  const DeviceInts a = ints(2);
   stream.fill(a.data, 0x12345678, 1, 4);
   stream.fill(a.data + 1, 0x12345678, 2, 2);
   finish(stream);
@@ -153,14 +153,14 @@ TEST_P(DeviceSuite, FillsUseTheLowBytesOfThePattern) {
 }
 
 TEST_P(DeviceSuite, FillsTouchExactlyTheirItems) {
-  const Ints a = ints(6, 1);
+  const DeviceInts a = ints(6, 1);
   stream.fill(a.data + 1, 9, 4, 3);
   finish(stream);
   EXPECT_EQ(read(a), (std::vector<int>{1, 9, 9, 9, 1, 1}));
 }
 
 TEST_P(DeviceSuite, FillsWaitForTheWorkBeforeThem) {
-  const Ints a = ints(4, 1), b = ints(4);
+  const DeviceInts a = ints(4, 1), b = ints(4);
   const Hold held = hold(stream);
   copy(stream, b, a);
   stream.fill(a.data, 5, 4, 4);

@@ -42,7 +42,7 @@ LaunchConfig small_grid() { return {.grid = {1, 1, 1}, .block = {64, 1, 1}, .sha
 
 }  // namespace
 
-void Subject::run_together(std::vector<std::function<void()>> bodies) {
+void DeviceSubject::run_together(std::vector<std::function<void()>> bodies) {
   std::vector<std::thread> threads;
   for (auto& body : bodies) threads.emplace_back(body);
   for (auto& thread : threads) thread.join();
@@ -128,8 +128,8 @@ bool DeviceSuite::is_stuck(const Event& which) {
   return false;
 }
 
-Ints DeviceSuite::ints(int count, int value) {
-  const Ints made{reinterpret_cast<int*>(range_.data() + range_used_), count};
+DeviceInts DeviceSuite::ints(int count, int value) {
+  const DeviceInts made{reinterpret_cast<int*>(range_.data() + range_used_), count};
   range_used_ = round_up(range_used_ + made.nbytes(), 256);
   EXPECT_LE(range_used_, range_.nbytes());
   if (value != 0) {
@@ -152,7 +152,7 @@ std::uint64_t* DeviceSuite::word(std::uint64_t let_go) {
   return made;
 }
 
-std::vector<int> DeviceSuite::read(const Ints& from) {
+std::vector<int> DeviceSuite::read(const DeviceInts& from) {
   const std::size_t used = pinned_used_;
   int* staging = pinned_ints(from.count);
   reader_.copy(staging, from.data, from.nbytes());
@@ -161,20 +161,20 @@ std::vector<int> DeviceSuite::read(const Ints& from) {
   return {staging, staging + from.count};
 }
 
-void DeviceSuite::fill(const Stream& on, const Ints& to, int value, std::string_view label) {
+void DeviceSuite::fill(const Stream& on, const DeviceInts& to, int value, std::string_view label) {
   on.launch(subject_->kernel("fill_ints"), small_grid(), KernelArgs(to.data, to.count, value), {.label = label});
 }
 
-void DeviceSuite::add(const Stream& on, const Ints& to, int value, std::string_view label) {
+void DeviceSuite::add(const Stream& on, const DeviceInts& to, int value, std::string_view label) {
   on.launch(subject_->kernel("add_ints"), small_grid(), KernelArgs(to.data, to.count, value), {.label = label});
 }
 
-void DeviceSuite::copy(const Stream& on, const Ints& to, const Ints& from, std::string_view label) {
+void DeviceSuite::copy(const Stream& on, const DeviceInts& to, const DeviceInts& from, std::string_view label) {
   const int* source = from.data;
   on.launch(subject_->kernel("copy_ints"), small_grid(), KernelArgs(to.data, source, to.count), {.label = label});
 }
 
-void DeviceSuite::slow_add(const Stream& on, const Ints& to, int value, std::chrono::nanoseconds busy) {
+void DeviceSuite::slow_add(const Stream& on, const DeviceInts& to, int value, std::chrono::nanoseconds busy) {
   const auto nanoseconds = static_cast<std::uint64_t>(busy.count());
   on.launch(subject_->kernel("slow_add_ints"), small_grid(), KernelArgs(to.data, to.count, value, nanoseconds),
             {.label = "slow_add_ints"});

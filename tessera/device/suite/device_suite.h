@@ -48,9 +48,9 @@ struct Traits {
 };
 
 /// An implementation, opened for one case.
-class Subject {
+class DeviceSubject {
  public:
-  virtual ~Subject() = default;
+  virtual ~DeviceSubject() = default;
   /// The device under test.
   virtual Device device() = 0;
   /// Returns another device that can share memory with it, or an empty handle.
@@ -81,16 +81,18 @@ class Subject {
 };
 
 /// Opens an implementation. `open` returns null and sets `why` if this machine does not support it.
-struct Implementation {
-  std::string name;                                                ///< suffix of the names of the cases
-  std::function<std::unique_ptr<Subject>(std::string& why)> open;  ///< called once per case
+struct DeviceImplementation {
+  std::string name;                                                      ///< suffix of the names of the cases
+  std::function<std::unique_ptr<DeviceSubject>(std::string& why)> open;  ///< called once per case
 };
-inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
+inline void PrintTo(const DeviceImplementation& implementation, std::ostream* out) { *out << implementation.name; }
 /// Name generator for INSTANTIATE_TEST_SUITE_P.
-inline std::string implementation_name(const testing::TestParamInfo<Implementation>& info) { return info.param.name; }
+inline std::string implementation_name(const testing::TestParamInfo<DeviceImplementation>& info) {
+  return info.param.name;
+}
 
 /// Integers in device memory of the fixture.
-struct Ints {
+struct DeviceInts {
   int* data = nullptr;
   int count = 0;
   [[nodiscard]] std::size_t nbytes() const { return static_cast<std::size_t>(count) * sizeof(int); }
@@ -104,13 +106,13 @@ struct ChildEnd {
 };
 
 /// A fixture with a device, a stream, and means to stop streams and inspect their effects.
-class DeviceSuite : public testing::TestWithParam<Implementation> {
+class DeviceSuite : public testing::TestWithParam<DeviceImplementation> {
  protected:
   void SetUp() override;
   void TearDown() override;
 
   [[nodiscard]] Traits traits() const { return subject_->traits(); }
-  [[nodiscard]] Subject& subject() const { return *subject_; }
+  [[nodiscard]] DeviceSubject& subject() const { return *subject_; }
 
   /// Creates a stream that the fixture releases, waits for and resets at the end of the case.
   Stream make_stream(const std::string& name = "", StreamOptions options = {});
@@ -123,7 +125,7 @@ class DeviceSuite : public testing::TestWithParam<Implementation> {
   [[nodiscard]] static bool is_stuck(const Event& event);
 
   /// Returns device memory filled with `value`.
-  Ints ints(int count, int value = 0);
+  DeviceInts ints(int count, int value = 0);
   /// Returns zeroed pinned host memory.
   int* pinned_ints(int count);
   /// Returns a pinned word with value 0. The fixture writes `let_go` to it at the end of the case, so that no wait
@@ -134,14 +136,14 @@ class DeviceSuite : public testing::TestWithParam<Implementation> {
   }
   static void store(std::uint64_t* word, std::uint64_t value) { std::atomic_ref(*word).store(value); }
   /// Returns the content of device memory, read on a separate stream.
-  std::vector<int> read(const Ints& ints);
+  std::vector<int> read(const DeviceInts& ints);
   static std::vector<int> all(int count, int value) { return std::vector<int>(static_cast<std::size_t>(count), value); }
 
   /// Launches of the suite's kernels.
-  void fill(const Stream& stream, const Ints& to, int value, std::string_view label = "fill_ints");
-  void add(const Stream& stream, const Ints& to, int value, std::string_view label = "add_ints");
-  void copy(const Stream& stream, const Ints& to, const Ints& from, std::string_view label = "copy_ints");
-  void slow_add(const Stream& stream, const Ints& to, int value, std::chrono::nanoseconds busy);
+  void fill(const Stream& stream, const DeviceInts& to, int value, std::string_view label = "fill_ints");
+  void add(const Stream& stream, const DeviceInts& to, int value, std::string_view label = "add_ints");
+  void copy(const Stream& stream, const DeviceInts& to, const DeviceInts& from, std::string_view label = "copy_ints");
+  void slow_add(const Stream& stream, const DeviceInts& to, int value, std::chrono::nanoseconds busy);
   void fail_kernel(const Stream& stream);
   /// Enqueues a host function that throws DeviceError("on purpose: <text>").
   static void fail_host(const Stream& stream, const std::string& text = "boom");
@@ -168,7 +170,7 @@ class DeviceSuite : public testing::TestWithParam<Implementation> {
     std::mutex mutex;
     std::vector<std::string> lines;
   };
-  std::unique_ptr<Subject> subject_;
+  std::unique_ptr<DeviceSubject> subject_;
   std::shared_ptr<Journal> journal_ = std::make_shared<Journal>();
   AddressRange range_;
   PinnedMemory pinned_;

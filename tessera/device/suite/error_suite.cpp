@@ -23,7 +23,7 @@ TEST_P(DeviceSuite, AStreamWorksAgainAfterReset) {
   fail_host(stream);
   EXPECT_THROW(finish(stream), DeviceError);
   stream.reset_error();
-  const Ints a = ints(16);
+  const DeviceInts a = ints(16);
   add(stream, a, 1);
   note(stream, "after");
   finish(stream);
@@ -32,7 +32,7 @@ TEST_P(DeviceSuite, AStreamWorksAgainAfterReset) {
 }
 
 TEST_P(DeviceSuite, EnqueueingBehindAParkedErrorDoesNotThrow) {
-  const Ints a = ints(16);
+  const DeviceInts a = ints(16);
   const Event event = device.create_event();
   const Hold held = hold(stream);
   fail_host(stream);

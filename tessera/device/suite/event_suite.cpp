@@ -151,7 +151,7 @@ TEST_P(DeviceSuite, AStreamMayWaitForAnEventWhoseHandleIsGone) {
 
 TEST_P(DeviceSuite, TimingEventsMeasureTheWorkBetweenThem) {
   const Event start = device.create_event({.timing = true}), end = device.create_event({.timing = true});
-  const Ints a = ints(4);
+  const DeviceInts a = ints(4);
   stream.record(start);
   slow_add(stream, a, 1, 2ms);
   stream.record(end);

@@ -19,7 +19,7 @@ void expect_fails_once(const Device& device, DriverCall call, const F& action) {
 }  // namespace
 
 TEST_P(DeviceSuite, TheNthCallOfAKindFails) {
-  const Ints a = ints(4);
+  const DeviceInts a = ints(4);
   device.faults().fail(DriverCall::kLaunch, 3);
   add(stream, a, 1);
   add(stream, a, 1);
@@ -30,7 +30,7 @@ TEST_P(DeviceSuite, TheNthCallOfAKindFails) {
 }
 
 TEST_P(DeviceSuite, AFaultIsOfTheKindAskedFor) {
-  const Ints a = ints(4);
+  const DeviceInts a = ints(4);
   auto fail_with = [&](ErrorKind kind) {
     device.faults().fail(DriverCall::kFill, 1, kind);
     return [&] { stream.fill(a.data, 1, 4, 4); };
@@ -52,7 +52,7 @@ TEST_P(DeviceSuite, FaultsCanBeCleared) {
 }
 
 TEST_P(DeviceSuite, CallsAreCounted) {
-  const Ints a = ints(4);
+  const DeviceInts a = ints(4);
   const Event event = device.create_event();
   device.faults().count_calls(true);
   add(stream, a, 1);
@@ -70,7 +70,7 @@ TEST_P(DeviceSuite, CallsAreCounted) {
 }
 
 TEST_P(DeviceSuite, FaultsInStreamCallsLeaveTheStreamUsable) {
-  const Ints a = ints(4), b = ints(4);
+  const DeviceInts a = ints(4), b = ints(4);
   std::uint64_t* const flag = word();
   const Event event = device.create_event();
   expect_fails_once(device, DriverCall::kLaunch, [&] { add(stream, a, 1); });
@@ -149,7 +149,7 @@ TEST_P(DeviceSuite, AFailedUnmapLeavesTheMapping) {
   const std::size_t granule = device.properties().granularity;
   AddressRange range = device.reserve(granule);
   range.map(0, device.create_memory(granule));
-  const Ints values{reinterpret_cast<int*>(range.data()), 16};
+  const DeviceInts values{reinterpret_cast<int*>(range.data()), 16};
   fill(stream, values, 3);
   finish(stream);
   device.faults().fail(DriverCall::kUnmap, 1);
@@ -170,7 +170,7 @@ TEST_P(DeviceSuite, FaultsInCreationLeaveTheDeviceUsable) {
 }
 
 TEST_P(DeviceSuite, FaultsInGraphCallsLeaveThemUsable) {
-  const Ints a = ints(4);
+  const DeviceInts a = ints(4);
   Graph graph;
   GraphExec exec;
   expect_fails_once(device, DriverCall::kBeginCapture, [&] { stream.begin_capture(); });

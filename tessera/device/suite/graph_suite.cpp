@@ -37,7 +37,7 @@ TEST_P(DeviceSuite, ReplaysOnOneStreamRunInOrder) {
 }
 
 TEST_P(DeviceSuite, AReplayRunsBetweenTheWorkBeforeAndAfterIt) {
-  const Ints a = ints(128), b = ints(128);
+  const DeviceInts a = ints(128), b = ints(128);
   const GraphExec exec = captured(stream, [&] { copy(stream, b, a); }).instantiate();
   const Hold held = hold(stream);
   fill(stream, a, 4);
@@ -70,7 +70,7 @@ TEST_P(DeviceSuite, AReplayIsOrderedByEventsLikeOtherWork) {
 TEST_P(DeviceSuite, AReplayKeepsTheOrderOfEveryEdge) {
   const Stream side = make_stream("side");
   const Event fork = device.create_event(), join = device.create_event();
-  const Ints root = ints(256), left = ints(256), right = ints(256), sum = ints(256);
+  const DeviceInts root = ints(256), left = ints(256), right = ints(256), sum = ints(256);
   const Graph graph = captured(stream, [&] {
     add(stream, root, 1);
     stream.record(fork);
@@ -121,7 +121,7 @@ TEST_P(DeviceSuite, AParallelReplayJoinsEveryBranch) {
 }
 
 TEST_P(DeviceSuite, KernelArgumentsAreKeptByTheGraph) {
-  const Ints a = ints(16);
+  const DeviceInts a = ints(16);
   Graph graph;
   {
     int value = 6;
@@ -190,7 +190,7 @@ TEST_P(DeviceSuite, OneExecutableDoesNotOverlapItselfOnTwoStreams) {
 }
 
 TEST_P(DeviceSuite, UpdateReplacesTheWorkOfTheNodes) {
-  const Ints a = ints(32), b = ints(32);
+  const DeviceInts a = ints(32), b = ints(32);
   const GraphExec exec = captured(stream, [&] {
                            add(stream, a, 1);
                            note(stream, "old");
@@ -209,7 +209,7 @@ TEST_P(DeviceSuite, UpdateReplacesTheWorkOfTheNodes) {
 }
 
 TEST_P(DeviceSuite, UpdateDoesNotTouchLaunchesMadeBefore) {
-  const Ints a = ints(32), b = ints(32);
+  const DeviceInts a = ints(32), b = ints(32);
   const GraphExec exec = captured(stream, [&] { add(stream, a, 1); }).instantiate();
   const Graph fresh = captured(stream, [&] { add(stream, b, 5); });
   const Hold held = hold(stream);
@@ -223,7 +223,7 @@ TEST_P(DeviceSuite, UpdateDoesNotTouchLaunchesMadeBefore) {
 }
 
 TEST_P(DeviceSuite, UpdateByAGraphOfAnotherShapeSaysWhyAndChangesNothing) {
-  const Ints a = ints(32), b = ints(32);
+  const DeviceInts a = ints(32), b = ints(32);
   const GraphExec exec = captured(stream, [&] { add(stream, a, 1); }).instantiate();
   const Graph longer = captured(stream, [&] {
     add(stream, b, 5);
@@ -244,7 +244,7 @@ TEST_P(DeviceSuite, UpdateByAGraphOfAnotherShapeSaysWhyAndChangesNothing) {
 TEST_P(DeviceSuite, UpdateByAGraphWithOtherEdgesIsRefused) {
   const Stream side = make_stream("side");
   const Event fork = device.create_event(), join = device.create_event();
-  const Ints a = ints(8), b = ints(8);
+  const DeviceInts a = ints(8), b = ints(8);
   auto chain = [&] {
     add(stream, a, 1, "root");
     add(stream, a, 1, "second");
@@ -269,7 +269,7 @@ TEST_P(DeviceSuite, UpdateByAGraphWithOtherEdgesIsRefused) {
 }
 
 TEST_P(DeviceSuite, ACloneIsAGraphOfItsOwn) {
-  const Ints a = ints(32);
+  const DeviceInts a = ints(32);
   Graph graph = captured(stream, [&] {
     add(stream, a, 1, "first");
     add(stream, a, 2, "second");
@@ -286,7 +286,7 @@ TEST_P(DeviceSuite, ACloneIsAGraphOfItsOwn) {
 }
 
 TEST_P(DeviceSuite, AnExecutableOutlivesItsGraph) {
-  const Ints a = ints(32);
+  const DeviceInts a = ints(32);
   Graph graph = captured(stream, [&] { add(stream, a, 1); });
   const GraphExec exec = graph.instantiate();
   graph.reset();
@@ -296,7 +296,7 @@ TEST_P(DeviceSuite, AnExecutableOutlivesItsGraph) {
 }
 
 TEST_P(DeviceSuite, TwoExecutablesOfOneGraphAreIndependent) {
-  const Ints a = ints(8), b = ints(8);
+  const DeviceInts a = ints(8), b = ints(8);
   const Graph graph = captured(stream, [&] { add(stream, a, 1); });
   const GraphExec first = graph.instantiate(), second = graph.instantiate();
   ASSERT_TRUE(second.update(captured(stream, [&] { add(stream, b, 1); })).updated);
@@ -308,7 +308,7 @@ TEST_P(DeviceSuite, TwoExecutablesOfOneGraphAreIndependent) {
 }
 
 TEST_P(DeviceSuite, LaunchesRunToTheirEndWhenTheExecutableIsGone) {
-  const Ints a = ints(32);
+  const DeviceInts a = ints(32);
   Graph graph = captured(stream, [&] {
     add(stream, a, 1);
     note(stream, "ran");
@@ -367,7 +367,7 @@ TEST_P(DeviceSuite, NodesComeAfterWhatTheyDependOn) {
 }
 
 TEST_P(DeviceSuite, JsonHoldsNodesAndEdges) {
-  const Ints a = ints(8);
+  const DeviceInts a = ints(8);
   const Graph graph = captured(stream, [&] {
     add(stream, a, 1, "say \"hello\"");
     stream.fill(a.data, 1, 4, 8, "wipe");
@@ -385,7 +385,7 @@ TEST_P(DeviceSuite, JsonHoldsNodesAndEdges) {
 }
 
 TEST_P(DeviceSuite, DotHoldsNodesAndEdges) {
-  const Ints a = ints(8);
+  const DeviceInts a = ints(8);
   const Graph graph = captured(stream, [&] {
     add(stream, a, 1, "first");
     add(stream, a, 1, "second");

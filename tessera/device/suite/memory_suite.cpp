@@ -9,7 +9,7 @@ namespace tessera::device::suite {
 
 namespace {
 
-Ints first_ints(const AddressRange& range, std::size_t offset, int count = 16) {
+DeviceInts first_ints(const AddressRange& range, std::size_t offset, int count = 16) {
   return {reinterpret_cast<int*>(range.data() + offset), count};
 }
 
@@ -20,7 +20,7 @@ TEST_P(DeviceSuite, MappedMemoryKeepsWhatIsWritten) {
   AddressRange range = device.reserve(4 * granule);
   EXPECT_EQ(range.nbytes(), 4 * granule);
   range.map(granule, device.create_memory(2 * granule));
-  const Ints low = first_ints(range, granule), high = first_ints(range, 3 * granule - 64);
+  const DeviceInts low = first_ints(range, granule), high = first_ints(range, 3 * granule - 64);
   fill(stream, low, 1);
   fill(stream, high, 2);
   finish(stream);
@@ -273,7 +273,7 @@ TEST_P(DeviceSuite, ProtectionCanBeTakenBack) {
   AddressRange range = device.reserve(2 * granule);
   range.map(0, device.create_memory(granule));
   range.map(granule, device.create_memory(granule));
-  const Ints low = first_ints(range, 0), high = first_ints(range, granule);
+  const DeviceInts low = first_ints(range, 0), high = first_ints(range, granule);
   fill(stream, low, 1);
   finish(stream);
   range.protect(0, granule, Protection::kRead);
@@ -319,7 +319,7 @@ TEST_P(DeviceSuite, WritingToReadOnlyMemoryIsAFault) {
   const std::size_t granule = device.properties().granularity;
   AddressRange range = device.reserve(granule);
   range.map(0, device.create_memory(granule));
-  const Ints values = first_ints(range, 0), target = ints(16);
+  const DeviceInts values = first_ints(range, 0), target = ints(16);
   fill(stream, values, 1);
   finish(stream);
   range.protect(0, granule, Protection::kRead);
@@ -341,7 +341,7 @@ TEST_P(DeviceSuite, TouchingUnmappedMemoryIsAFault) {
   AddressRange range = device.reserve(granule);
   const Memory memory = device.create_memory(granule);
   range.map(0, memory);
-  const Ints values = first_ints(range, 0);
+  const DeviceInts values = first_ints(range, 0);
   fill(stream, values, 1);
   finish(stream);
   range.unmap(0, granule);

@@ -19,7 +19,7 @@ TEST_P(DeviceSuite, WorkOnOneStreamRunsInOrder) {
 
 TEST_P(DeviceSuite, WorkQueuedBehindAHoldRunsInOrder) {
   constexpr int kQueued = 16;  // a CUDA driver accepts a few dozen host functions after a stopped stream, then blocks
-  const Ints sum = ints(64);
+  const DeviceInts sum = ints(64);
   const Hold held = hold(stream);
   Lines expected;
   for (int i = 0; i < kQueued; ++i) {
@@ -36,7 +36,7 @@ TEST_P(DeviceSuite, WorkQueuedBehindAHoldRunsInOrder) {
 }
 
 TEST_P(DeviceSuite, KernelsSeeWhatEarlierKernelsOfTheStreamWrote) {
-  const Ints a = ints(1000), b = ints(1000);
+  const DeviceInts a = ints(1000), b = ints(1000);
   fill(stream, a, 5);
   add(stream, a, 2);
   copy(stream, b, a);
@@ -48,7 +48,7 @@ TEST_P(DeviceSuite, KernelsSeeWhatEarlierKernelsOfTheStreamWrote) {
 }
 
 TEST_P(DeviceSuite, KernelArgumentsAreCopiedByTheCall) {
-  const Ints a = ints(16);
+  const DeviceInts a = ints(16);
   const Hold held = hold(stream);
   {
     int value = 3;
@@ -63,7 +63,7 @@ TEST_P(DeviceSuite, KernelArgumentsAreCopiedByTheCall) {
 }
 
 TEST_P(DeviceSuite, EveryThreadOfAGridRuns) {
-  const Ints marks = ints(2 * 3 * 2 * 4 * 2 * 2 + 1);
+  const DeviceInts marks = ints(2 * 3 * 2 * 4 * 2 * 2 + 1);
   const LaunchConfig config{.grid = {2, 3, 2}, .block = {4, 2, 2}, .shared_nbytes = 0, .spins = false};
   stream.launch(subject().kernel("mark_grid"), config, KernelArgs(marks.data));
   finish(stream);
@@ -86,7 +86,7 @@ TEST_P(DeviceSuite, AHeldStreamDoesNotStopAnother) {
 }
 
 TEST_P(DeviceSuite, WorkAfterAWaitSeesWorkBeforeTheRecord) {
-  const Ints a = ints(512), b = ints(512);
+  const DeviceInts a = ints(512), b = ints(512);
   const Stream consumer = make_stream("consumer");
   const Event ready = device.create_event();
   const Hold held = hold(stream);
@@ -134,7 +134,7 @@ TEST_P(DeviceSuite, AWaitHoldsBackOnlyTheWorkAfterIt) {
 }
 
 TEST_P(DeviceSuite, AForkIsJoinedBack) {
-  const Ints root = ints(256), left = ints(256), right = ints(256);
+  const DeviceInts root = ints(256), left = ints(256), right = ints(256);
   const Stream l = make_stream("left"), r = make_stream("right");
   const Event fork = device.create_event(), left_done = device.create_event(), right_done = device.create_event();
   const Hold held = hold(stream);
@@ -176,7 +176,7 @@ TEST_P(DeviceSuite, AJoinWaitsForEveryBranch) {
 }
 
 TEST_P(DeviceSuite, OrderPassesThroughAThirdStream) {
-  const Ints a = ints(128), b = ints(128);
+  const DeviceInts a = ints(128), b = ints(128);
   const Stream second = make_stream("second"), third = make_stream("third");
   const Event first_done = device.create_event(), second_done = device.create_event();
   const Hold held = hold(stream);
@@ -221,7 +221,7 @@ TEST_P(DeviceSuite, HostFunctionsRunAfterTheKernelsBeforeThem) {
 }
 
 TEST_P(DeviceSuite, KernelsSeeWhatHostFunctionsWrote) {
-  const Ints a = ints(8);
+  const DeviceInts a = ints(8);
   int* pinned = pinned_ints(8);
   stream.run([pinned] { std::fill(pinned, pinned + 8, 12); });
   copy(stream, a, {pinned, 8});

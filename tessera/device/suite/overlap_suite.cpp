@@ -6,7 +6,7 @@
 namespace tessera::device::suite {
 
 TEST_P(DeviceSuite, TheLastLaunchBeforeAScopeIsNotCoveredInIt) {
-  const Ints a = ints(8), b = ints(8);
+  const DeviceInts a = ints(8), b = ints(8);
   fill(stream, a, 1);
   const Tick earlier = stream.stamp();
   fill(stream, b, 1);
@@ -21,7 +21,7 @@ TEST_P(DeviceSuite, TheLastLaunchBeforeAScopeIsNotCoveredInIt) {
 }
 
 TEST_P(DeviceSuite, LaunchesInAScopeAreNotCoveredInIt) {
-  const Ints a = ints(8), b = ints(8), c = ints(8);
+  const DeviceInts a = ints(8), b = ints(8), c = ints(8);
   fill(stream, a, 1);
   Tick first, second;
   {
@@ -43,7 +43,7 @@ TEST_P(DeviceSuite, LaunchesInAScopeAreNotCoveredInIt) {
 }
 
 TEST_P(DeviceSuite, ScopesNest) {
-  const Ints a = ints(8);
+  const DeviceInts a = ints(8);
   fill(stream, a, 1);
   const Tick used = stream.stamp();
   std::optional<Stream::OverlapScope> outer(std::in_place, stream);
@@ -55,7 +55,7 @@ TEST_P(DeviceSuite, ScopesNest) {
 
 TEST_P(DeviceSuite, AScopeIsForItsOwnStream) {
   const Stream other = make_stream("other");
-  const Ints a = ints(8);
+  const DeviceInts a = ints(8);
   fill(other, a, 1);
   const Tick used = other.stamp();
   const Stream::OverlapScope scope(stream);
@@ -63,7 +63,7 @@ TEST_P(DeviceSuite, AScopeIsForItsOwnStream) {
 }
 
 TEST_P(DeviceSuite, WorkAfterAScopeIsOrderedAfterAllInIt) {
-  const Ints a = ints(4096), b = ints(4096), c = ints(4096), d = ints(4096);
+  const DeviceInts a = ints(4096), b = ints(4096), c = ints(4096), d = ints(4096);
   const Hold held = hold(stream);
   fill(stream, a, 1);
   {
@@ -82,7 +82,7 @@ TEST_P(DeviceSuite, WorkAfterAScopeIsOrderedAfterAllInIt) {
 TEST_P(DeviceSuite, AnEventRecordedInAScopeStandsForTheLaunchesBeforeIt) {
   const Stream other = make_stream("other");
   const Event event = device.create_event();
-  const Ints a = ints(64), b = ints(64);
+  const DeviceInts a = ints(64), b = ints(64);
   const Hold held = hold(stream);
   {
     const Stream::OverlapScope scope(stream);
@@ -98,7 +98,7 @@ TEST_P(DeviceSuite, AnEventRecordedInAScopeStandsForTheLaunchesBeforeIt) {
 }
 
 TEST_P(DeviceSuite, OverlappingLaunchesAreWeakEdgesOfACapture) {
-  const Ints a = ints(8), b = ints(8);
+  const DeviceInts a = ints(8), b = ints(8);
   stream.begin_capture();
   fill(stream, a, 1, "first");
   {

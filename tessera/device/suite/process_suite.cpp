@@ -65,7 +65,7 @@ ExportedMemory receive_memory(int socket) {
   return {fd, parcel.offset, parcel.nbytes};
 }
 
-Ints ints_at(const AddressRange& range) { return {reinterpret_cast<int*>(range.data()), 64}; }
+DeviceInts ints_at(const AddressRange& range) { return {reinterpret_cast<int*>(range.data()), 64}; }
 
 }  // namespace
 
@@ -80,7 +80,7 @@ TEST_P(DeviceSuite, AnotherProcessReadsAndWritesExportedMemory) {
     const Memory memory = device.import_memory(receive_memory(child_fd()));
     EXPECT_EQ(memory.nbytes(), granule);
     range.map(granule, memory);
-    const Ints shared{reinterpret_cast<int*>(range.data() + granule), 64};
+    const DeviceInts shared{reinterpret_cast<int*>(range.data() + granule), 64};
     EXPECT_EQ(read(shared), all(64, 5));
     add(stream, shared, 2);
     finish(stream);

@@ -19,7 +19,7 @@ TEST_P(DeviceSuite, AWordIsWrittenAfterTheWorkBeforeIt) {
 }
 
 TEST_P(DeviceSuite, WordsCanLieInDeviceMemory) {
-  const Ints a = ints(4);
+  const DeviceInts a = ints(4);
   auto* flag = reinterpret_cast<std::uint64_t*>(a.data);
   const Stream other = make_stream("other");
   const Hold held = hold(stream);
@@ -47,7 +47,7 @@ TEST_P(DeviceSuite, AWaitForAWordStopsTheStreamUntilTheHostWrites) {
 
 TEST_P(DeviceSuite, AStreamLetsAnotherGoByWritingAWord) {
   std::uint64_t* const flag = word();
-  const Ints a = ints(32), b = ints(32);
+  const DeviceInts a = ints(32), b = ints(32);
   const Stream consumer = make_stream("consumer");
   const Hold held = hold(stream);
   fill(stream, a, 4);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
-#include "tessera/layout/detail/cutting.h"
+#include "tessera/layout/detail/chunking.h"
 #include "tessera/layout/detail/layout_state.h"
 
 namespace tessera::layout::detail {
@@ -21,8 +21,8 @@ std::vector<std::int64_t> bounds_of(std::span<const Layout> layouts, std::int32_
   std::vector<std::int64_t> bounds = {1, size};
   for (const Layout& layout : layouts) {
     for (int dim = 0; dim < layout.ndim(); ++dim) {
-      for (const Cut& cut : layout.cuts(dim)) {
-        if (cut.by.axis == axis) add_bounds(bounds, cut.by);
+      for (const Sharding& sharding : layout.shardings(dim)) {
+        if (sharding.by.axis == axis) add_bounds(bounds, sharding.by);
       }
     }
     for (const PartialAxis& partial : layout.partials()) {
@@ -65,34 +65,34 @@ std::string no_atoms(const Atoms& atoms, const SubAxis& part) {
 std::optional<AtomDim> dim_to_atoms(const Atoms& atoms, const Layout& layout, int dim, std::int64_t size,
                                     std::string& why) {
   AtomDim made;
-  const std::span<const Cut> cuts = layout.cuts(dim);
+  const std::span<const Sharding> shardings = layout.shardings(dim);
   Holdings holdings(size);
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
-    const Cut& cut = cuts[i];
-    const auto range = atoms_of_part(atoms, cut.by);
+  for (std::size_t i = 0; i < shardings.size(); ++i) {
+    const Sharding& sharding = shardings[i];
+    const auto range = atoms_of_part(atoms, sharding.by);
     if (!range) {
-      why = no_atoms(atoms, cut.by);
+      why = no_atoms(atoms, sharding.by);
       return std::nullopt;
     }
     const bool is_given = i == 0 && !layout.sizes(dim).empty();
     if (range->end - range->first > 1) {
-      if (is_given || !holdings.all_divide_by(cut.blocks, cut.by.size)) {
-        why = concat("dimension ", dim, " is sharded over axis '", name_of(atoms.mesh, cut.by), "' into ",
+      if (is_given || !holdings.all_divide_by(sharding.blocks, sharding.by.size)) {
+        why = concat("dimension ", dim, " is sharded over axis '", name_of(atoms.mesh, sharding.by), "' into ",
                      is_given ? "shards of explicit sizes" : "uneven shards", ", but its sub-axes are used elsewhere");
         return std::nullopt;
       }
     }
     if (is_given) made.sizes = LayoutAccess::state(layout).parts.dims[static_cast<std::size_t>(dim)].sizes;
     for (std::size_t atom = range->first; atom < range->end; ++atom) {
-      made.cuts.push_back({static_cast<std::int32_t>(atom), cut.blocks});
+      made.shardings.push_back({static_cast<std::int32_t>(atom), sharding.blocks});
       std::string problem;
       if (is_given) {
-        holdings.cut(layout.sizes(dim));
+        holdings.sharding(layout.sizes(dim));
       } else {
-        problem = holdings.cut(atoms.list[atom].size, cut.blocks);
+        problem = holdings.sharding(atoms.list[atom].size, sharding.blocks);
       }
       if (problem.empty()) continue;  // chunks of the full split may keep runs that chunks of its sub-axes break
-      why = concat("dimension ", dim, ", sharded over the sub-axes of axis '", name_of(atoms.mesh, cut.by),
+      why = concat("dimension ", dim, ", sharded over the sub-axes of axis '", name_of(atoms.mesh, sharding.by),
                    "': ", problem);
       return std::nullopt;
     }
@@ -100,29 +100,29 @@ std::optional<AtomDim> dim_to_atoms(const Atoms& atoms, const Layout& layout, in
   return made;
 }
 
-DimCuts dim_from_atoms(const Atoms& atoms, const AtomDim& dim, std::size_t index, std::int64_t size) {
-  DimCuts made;
+DimShardings dim_from_atoms(const Atoms& atoms, const AtomDim& dim, std::size_t index, std::int64_t size) {
+  DimShardings made;
   made.sizes = dim.sizes;
   Holdings holdings(size);
-  for (std::size_t i = 0; i < dim.cuts.size();) {
-    const AtomCut& first = dim.cuts[i];
+  for (std::size_t i = 0; i < dim.shardings.size();) {
+    const AtomSharding& first = dim.shardings[i];
     SubAxis part = atoms.list[static_cast<std::size_t>(first.atom)];
     const bool is_given = i == 0 && dim.sizes;
     std::size_t next = i + 1;
-    for (; next < dim.cuts.size() && !is_given; ++next) {
-      const SubAxis& more = atoms.list[static_cast<std::size_t>(dim.cuts[next].atom)];
-      if (more.axis != part.axis || more.before != part.before * part.size || dim.cuts[next].blocks != first.blocks ||
-          !holdings.all_divide_by(first.blocks, part.size * more.size)) {
+    for (; next < dim.shardings.size() && !is_given; ++next) {
+      const SubAxis& more = atoms.list[static_cast<std::size_t>(dim.shardings[next].atom)];
+      if (more.axis != part.axis || more.before != part.before * part.size ||
+          dim.shardings[next].blocks != first.blocks || !holdings.all_divide_by(first.blocks, part.size * more.size)) {
         break;
       }
       part.size *= more.size;
     }
-    made.cuts.push_back({part, first.blocks});
+    made.shardings.push_back({part, first.blocks});
     std::string why;
     if (is_given) {
-      holdings.cut(*dim.sizes);
+      holdings.sharding(*dim.sizes);
     } else {
-      why = holdings.cut(part.size, first.blocks);
+      why = holdings.sharding(part.size, first.blocks);
     }
     TESSERA_CHECK(why.empty(), "atoms: dimension ", index, ", sharded over axis '", name_of(atoms.mesh, part),
                   "': ", why);
@@ -133,15 +133,15 @@ DimCuts dim_from_atoms(const Atoms& atoms, const AtomDim& dim, std::size_t index
 
 }  // namespace
 
-std::size_t common_cuts(const AtomDim& a, const AtomDim& b) {
+std::size_t common_shardings(const AtomDim& a, const AtomDim& b) {
   if (!are_same_sizes(a.sizes, b.sizes)) return 0;
-  const auto [end, other] = std::ranges::mismatch(a.cuts, b.cuts);
-  return static_cast<std::size_t>(end - a.cuts.begin());
+  const auto [end, other] = std::ranges::mismatch(a.shardings, b.shardings);
+  return static_cast<std::size_t>(end - a.shardings.begin());
 }
 
-bool AtomLayout::is_cut_by(std::int32_t atom) const {
+bool AtomLayout::is_sharded_by(std::int32_t atom) const {
   return std::ranges::any_of(dims, [atom](const AtomDim& dim) {
-    return std::ranges::any_of(dim.cuts, [atom](const AtomCut& cut) { return cut.atom == atom; });
+    return std::ranges::any_of(dim.shardings, [atom](const AtomSharding& sharding) { return sharding.atom == atom; });
   });
 }
 

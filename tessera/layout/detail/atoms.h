@@ -21,10 +21,10 @@
 namespace tessera::layout::detail {
 
 /// A split by one atom.
-struct AtomCut {
+struct AtomSharding {
   std::int32_t atom = 0;
   std::int64_t blocks = 1;
-  friend bool operator==(const AtomCut&, const AtomCut&) = default;
+  friend bool operator==(const AtomSharding&, const AtomSharding&) = default;
 };
 
 /// Explicit chunk sizes. Null: ceil-chunks.
@@ -34,14 +34,14 @@ inline bool are_same_sizes(const GivenSizes& a, const GivenSizes& b) { return a 
 
 /// The splits of one dimension over atoms.
 struct AtomDim {
-  SmallVector<AtomCut, 6> cuts;
+  SmallVector<AtomSharding, 6> shardings;
   GivenSizes sizes = {};  ///< Chunk sizes of the first split.
   friend bool operator==(const AtomDim& a, const AtomDim& b) {
-    return a.cuts == b.cuts && are_same_sizes(a.sizes, b.sizes);
+    return a.shardings == b.shardings && are_same_sizes(a.sizes, b.sizes);
   }
 };
 /// Returns the number of leading splits that both share.
-std::size_t common_cuts(const AtomDim& a, const AtomDim& b);
+std::size_t common_shardings(const AtomDim& a, const AtomDim& b);
 
 /// A layout over atoms.
 struct AtomLayout {
@@ -50,7 +50,7 @@ struct AtomLayout {
   friend bool operator==(const AtomLayout&, const AtomLayout&) = default;
 
   /// Returns true if the atom shards some dimension.
-  [[nodiscard]] bool is_cut_by(std::int32_t atom) const;
+  [[nodiscard]] bool is_sharded_by(std::int32_t atom) const;
 };
 
 /// The atoms of a mesh for a set of layouts. They cover all axes larger than 1, ordered by axis, major to minor.

@@ -16,9 +16,9 @@ using testing::Random;
 Layout spelled_out(const Atoms& atoms, const AtomLayout& layout) {
   LayoutParts parts;
   for (const AtomDim& dim : layout.dims) {
-    DimCuts& made = parts.dims.emplace_back();
-    for (const AtomCut& cut : dim.cuts) {
-      made.cuts.push_back({atoms.list[static_cast<std::size_t>(cut.atom)], cut.blocks});
+    DimShardings& made = parts.dims.emplace_back();
+    for (const AtomSharding& sharding : dim.shardings) {
+      made.shardings.push_back({atoms.list[static_cast<std::size_t>(sharding.atom)], sharding.blocks});
     }
     made.sizes = dim.sizes;
   }
@@ -41,10 +41,10 @@ std::string compare(const Layout& a, const Layout& b, const Shape& shape) {
 }
 
 // Returns true if some split of the layout is by several atoms, so that it may have no form over them.
-bool has_coarse_cut(const Atoms& atoms, const Layout& layout) {
+bool has_coarse_sharding(const Atoms& atoms, const Layout& layout) {
   for (int dim = 0; dim < layout.ndim(); ++dim) {
-    for (const Cut& cut : layout.cuts(dim)) {
-      if (std::find(atoms.list.begin(), atoms.list.end(), cut.by) == atoms.list.end()) return true;
+    for (const Sharding& sharding : layout.shardings(dim)) {
+      if (std::find(atoms.list.begin(), atoms.list.end(), sharding.by) == atoms.list.end()) return true;
     }
   }
   return false;
@@ -59,7 +59,7 @@ std::string check(const Atoms& atoms, const Layout& layout, const Shape& shape) 
   std::string why;
   const auto made = to_atoms(atoms, layout, shape, why);
   if (!made) {
-    return has_coarse_cut(atoms, layout) && !why.empty() ? "" : concat("no form over atoms of ", layout.text());
+    return has_coarse_sharding(atoms, layout) && !why.empty() ? "" : concat("no form over atoms of ", layout.text());
   }
   if (made->dims.size() != shape.size() || made->partials.size() != atoms.list.size()) return "other sizes";
   std::string problem = compare(layout, spelled_out(atoms, *made), shape);

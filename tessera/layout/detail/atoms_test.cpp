@@ -50,11 +50,11 @@ TEST(Atoms, CutTheSamePieces) {
   std::string why;
   const auto of_whole = to_atoms(atoms, whole, shape, why);
   ASSERT_TRUE(of_whole) << why;
-  EXPECT_EQ(of_whole->dims[0].cuts, (SmallVector<AtomCut, 6>{{1, 1}, {2, 1}, {3, 1}, {0, 1}}));
-  EXPECT_TRUE(of_whole->dims[1].cuts.empty());
+  EXPECT_EQ(of_whole->dims[0].shardings, (SmallVector<AtomSharding, 6>{{1, 1}, {2, 1}, {3, 1}, {0, 1}}));
+  EXPECT_TRUE(of_whole->dims[1].shardings.empty());
   const auto of_parts = to_atoms(atoms, parts, shape, why);
   ASSERT_TRUE(of_parts) << why;
-  EXPECT_EQ(of_parts->dims[1].cuts, (SmallVector<AtomCut, 6>{{3, 5}}));
+  EXPECT_EQ(of_parts->dims[1].shardings, (SmallVector<AtomSharding, 6>{{3, 5}}));
   EXPECT_EQ(of_parts->partials,
             (std::vector<std::optional<Reduction>>{std::nullopt, Reduction::kAvg, Reduction::kSum, std::nullopt}));
   EXPECT_EQ(from_atoms(atoms, *of_whole, shape), whole);

@@ -38,7 +38,7 @@ FactorSet factor_set(const OperandFactors& dims) {
   return set;
 }
 
-Call::Call(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs)
+FactorCall::FactorCall(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs)
     : rule_(rule), inputs_(inputs), outputs_(outputs) {
   rule.check();
   std::vector<Shape> shapes;
@@ -56,7 +56,7 @@ Call::Call(const FactorRule& rule, std::span<const Operand> inputs, std::span<co
   read_inputs();
 }
 
-void Call::read_inputs() {
+void FactorCall::read_inputs() {
   // Inputs with common atoms. Of inputs without common atoms, the later ones are excluded.
   std::vector<Layout> nesting;
   nesting.reserve(inputs_.size());
@@ -88,7 +88,7 @@ void Call::read_inputs() {
 }
 
 // Returns false if an atom must be split first.
-bool Call::read_over_atoms(AtomSplit& split) {
+bool FactorCall::read_over_atoms(AtomSplit& split) {
   layouts_.assign(inputs_.size(), std::nullopt);
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     std::string why;
@@ -103,25 +103,25 @@ bool Call::read_over_atoms(AtomSplit& split) {
   return true;
 }
 
-bool Call::read_input(const AtomLayout& layout, std::size_t input, FactorLayout& out, AtomSplit& split,
-                      std::string& why) const {
-  out.cuts.resize(rule_.factors.size());
+bool FactorCall::read_input(const AtomLayout& layout, std::size_t input, FactorLayout& out, AtomSplit& split,
+                            std::string& why) const {
+  out.shardings.resize(rule_.factors.size());
   out.uses.resize(atoms_.list.size());
   std::vector<AtomDim> into;
   for (std::size_t d = 0; d < layout.dims.size(); ++d) {
-    if (layout.dims[d].cuts.empty()) continue;
+    if (layout.dims[d].shardings.empty()) continue;
     const DimFactors& dim = rule_.inputs[input][d];
     into.assign(dim.size(), {});
     const auto factors = sized(rule_, sizes_, dim);
-    if (!split_cuts(atoms_, layout.dims[d], factors, into, split, why)) {
+    if (!split_shardings(atoms_, layout.dims[d], factors, into, split, why)) {
       why = concat("dimension ", d, ": ", why);
       return false;
     }
     for (std::size_t k = 0; k < dim.size(); ++k) {
-      for (const AtomCut& cut : into[k].cuts) {
-        out.uses[static_cast<std::size_t>(cut.atom)] = {AtomUse::Kind::kCut, Reduction::kSum, dim[k]};
+      for (const AtomSharding& sharding : into[k].shardings) {
+        out.uses[static_cast<std::size_t>(sharding.atom)] = {AtomUse::Kind::kShard, Reduction::kSum, dim[k]};
       }
-      out.cuts[static_cast<std::size_t>(dim[k])] = std::move(into[k]);
+      out.shardings[static_cast<std::size_t>(dim[k])] = std::move(into[k]);
     }
   }
   for (std::size_t a = 0; a < layout.partials.size(); ++a) {
@@ -130,11 +130,11 @@ bool Call::read_input(const AtomLayout& layout, std::size_t input, FactorLayout&
   return true;
 }
 
-std::string Call::input_name(std::size_t input) const {
+std::string FactorCall::input_name(std::size_t input) const {
   return concat("input ", input, " ", inputs_[input].layout.placements_text());
 }
 
-SmallVector<std::int32_t, 8> Call::joint_inputs() const {
+SmallVector<std::int32_t, 8> FactorCall::joint_inputs() const {
   SmallVector<std::int32_t, 8> out;
   for (std::size_t i = 0; i < rule_.algebra.size(); ++i) {
     if (rule_.algebra[i].linearity == Linearity::kJoint) out.push_back(static_cast<std::int32_t>(i));
@@ -142,7 +142,8 @@ SmallVector<std::int32_t, 8> Call::joint_inputs() const {
   return out;
 }
 
-std::optional<Reduction> Call::flow(std::span<const std::int32_t> partial, Reduction kind, std::string& why) const {
+std::optional<Reduction> FactorCall::flow(std::span<const std::int32_t> partial, Reduction kind,
+                                          std::string& why) const {
   const auto algebra = [this](std::int32_t input) {
     return rule_.algebra.empty() ? Algebra{} : rule_.algebra[static_cast<std::size_t>(input)];
   };
@@ -184,7 +185,7 @@ std::optional<Reduction> Call::flow(std::span<const std::int32_t> partial, Reduc
   return out;
 }
 
-bool Call::may_cut(std::int32_t factor, const AtomDim& cuts, std::string& why) const {
+bool FactorCall::may_shard(std::int32_t factor, const AtomDim& shardings, std::string& why) const {
   const auto f = static_cast<std::size_t>(factor);
   const Factor& it = rule_.factors[f];
   if (it.kind == FactorKind::kReplicate) {
@@ -198,14 +199,14 @@ bool Call::may_cut(std::int32_t factor, const AtomDim& cuts, std::string& why) c
     why = concat("factor ", it.name, " (", sizes_[f], ") cannot be sharded: ", rule_.name, " reorders along it");
     return false;
   }
-  if (it.kind == FactorKind::kBlocked && !is_cut_in_blocks(atoms_, cuts, sizes_[f], it.block)) {
+  if (it.kind == FactorKind::kBlocked && !is_sharded_in_blocks(atoms_, shardings, sizes_[f], it.block)) {
     why = concat("factor ", it.name, " (", sizes_[f], ") can be sharded only in multiples of ", it.block);
     return false;
   }
   return true;
 }
 
-bool Call::match_atom(std::int32_t atom, AtomRow& row, std::string& why) const {
+bool FactorCall::match_atom(std::int32_t atom, AtomRow& row, std::string& why) const {
   std::size_t first = inputs_.size();  // the first input that is sharded or partial
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const AtomUse& use = layouts_[i]->uses[static_cast<std::size_t>(atom)];
@@ -213,7 +214,7 @@ bool Call::match_atom(std::int32_t atom, AtomRow& row, std::string& why) const {
     if (first == inputs_.size()) first = i;
     const AtomUse& head = layouts_[first]->uses[static_cast<std::size_t>(atom)];
     const auto does = [this](const AtomUse& it) {
-      return it.kind == AtomUse::Kind::kCut
+      return it.kind == AtomUse::Kind::kShard
                  ? concat("shards factor ", rule_.factors[static_cast<std::size_t>(it.factor)].name)
                  : concat("is partial (", it.reduction, ")");
     };
@@ -222,7 +223,7 @@ bool Call::match_atom(std::int32_t atom, AtomRow& row, std::string& why) const {
                    input_name(i));
       return false;
     }
-    if (use.kind == AtomUse::Kind::kCut) {
+    if (use.kind == AtomUse::Kind::kShard) {
       row.factor = use.factor;
     } else {
       row.partial.push_back(static_cast<std::int32_t>(i));
@@ -232,7 +233,7 @@ bool Call::match_atom(std::int32_t atom, AtomRow& row, std::string& why) const {
   if (row.factor >= 0) {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if ((in_inputs_[i] & bit(row.factor)) == 0) continue;
-      if (layouts_[i]->uses[static_cast<std::size_t>(atom)].kind == AtomUse::Kind::kCut) continue;
+      if (layouts_[i]->uses[static_cast<std::size_t>(atom)].kind == AtomUse::Kind::kShard) continue;
       why = concat(atom_name(atoms_, atom), " shards factor ", rule_.factors[static_cast<std::size_t>(row.factor)].name,
                    " in ", input_name(first), " but not in ", input_name(i));
       return false;
@@ -249,63 +250,63 @@ bool Call::match_atom(std::int32_t atom, AtomRow& row, std::string& why) const {
   return true;
 }
 
-bool Call::match_factor(std::int32_t factor, AtomDim& cuts, std::string& why) const {
+bool FactorCall::match_factor(std::int32_t factor, AtomDim& shardings, std::string& why) const {
   const auto f = static_cast<std::size_t>(factor);
   const AtomDim* head = nullptr;
   std::size_t first = 0;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     if ((in_inputs_[i] & bit(factor)) == 0) continue;
-    const AtomDim& each = layouts_[i]->cuts[f];
+    const AtomDim& each = layouts_[i]->shardings[f];
     if (head == nullptr) {
       head = &each;
       first = i;
     } else if (!(each == *head)) {
-      why = concat(atom_name(atoms_, head->cuts[0].atom), head->cuts.size() > 1 ? " and others shard" : " shards",
-                   " factor ", rule_.factors[f].name, " (", sizes_[f], ") differently in ", input_name(first),
-                   " than in ", input_name(i));
+      why = concat(atom_name(atoms_, head->shardings[0].atom),
+                   head->shardings.size() > 1 ? " and others shard" : " shards", " factor ", rule_.factors[f].name,
+                   " (", sizes_[f], ") differently in ", input_name(first), " than in ", input_name(i));
       return false;
     }
   }
-  if (head == nullptr || head->cuts.empty()) return true;
-  if (!may_cut(factor, *head, why)) {
-    why = concat(atom_name(atoms_, head->cuts[0].atom), " shards factor ", rule_.factors[f].name, " in ",
+  if (head == nullptr || head->shardings.empty()) return true;
+  if (!may_shard(factor, *head, why)) {
+    why = concat(atom_name(atoms_, head->shardings[0].atom), " shards factor ", rule_.factors[f].name, " in ",
                  input_name(first), ", but ", why);
     return false;
   }
-  cuts = *head;
+  shardings = *head;
   return true;
 }
 
-std::optional<Assignment> Call::match(std::string& why) const {
+std::optional<Assignment> FactorCall::match(std::string& why) const {
   if (!unread_.empty()) {
     why = unread_;
     return std::nullopt;
   }
   Assignment out;
   out.rows.resize(atoms_.list.size());
-  out.cuts.resize(rule_.factors.size());
+  out.shardings.resize(rule_.factors.size());
   for (std::size_t a = 0; a < out.rows.size(); ++a) {
     if (!match_atom(static_cast<std::int32_t>(a), out.rows[a], why)) return std::nullopt;
   }
-  for (std::size_t f = 0; f < out.cuts.size(); ++f) {
-    if (!match_factor(static_cast<std::int32_t>(f), out.cuts[f], why)) return std::nullopt;
+  for (std::size_t f = 0; f < out.shardings.size(); ++f) {
+    if (!match_factor(static_cast<std::int32_t>(f), out.shardings[f], why)) return std::nullopt;
   }
   return out;
 }
 
-bool Call::merge_operand(const OperandFactors& dims, const Assignment& assignment, AtomLayout& out,
-                         std::string& why) const {
+bool FactorCall::merge_operand(const OperandFactors& dims, const Assignment& assignment, AtomLayout& out,
+                               std::string& why) const {
   out.dims.resize(dims.size());
   out.partials.resize(atoms_.list.size());
   for (std::size_t d = 0; d < dims.size(); ++d) {
     if (dims[d].size() == 1) {
-      out.dims[d] = assignment.cuts[static_cast<std::size_t>(dims[d][0])];
+      out.dims[d] = assignment.shardings[static_cast<std::size_t>(dims[d][0])];
       continue;
     }
-    SmallVector<const AtomDim*, 8> cuts;
-    for (const std::int32_t f : dims[d]) cuts.push_back(&assignment.cuts[static_cast<std::size_t>(f)]);
+    SmallVector<const AtomDim*, 8> shardings;
+    for (const std::int32_t f : dims[d]) shardings.push_back(&assignment.shardings[static_cast<std::size_t>(f)]);
     const auto factors = sized(rule_, sizes_, dims[d]);
-    if (!merge_cuts(atoms_, cuts, factors, out.dims[d], why)) {
+    if (!merge_shardings(atoms_, shardings, factors, out.dims[d], why)) {
       why = concat("dimension ", d, ": ", why);
       return false;
     }
@@ -313,7 +314,8 @@ bool Call::merge_operand(const OperandFactors& dims, const Assignment& assignmen
   return true;
 }
 
-std::optional<AtomLayout> Call::input_under(const Assignment& assignment, std::size_t input, std::string& why) const {
+std::optional<AtomLayout> FactorCall::input_under(const Assignment& assignment, std::size_t input,
+                                                  std::string& why) const {
   AtomLayout out;
   if (!merge_operand(rule_.inputs[input], assignment, out, why)) {
     why = concat("input ", input, ", ", why);
@@ -328,7 +330,8 @@ std::optional<AtomLayout> Call::input_under(const Assignment& assignment, std::s
   return out;
 }
 
-std::optional<std::vector<AtomLayout>> Call::outputs_over_atoms(const Assignment& assignment, std::string& why) const {
+std::optional<std::vector<AtomLayout>> FactorCall::outputs_over_atoms(const Assignment& assignment,
+                                                                      std::string& why) const {
   std::vector<AtomLayout> layouts(outputs_.size());
   for (std::size_t o = 0; o < outputs_.size(); ++o) {
     AtomLayout& out = layouts[o];
@@ -358,7 +361,7 @@ std::optional<std::vector<AtomLayout>> Call::outputs_over_atoms(const Assignment
   return layouts;
 }
 
-std::optional<std::vector<Layout>> Call::outputs_under(const Assignment& assignment, std::string& why) const {
+std::optional<std::vector<Layout>> FactorCall::outputs_under(const Assignment& assignment, std::string& why) const {
   const auto over_atoms = outputs_over_atoms(assignment, why);
   if (!over_atoms) return std::nullopt;
   std::vector<Layout> layouts;

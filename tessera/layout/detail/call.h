@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tessera/layout/detail/atoms.h"
-#include "tessera/layout/detail/factor_cuts.h"
+#include "tessera/layout/detail/factor_shardings.h"
 #include "tessera/layout/propagate.h"
 
 namespace tessera::layout::detail {
@@ -24,17 +24,17 @@ using FactorSet = std::uint64_t;
 
 /// Use of an atom in one input.
 struct AtomUse {
-  enum class Kind : std::uint8_t { kNothing, kCut, kPartial };
+  enum class Kind : std::uint8_t { kNothing, kShard, kPartial };
   Kind kind = Kind::kNothing;
   Reduction reduction = Reduction::kSum;  ///< Reduction, for kPartial.
-  std::int32_t factor = -1;               ///< Sharded factor, for kCut.
+  std::int32_t factor = -1;               ///< Sharded factor, for kShard.
   friend bool operator==(const AtomUse&, const AtomUse&) = default;
 };
 
 /// A layout of an input over the factors of the rule.
 struct FactorLayout {
-  std::vector<AtomDim> cuts;  ///< Indexed by factor, canonical. Empty for factors that the input lacks.
-  std::vector<AtomUse> uses;  ///< Indexed by atom.
+  std::vector<AtomDim> shardings;  ///< Indexed by factor, canonical. Empty for factors that the input lacks.
+  std::vector<AtomUse> uses;       ///< Indexed by atom.
 };
 
 /// Use of an atom in the complete call.
@@ -48,15 +48,15 @@ struct AtomRow {
 
 /// Splits of all factors and uses of all atoms in a call.
 struct Assignment {
-  std::vector<AtomDim> cuts;  ///< Indexed by factor.
-  std::vector<AtomRow> rows;  ///< Indexed by atom.
+  std::vector<AtomDim> shardings;  ///< Indexed by factor.
+  std::vector<AtomRow> rows;       ///< Indexed by atom.
 };
 
 /// A call over the factors of its rule. Refers to the constructor arguments, which must outlive it.
-class Call {
+class FactorCall {
  public:
   /// Throws InvalidArgument if a shape does not fit the rule or its layout, a layout is empty, or the meshes differ.
-  Call(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs);
+  FactorCall(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs);
 
   [[nodiscard]] const FactorRule& rule() const { return rule_; }
   [[nodiscard]] std::span<const Operand> inputs() const { return inputs_; }
@@ -75,8 +75,8 @@ class Call {
   /// If the rule does not allow this, returns nothing and sets `why`.
   [[nodiscard]] std::optional<Reduction> flow(std::span<const std::int32_t> partial, Reduction kind,
                                               std::string& why) const;
-  /// Returns true if this factor may be sharded by `cuts`; otherwise sets `why`.
-  [[nodiscard]] bool may_cut(std::int32_t factor, const AtomDim& cuts, std::string& why) const;
+  /// Returns true if this factor may be sharded by `shardings`; otherwise sets `why`.
+  [[nodiscard]] bool may_shard(std::int32_t factor, const AtomDim& shardings, std::string& why) const;
 
   /// Returns the assignment of the inputs as they are. If they are incompatible, returns nothing and sets `why`.
   [[nodiscard]] std::optional<Assignment> match(std::string& why) const;
@@ -95,7 +95,7 @@ class Call {
   bool read_input(const AtomLayout& layout, std::size_t input, FactorLayout& out, AtomSplit& split,
                   std::string& why) const;
   [[nodiscard]] bool match_atom(std::int32_t atom, AtomRow& row, std::string& why) const;
-  [[nodiscard]] bool match_factor(std::int32_t factor, AtomDim& cuts, std::string& why) const;
+  [[nodiscard]] bool match_factor(std::int32_t factor, AtomDim& shardings, std::string& why) const;
   [[nodiscard]] bool merge_operand(const OperandFactors& dims, const Assignment& assignment, AtomLayout& out,
                                    std::string& why) const;
   [[nodiscard]] SmallVector<std::int32_t, 8> joint_inputs() const;

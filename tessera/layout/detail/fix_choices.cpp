@@ -4,22 +4,22 @@
 #include <bit>
 
 #include "tessera/base/error.h"
-#include "tessera/layout/detail/cut_lists.h"
+#include "tessera/layout/detail/sharding_lists.h"
 
 namespace tessera::layout::detail {
 namespace {
 
 constexpr std::size_t kMostSubsets = 6;  // inputs whose averages are tried in every combination
 
-std::uint32_t atoms_in(const AtomDim& cuts) {
+std::uint32_t atoms_in(const AtomDim& shardings) {
   std::uint32_t atoms = 0;
-  for (const AtomCut& cut : cuts.cuts) atoms |= std::uint32_t{1} << cut.atom;
+  for (const AtomSharding& sharding : shardings.shardings) atoms |= std::uint32_t{1} << sharding.atom;
   return atoms;
 }
 
 class RowMaker {
  public:
-  RowMaker(const Call& call, std::size_t atom, bool with_refused, std::vector<RowChoice>& out)
+  RowMaker(const FactorCall& call, std::size_t atom, bool with_refused, std::vector<RowChoice>& out)
       : call_(call), atom_(atom), with_refused_(with_refused), out_(out) {}
 
   void make() {
@@ -31,7 +31,7 @@ class RowMaker {
       const FactorKind kind = call_.rule().factors[f].kind;
       std::string why;
       if (kind == FactorKind::kReplicate || kind == FactorKind::kPermuted) {
-        static_cast<void>(call_.may_cut(static_cast<std::int32_t>(f), {}, why));
+        static_cast<void>(call_.may_shard(static_cast<std::int32_t>(f), {}, why));
       }
       AtomRow row;
       row.factor = static_cast<std::int32_t>(f);
@@ -115,7 +115,7 @@ class RowMaker {
     }
   }
 
-  const Call& call_;
+  const FactorCall& call_;
   std::size_t atom_;
   bool with_refused_;
   std::vector<RowChoice>& out_;
@@ -123,7 +123,7 @@ class RowMaker {
 
 }  // namespace
 
-std::vector<std::vector<RowChoice>> row_choices(const Call& call, bool with_refused) {
+std::vector<std::vector<RowChoice>> row_choices(const FactorCall& call, bool with_refused) {
   const std::size_t atoms = call.atoms().list.size();
   std::vector<std::vector<RowChoice>> out(atoms);
   for (std::size_t a = 0; a < atoms; ++a) {
@@ -137,23 +137,23 @@ std::vector<std::vector<RowChoice>> row_choices(const Call& call, bool with_refu
   return out;
 }
 
-ListPool::ListPool(const Call& call)
+ListPool::ListPool(const FactorCall& call)
     : lists_(call.rule().factors.size(), std::vector<AtomDim>(1)),
       given_(call.rule().factors.size()),
       by_atoms_(call.rule().factors.size()) {
   for (std::size_t f = 0; f < lists_.size(); ++f) {
     for (std::size_t i = 0; i < call.inputs().size(); ++i) {
       if (!call.layout(i) || (call.factors_of(i) >> f & 1) == 0) continue;
-      const AtomDim& cuts = call.layout(i)->cuts[f];
-      if (std::ranges::find(lists_[f], cuts) == lists_[f].end()) lists_[f].push_back(cuts);
+      const AtomDim& shardings = call.layout(i)->shardings[f];
+      if (std::ranges::find(lists_[f], shardings) == lists_[f].end()) lists_[f].push_back(shardings);
     }
     given_[f] = lists_[f].size();
     by_atoms_[f][0] = {0};
   }
 }
 
-std::uint16_t ListPool::number_of(std::size_t factor, const AtomDim& cuts) const {
-  const auto found = std::ranges::find(lists_[factor], cuts);
+std::uint16_t ListPool::number_of(std::size_t factor, const AtomDim& shardings) const {
+  const auto found = std::ranges::find(lists_[factor], shardings);
   return static_cast<std::uint16_t>(found - lists_[factor].begin());
 }
 
@@ -170,13 +170,13 @@ const std::vector<std::uint16_t>& ListPool::of(std::size_t factor, std::uint32_t
   for (std::uint32_t rest = atoms; rest != 0; rest &= rest - 1) order.push_back(std::countr_zero(rest));
   std::int32_t* const first = &order[0];
   do {
-    AtomDim cuts;
-    for (const std::int32_t atom : order) cuts.cuts.push_back({atom, 1});
+    AtomDim shardings;
+    for (const std::int32_t atom : order) shardings.shardings.push_back({atom, 1});
     const bool is_given = std::any_of(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(given),
-                                      [&](std::uint16_t n) { return lists[n] == cuts; });
+                                      [&](std::uint16_t n) { return lists[n] == shardings; });
     if (is_given) continue;
     numbers.push_back(static_cast<std::uint16_t>(lists.size()));
-    lists.push_back(std::move(cuts));
+    lists.push_back(std::move(shardings));
   } while (std::next_permutation(first, first + order.size()) && order.size() <= kMostInPlay);
   return numbers;
 }

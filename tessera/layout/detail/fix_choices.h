@@ -21,19 +21,19 @@ struct RowChoice {
 /// values of the reductions that some input has along the atom (averages of more than six joint inputs: only as they
 /// are). If there are more atoms than a plan supports, atoms that no input uses stay unused. With `with_refused`, the
 /// result includes rows that the rule does not allow.
-std::vector<std::vector<RowChoice>> row_choices(const Call& call, bool with_refused);
+std::vector<std::vector<RowChoice>> row_choices(const FactorCall& call, bool with_refused);
 
 /// Lists of splits by number, for each factor: 0 is the empty list; then the lists of the inputs, with blocks and sizes
 /// as they are; then plain splits in every order, created on demand.
 class ListPool {
  public:
-  explicit ListPool(const Call& call);
+  explicit ListPool(const FactorCall& call);
 
   [[nodiscard]] const AtomDim& list(std::size_t factor, std::uint16_t number) const { return lists_[factor][number]; }
   /// Returns all lists of exactly these atoms (by bit).
   const std::vector<std::uint16_t>& of(std::size_t factor, std::uint32_t atoms);
   /// Returns the number of a list that an input has.
-  [[nodiscard]] std::uint16_t number_of(std::size_t factor, const AtomDim& cuts) const;
+  [[nodiscard]] std::uint16_t number_of(std::size_t factor, const AtomDim& shardings) const;
 
  private:
   std::vector<std::vector<AtomDim>> lists_;

@@ -13,7 +13,7 @@ constexpr std::size_t kMostPlans = 16;
 
 }  // namespace
 
-FixSearch::FixSearch(const Call& call, Planner& planner, bool with_invalid)
+FixSearch::FixSearch(const FactorCall& call, Planner& planner, bool with_invalid)
     : call_(call), with_invalid_(with_invalid), rows_(row_choices(call, with_invalid)), pool_(call) {
   most_plans_ = rows_.size() <= kFewAtoms ? std::numeric_limits<std::size_t>::max() : kMostPlans;
   inputs_.reserve(call.inputs().size());
@@ -21,24 +21,24 @@ FixSearch::FixSearch(const Call& call, Planner& planner, bool with_invalid)
 }
 
 // Orders by bound; of equal bounds, the more complete comes first, then the older.
-bool FixSearch::is_later(const Node& a, const Node& b) {
+bool FixSearch::is_later(const FixNode& a, const FixNode& b) {
   const std::size_t depth_a = a.choice.rows.size() + (a.has_lists ? 1 : 0);
   const std::size_t depth_b = b.choice.rows.size() + (b.has_lists ? 1 : 0);
   if (a.us != b.us) return a.us > b.us;
   return std::tie(depth_b, a.number) > std::tie(depth_a, b.number);
 }
 
-void FixSearch::push(Node node) {
+void FixSearch::push(FixNode node) {
   if (std::isinf(node.us)) return;
   node.number = numbered_++;
   heap_.push_back(std::move(node));
   std::push_heap(heap_.begin(), heap_.end(), is_later);
 }
 
-void FixSearch::expand(const Node& node) {
+void FixSearch::expand(const FixNode& node) {
   const std::size_t atom = node.choice.rows.size();
   if (atom == rows_.size()) {
-    Node complete = node;
+    FixNode complete = node;
     complete.has_lists = true;
     complete.choice.lists.assign(std::vector<std::uint16_t>(call_.rule().factors.size(), 0));
     std::vector<std::uint32_t> atoms_of(call_.rule().factors.size(), 0);
@@ -50,7 +50,7 @@ void FixSearch::expand(const Node& node) {
     return;
   }
   for (std::size_t r = 0; r < rows_[atom].size(); ++r) {
-    Node next = node;
+    FixNode next = node;
     next.choice.rows.push_back(static_cast<std::uint16_t>(r));
     next.us = 0;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -61,9 +61,9 @@ void FixSearch::expand(const Node& node) {
   }
 }
 
-void FixSearch::choose_lists(Node& node, std::size_t factor, const std::vector<std::uint32_t>& atoms_of) {
+void FixSearch::choose_lists(FixNode& node, std::size_t factor, const std::vector<std::uint32_t>& atoms_of) {
   if (factor == atoms_of.size()) {
-    node.us = price(node.choice);
+    node.us = cost(node.choice);
     push(node);
     return;
   }
@@ -73,7 +73,7 @@ void FixSearch::choose_lists(Node& node, std::size_t factor, const std::vector<s
   }
 }
 
-double FixSearch::price(const Choice& choice) {
+double FixSearch::cost(const Choice& choice) {
   double us = 0;
   for (InputMoves& input : inputs_) us += input.target(choice).cost.us;
   return us;
@@ -92,7 +92,7 @@ bool FixSearch::refine(const Choice& choice) {
 Assignment FixSearch::assignment_of(const Choice& choice) const {
   Assignment out;
   for (std::size_t a = 0; a < rows_.size(); ++a) out.rows.push_back(rows_[a][choice.rows[a]].row);
-  for (std::size_t f = 0; f < choice.lists.size(); ++f) out.cuts.push_back(pool_.list(f, choice.lists[f]));
+  for (std::size_t f = 0; f < choice.lists.size(); ++f) out.shardings.push_back(pool_.list(f, choice.lists[f]));
   return out;
 }
 
@@ -102,9 +102,9 @@ std::string FixSearch::why_invalid(const Choice& choice, const Assignment& assig
     const RowChoice& each = rows_[a][choice.rows[a]];
     if (!each.refused.empty()) return atom_name(call_.atoms(), static_cast<std::int32_t>(a)) + ": " + each.refused;
   }
-  for (std::size_t f = 0; f < assignment.cuts.size(); ++f) {
-    if (assignment.cuts[f].cuts.empty()) continue;
-    if (!call_.may_cut(static_cast<std::int32_t>(f), assignment.cuts[f], why)) return why;
+  for (std::size_t f = 0; f < assignment.shardings.size(); ++f) {
+    if (assignment.shardings[f].shardings.empty()) continue;
+    if (!call_.may_shard(static_cast<std::int32_t>(f), assignment.shardings[f], why)) return why;
   }
   static_cast<void>(call_.outputs_over_atoms(assignment, why));
   return why;
@@ -125,9 +125,9 @@ FoundFix FixSearch::to_fix(const Choice& choice) {
 }
 
 // Returns all complete choices that may be among the cheapest, ordered by cost.
-std::vector<FixSearch::Accepted> FixSearch::search(std::size_t most) {
-  std::vector<Accepted> accepted;
-  Node root;
+std::vector<FixSearch::AcceptedFix> FixSearch::search(std::size_t most) {
+  std::vector<AcceptedFix> accepted;
+  FixNode root;
   for (const InputMoves& input : inputs_) {
     root.places.push_back(0);
     root.us += input.least(0, 0);
@@ -138,7 +138,7 @@ std::vector<FixSearch::Accepted> FixSearch::search(std::size_t most) {
     const bool is_enough = accepted.size() >= most && valid > 0;
     if (is_enough && heap_.front().us > accepted[most - 1].fix.us) break;
     std::pop_heap(heap_.begin(), heap_.end(), is_later);
-    Node node = std::move(heap_.back());
+    FixNode node = std::move(heap_.back());
     heap_.pop_back();
     if (!node.has_lists) {
       expand(node);
@@ -146,13 +146,14 @@ std::vector<FixSearch::Accepted> FixSearch::search(std::size_t most) {
     }
     if (!with_invalid_ && !why_invalid(node.choice, assignment_of(node.choice)).empty()) continue;
     // Another candidate may have computed a plan that this one needs too.
-    if (price(node.choice) > node.us || refine(node.choice)) {
-      node.us = price(node.choice);
+    if (cost(node.choice) > node.us || refine(node.choice)) {
+      node.us = cost(node.choice);
       push(std::move(node));
       continue;
     }
     FoundFix fix = to_fix(node.choice);
-    const bool is_known = std::ranges::any_of(accepted, [&](const Accepted& a) { return a.fix.inputs == fix.inputs; });
+    const bool is_known =
+        std::ranges::any_of(accepted, [&](const AcceptedFix& a) { return a.fix.inputs == fix.inputs; });
     if (is_known) continue;
     if (fix.invalid.empty()) ++valid;
     std::string text;
@@ -164,13 +165,13 @@ std::vector<FixSearch::Accepted> FixSearch::search(std::size_t most) {
 
 std::vector<FoundFix> FixSearch::run(std::size_t most) {
   if (most == 0) return {};
-  std::vector<Accepted> accepted = search(most);
-  const auto is_before = [](const Accepted& a, const Accepted& b) {
+  std::vector<AcceptedFix> accepted = search(most);
+  const auto is_before = [](const AcceptedFix& a, const AcceptedFix& b) {
     return std::tie(a.fix.us, a.fix.moved, a.text) < std::tie(b.fix.us, b.fix.moved, b.text);
   };
   std::ranges::stable_sort(accepted, is_before);
   if (accepted.size() > most) accepted.resize(most);
-  for (Accepted& each : accepted) {
+  for (AcceptedFix& each : accepted) {
     each.fix.us = 0;
     for (InputMoves& input : inputs_) {
       const MoveTarget& target = input.make_plan(each.choice);
@@ -181,7 +182,7 @@ std::vector<FoundFix> FixSearch::run(std::size_t most) {
   }
   std::ranges::stable_sort(accepted, is_before);  // if a cost was an estimate, the plan may be cheaper
   std::vector<FoundFix> out;
-  for (Accepted& each : accepted) out.push_back(std::move(each.fix));
+  for (AcceptedFix& each : accepted) out.push_back(std::move(each.fix));
   return out;
 }
 

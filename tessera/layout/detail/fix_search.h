@@ -36,42 +36,42 @@ struct FoundFix {
 class FixSearch {
  public:
   /// With `with_invalid`, the search also finds candidates that the rule does not allow, for explain().
-  FixSearch(const Call& call, Planner& planner, bool with_invalid);
+  FixSearch(const FactorCall& call, Planner& planner, bool with_invalid);
 
   /// Returns the `most` cheapest, ordered by microseconds, then redistributed inputs, then text.
   std::vector<FoundFix> run(std::size_t most);
 
  private:
-  struct Node {
+  struct FixNode {
     double us = 0;
     std::uint64_t number = 0;
     bool has_lists = false;
     Choice choice;
     SmallVector<std::uint32_t, 4> places;  // in the tables of the inputs
   };
-  struct Accepted {
+  struct AcceptedFix {
     FoundFix fix;
     Choice choice;
     std::string text;
   };
-  static bool is_later(const Node& a, const Node& b);
+  static bool is_later(const FixNode& a, const FixNode& b);
 
-  std::vector<Accepted> search(std::size_t most);
-  void push(Node node);
-  void expand(const Node& node);
-  void choose_lists(Node& node, std::size_t factor, const std::vector<std::uint32_t>& atoms_of);
-  [[nodiscard]] double price(const Choice& choice);
+  std::vector<AcceptedFix> search(std::size_t most);
+  void push(FixNode node);
+  void expand(const FixNode& node);
+  void choose_lists(FixNode& node, std::size_t factor, const std::vector<std::uint32_t>& atoms_of);
+  [[nodiscard]] double cost(const Choice& choice);
   bool refine(const Choice& choice);
   [[nodiscard]] Assignment assignment_of(const Choice& choice) const;
   [[nodiscard]] std::string why_invalid(const Choice& choice, const Assignment& assignment) const;
   [[nodiscard]] FoundFix to_fix(const Choice& choice);
 
-  const Call& call_;
+  const FactorCall& call_;
   bool with_invalid_;
   std::vector<std::vector<RowChoice>> rows_;
   ListPool pool_;
   std::vector<InputMoves> inputs_;
-  std::vector<Node> heap_;
+  std::vector<FixNode> heap_;
   std::uint64_t numbered_ = 0;
   std::size_t plans_ = 0;       // computed so far during the search
   std::size_t most_plans_ = 0;  // limit of plans_

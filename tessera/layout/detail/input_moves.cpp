@@ -12,21 +12,21 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kMostPlaces = 200000;  // a larger table costs more than it saves
 
 AtomUse use_in(const AtomRow& row, std::size_t input, FactorSet factors) {
-  if (row.factor >= 0 && (factors >> row.factor & 1) != 0) return {AtomUse::Kind::kCut, Reduction::kSum, row.factor};
+  if (row.factor >= 0 && (factors >> row.factor & 1) != 0) return {AtomUse::Kind::kShard, Reduction::kSum, row.factor};
   if (std::ranges::find(row.partial, static_cast<std::int32_t>(input)) != row.partial.end()) {
     return {AtomUse::Kind::kPartial, row.kind, -1};
   }
   return {};
 }
 
-std::optional<AtomLayout> over_atoms(const Call& call, std::size_t input) {
+std::optional<AtomLayout> over_atoms(const FactorCall& call, std::size_t input) {
   std::string why;
   return to_atoms(call.atoms(), call.inputs()[input].layout, call.inputs()[input].shape, why);
 }
 
 }  // namespace
 
-InputMoves::InputMoves(const Call& call, std::size_t input, const std::vector<std::vector<RowChoice>>& rows,
+InputMoves::InputMoves(const FactorCall& call, std::size_t input, const std::vector<std::vector<RowChoice>>& rows,
                        ListPool& pool, Planner& planner)
     : call_(call),
       input_(input),
@@ -43,7 +43,7 @@ InputMoves::InputMoves(const Call& call, std::size_t input, const std::vector<st
   if (call.layout(input)) {
     for (std::size_t f = 0; f < call.rule().factors.size(); ++f) {
       const bool has = (call.factors_of(input) >> f & 1) != 0;
-      now_.push_back(has ? pool.number_of(f, call.layout(input)->cuts[f]) : 0);
+      now_.push_back(has ? pool.number_of(f, call.layout(input)->shardings[f]) : 0);
     }
   }
   double places = 1;
@@ -80,7 +80,7 @@ void InputMoves::fill(std::size_t depth, std::uint32_t place, Choice& choice, st
     const auto row = std::ranges::find(use_of_row_[depth], static_cast<std::uint16_t>(u));
     choice.rows[depth] = static_cast<std::uint16_t>(row - use_of_row_[depth].begin());
     const AtomUse& use = uses_[depth][u];
-    const std::uint32_t bit = use.kind == AtomUse::Kind::kCut ? std::uint32_t{1} << depth : 0;
+    const std::uint32_t bit = use.kind == AtomUse::Kind::kShard ? std::uint32_t{1} << depth : 0;
     if (bit != 0) atoms_of[static_cast<std::size_t>(use.factor)] |= bit;
     const auto at = static_cast<std::uint32_t>(place * uses_[depth].size() + u);
     fill(depth + 1, at, choice, atoms_of);
@@ -133,15 +133,15 @@ bool InputMoves::layout_over_atoms(const Choice& choice, AtomLayout& out) const 
       continue;
     }
     out.dims[d] = {};
-    SmallVector<const AtomDim*, 8> cuts;
+    SmallVector<const AtomDim*, 8> shardings;
     SmallVector<SizedFactor, 8> factors;
     for (const std::int32_t factor : dims[d]) {
       const auto f = static_cast<std::size_t>(factor);
-      cuts.push_back(&pool_.list(f, choice.lists[f]));
+      shardings.push_back(&pool_.list(f, choice.lists[f]));
       factors.push_back({call_.rule().factors[f].name, call_.sizes()[f]});
     }
     std::string why;
-    if (!merge_cuts(call_.atoms(), cuts, factors, out.dims[d], why)) return false;
+    if (!merge_shardings(call_.atoms(), shardings, factors, out.dims[d], why)) return false;
   }
   for (std::size_t a = 0; a < rows_.size(); ++a) {
     const AtomUse& use = uses_[a][use_of_row_[a][choice.rows[a]]];

@@ -33,7 +33,7 @@ struct MoveTarget {
 /// Costs of redistributing one input.
 class InputMoves {
  public:
-  InputMoves(const Call& call, std::size_t input, const std::vector<std::vector<RowChoice>>& rows, ListPool& pool,
+  InputMoves(const FactorCall& call, std::size_t input, const std::vector<std::vector<RowChoice>>& rows, ListPool& pool,
              Planner& planner);
 
   /// Returns the table index after `place`, one atom further.
@@ -62,7 +62,7 @@ class InputMoves {
   [[nodiscard]] bool stays(const Choice& choice) const;
   bool layout_over_atoms(const Choice& choice, AtomLayout& out) const;
 
-  const Call& call_;
+  const FactorCall& call_;
   std::size_t input_;
   const std::vector<std::vector<RowChoice>>& rows_;
   ListPool& pool_;

@@ -15,35 +15,35 @@
 namespace tessera::layout::detail {
 
 /// A factor of a sub-axis along which ranks are `stride` apart. Its coordinate is (rank - first) / stride % size.
-struct CutStep {
+struct ShardStep {
   std::uint32_t stride = 1;
   std::uint32_t size = 1;
   std::uint32_t weight = 1;  ///< Weight of its coordinate in the coordinate of the sub-axis.
 };
 
 /// A split in the form that the arithmetic uses.
-struct PlacedCut {
+struct PlacedSharding {
   std::int64_t size = 1;
   std::int64_t blocks = 1;
-  SmallVector<CutStep, 2> steps;  ///< One step, except for flattened axes.
+  SmallVector<ShardStep, 2> steps;  ///< One step, except for flattened axes.
 
   /// Returns the coordinate along the sub-axis of the rank at `distance` from the first rank of the mesh.
   [[nodiscard]] std::int64_t coordinate(std::uint32_t distance) const {
     std::int64_t coordinate = 0;
-    for (const CutStep& step : steps) coordinate += std::int64_t{distance / step.stride % step.size} * step.weight;
+    for (const ShardStep& step : steps) coordinate += std::int64_t{distance / step.stride % step.size} * step.weight;
     return coordinate;
   }
   /// Returns the distance from the first rank of the mesh to the rank at this coordinate.
   [[nodiscard]] std::int64_t distance(std::int64_t coordinate) const {
     std::int64_t distance = 0;
-    for (const CutStep& step : steps) distance += coordinate / step.weight % step.size * step.stride;
+    for (const ShardStep& step : steps) distance += coordinate / step.weight % step.size * step.stride;
     return distance;
   }
 };
 
 /// A dimension in the form that the arithmetic uses.
 struct PlacedDim {
-  std::vector<PlacedCut> cuts;
+  std::vector<PlacedSharding> shardings;
   bool has_blocks = false;  ///< True if some split has blocks.
   /// Start of each explicit chunk of the first split, and the end of the last. Empty for ceil-chunks.
   std::vector<std::int64_t> starts;

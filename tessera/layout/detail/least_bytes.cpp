@@ -7,7 +7,7 @@
 
 #include "tessera/layout/detail/make_plan.h"
 #include "tessera/layout/detail/plan_space.h"
-#include "tessera/layout/detail/step_price.h"
+#include "tessera/layout/detail/step_cost.h"
 #include "tessera/layout/planner.h"
 
 namespace tessera::layout::detail {
@@ -77,7 +77,7 @@ class LeastBytes {
     }
     extend(current, dim + 1, atoms, needs_all, body);
     const std::uint16_t before = current[dim];
-    const CutList& list = space_.list(before);
+    const ShardingList& list = space_.list(before);
     for (int token = 1; token < space_.token_count(); ++token) {
       const int bit = space_.token(token).bit;
       if ((atoms >> bit & 1) == 0) continue;
@@ -105,7 +105,7 @@ class LeastBytes {
     const std::uint16_t before = current[dim];
     for (;;) {
       fill(current, dim + 1, zero_fill, filled, body);
-      const CutList& list = space_.list(current[dim]);
+      const ShardingList& list = space_.list(current[dim]);
       if (list.size == 0) break;
       const Mask last = Mask{1} << space_.token(list.last).bit;
       if ((last & zero_fill) == 0) break;

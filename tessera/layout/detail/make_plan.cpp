@@ -12,7 +12,7 @@
 #include "tessera/layout/detail/atoms.h"
 #include "tessera/layout/detail/plan_search.h"
 #include "tessera/layout/detail/plan_space.h"
-#include "tessera/layout/detail/step_price.h"
+#include "tessera/layout/detail/step_cost.h"
 #include "tessera/layout/planner.h"
 
 namespace tessera::layout::detail {
@@ -54,40 +54,40 @@ void append_part(const Atoms& atoms, std::int32_t atom, std::vector<SubAxis>& ax
 
 // Returns the atoms of the step in the order of the lists that have them: before the step (gathered, moved) or after it
 // (split); otherwise in the order of the mesh.
-std::vector<SubAxis> step_axes(const PlanSpace& space, const Atoms& atoms, const StepPrice& price,
+std::vector<SubAxis> step_axes(const PlanSpace& space, const Atoms& atoms, const StepCost& cost,
                                const PlanState& before, const PlanState& after) {
   const bool is_before =
-      price.kind == StepKind::kAllGather || price.kind == StepKind::kAllToAll || price.kind == StepKind::kZeroFill;
-  const bool is_after = price.kind == StepKind::kSlice || price.kind == StepKind::kReduceScatter;
+      cost.kind == StepKind::kAllGather || cost.kind == StepKind::kAllToAll || cost.kind == StepKind::kZeroFill;
+  const bool is_after = cost.kind == StepKind::kSlice || cost.kind == StepKind::kReduceScatter;
   std::vector<SubAxis> axes;
   if (!is_before && !is_after) {
     for (int bit = 0; bit < space.atoms(); ++bit) {
-      if ((price.axes >> bit & 1) != 0) append_part(atoms, space.atom(bit), axes);
+      if ((cost.axes >> bit & 1) != 0) append_part(atoms, space.atom(bit), axes);
     }
     return axes;
   }
   for (int d = 0; d < space.dims(); ++d) {
-    const CutList& list = space.list(is_before ? before.lists[d] : after.lists[d]);
+    const ShardingList& list = space.list(is_before ? before.lists[d] : after.lists[d]);
     for (int i = 0; i < list.size; ++i) {
       const int bit = space.token(token_at(list.word, i)).bit;
-      if ((price.axes >> bit & 1) != 0) append_part(atoms, space.atom(bit), axes);
+      if ((cost.axes >> bit & 1) != 0) append_part(atoms, space.atom(bit), axes);
     }
   }
   return axes;
 }
 
-Step make_step(const PlanSpace& space, const Atoms& atoms, const StepPrice& price, const PlanState& before,
+Step make_step(const PlanSpace& space, const Atoms& atoms, const StepCost& cost, const PlanState& before,
                const PlanState& after) {
   Step step;
-  step.kind = price.kind;
-  step.axes = step_axes(space, atoms, price, before, after);
-  step.nbytes = whole(price.nbytes);
-  step.copy_nbytes = whole(price.copy_nbytes);
-  step.us = price.us;
+  step.kind = cost.kind;
+  step.axes = step_axes(space, atoms, cost, before, after);
+  step.nbytes = whole(cost.nbytes);
+  step.copy_nbytes = whole(cost.copy_nbytes);
+  step.us = cost.us;
   // Messages are packed and unpacked one at a time; an in-place reduction counts its shard once.
   const double message =
-      price.hops > 0 && (price.copy_nbytes > 0 || price.kind == StepKind::kAllReduce) ? price.nbytes / price.hops : 0;
-  const double parts = price.kind == StepKind::kAllReduce ? before.numel : before.numel + after.numel;
+      cost.hops > 0 && (cost.copy_nbytes > 0 || cost.kind == StepKind::kAllReduce) ? cost.nbytes / cost.hops : 0;
+  const double parts = cost.kind == StepKind::kAllReduce ? before.numel : before.numel + after.numel;
   step.peak_nbytes = whole(parts * space.itemsize() + message);
   return step;
 }
@@ -134,7 +134,7 @@ Plan make_plan(const PlanRequest& request, const CostModel& model) {
   plan.is_exact = search.is_exact() && space.has_all_atoms();
   plan.steps.reserve(path.size());
   for (const PathStep& next : path) {
-    Step step = make_step(space, ends.atoms, next.price, before, next.after);
+    Step step = make_step(space, ends.atoms, next.cost, before, next.after);
     step.before = layout;
     step.after = &next == &path.back() ? request.to
                                        : from_atoms(ends.atoms, space.to_layout(problem, next.after), request.shape);
@@ -153,9 +153,9 @@ std::optional<Step> make_step(const PlanRequest& request, const CostModel& model
   const PlanEnds ends = read_ends(request);
   PlanSpace& space = workspace().space;
   space.build(problem_of(request, ends, model));
-  StepPrice price;
-  if (!price_step(space, space.from(), space.to(), price)) return std::nullopt;
-  Step step = make_step(space, ends.atoms, price, space.from(), space.to());
+  StepCost cost;
+  if (!step_cost(space, space.from(), space.to(), cost)) return std::nullopt;
+  Step step = make_step(space, ends.atoms, cost, space.from(), space.to());
   step.before = request.from;
   step.after = request.to;
   return step;

@@ -5,15 +5,16 @@
 #include <limits>
 
 #include "tessera/base/error.h"
-#include "tessera/layout/detail/step_price.h"
+#include "tessera/layout/detail/step_cost.h"
 
 namespace tessera::layout::detail {
 namespace {
 
-constexpr double kSlack = 16 * kPriceGrain;  // costs are rounded to the grain, bounds are not
+constexpr double kSlack = 16 * kCostGrain;  // costs are rounded to the grain, bounds are not
 
 bool is_plain(const AtomDim& dim) {
-  return !dim.sizes && std::ranges::all_of(dim.cuts, [](const AtomCut& cut) { return cut.blocks == 1; });
+  return !dim.sizes &&
+         std::ranges::all_of(dim.shardings, [](const AtomSharding& sharding) { return sharding.blocks == 1; });
 }
 
 }  // namespace
@@ -42,7 +43,7 @@ MoveBounds::Ground& MoveBounds::ground_for(const std::vector<std::optional<Reduc
     if (!(from_->partials[a] && from_->partials[a] == partials[a])) ++in_play;
   }
   for (std::size_t d = 0; d < shape_.size(); ++d) {
-    if (shape_[d] > 1 || !from_->dims[d].cuts.empty()) ground.dims.push_back(static_cast<int>(d));
+    if (shape_[d] > 1 || !from_->dims[d].shardings.empty()) ground.dims.push_back(static_cast<int>(d));
   }
   const PlanSpace& space = ground.space;
   // some atoms were excluded: states have no numbers
@@ -69,7 +70,7 @@ bool MoveBounds::state_of(const Ground& ground, const AtomLayout& to, Mask& list
   for (std::size_t d = 0, next = 0; d < to.dims.size(); ++d) {
     const bool is_there = next < ground.dims.size() && ground.dims[next] == static_cast<int>(d);
     if (!is_there) {
-      if (!to.dims[d].cuts.empty()) return false;
+      if (!to.dims[d].shardings.empty()) return false;
       continue;
     }
     if (to.dims[d] == from_->dims[d]) {
@@ -77,8 +78,8 @@ bool MoveBounds::state_of(const Ground& ground, const AtomLayout& to, Mask& list
     } else {
       if (!is_plain(to.dims[d])) return false;
       std::uint64_t word = 0;
-      for (std::size_t i = 0; i < to.dims[d].cuts.size(); ++i) {
-        const std::int32_t bit = ground.bit_of[static_cast<std::size_t>(to.dims[d].cuts[i].atom)];
+      for (std::size_t i = 0; i < to.dims[d].shardings.size(); ++i) {
+        const std::int32_t bit = ground.bit_of[static_cast<std::size_t>(to.dims[d].shardings[i].atom)];
         word |= static_cast<std::uint64_t>(bit + 1) << (4 * i);
       }
       const auto found = ground.by_word.find(word);
@@ -98,8 +99,8 @@ double MoveBounds::pieces_met(const PlanSpace& space) const {
     const int old_list = space.from().lists[d];
     const int new_list = lists_[static_cast<std::size_t>(d)];
     if (old_list == new_list) continue;
-    const CutList& x = space.list(old_list);
-    const CutList& y = space.list(new_list);
+    const ShardingList& x = space.list(old_list);
+    const ShardingList& y = space.list(new_list);
     if (!space.is_even(d, old_list) || !space.is_even(d, new_list) || x.dim >= 0 || y.dim >= 0) continue;
     const int from = common_prefix(x.word, y.word);
     met *= std::max(1.0, space.group(x.tail(from)).ranks / space.group(y.tail(from)).ranks);
@@ -146,8 +147,8 @@ MoveCost MoveBounds::least(const AtomLayout& to) {
   double us = least.us + (least.steps < 2 ? step_us : 0);
   if (space.pending() == 0 && space.finals() == 0) us += hops_beyond(ground, step_us);
   us = std::max(0.0, us - kSlack);
-  StepPrice price;
-  if (price_step(space, space.from(), state, price) && price.us <= us) return {price.us, true};
+  StepCost cost;
+  if (step_cost(space, space.from(), state, cost) && cost.us <= us) return {cost.us, true};
   return {us, false};
 }
 
@@ -161,10 +162,10 @@ void MoveBounds::find_sliced(Ground& ground) const {
   Mask taken = space.pending();
   for (const std::uint16_t list : start) taken |= space.list(list).mask;
   for (std::size_t d = 0; d < dims; ++d) {
-    const CutList& old = space.list(start[d]);
+    const ShardingList& old = space.list(start[d]);
     const std::size_t known = ground.sliced.size();
     for (int l = 0; l < space.list_count(); ++l) {
-      const CutList& list = space.list(l);
+      const ShardingList& list = space.list(l);
       if (l == start[d] || list.size <= old.size || (list.dim >= 0 && list.dim != static_cast<int>(d))) continue;
       if (old.size > 0 && (list.word ^ old.word) << (64 - 4 * old.size) != 0) continue;
       const Mask added = list.mask & ~old.mask;
@@ -200,7 +201,7 @@ double MoveBounds::once_us(Ground& ground, const PlanState& to, double enough) c
   const double slice_us = std::max(0.0, model_.copy_us(to.numel * space.itemsize()) - kSlack);
   double best = enough;
   std::vector<std::uint16_t> before(to.lists, to.lists + dims);  // the target without some of its last splits
-  StepPrice price;
+  StepCost cost;
   const auto try_from = [&](double behind_us) {
     const PlanState state{before.data(), space.numel(before.data()), to.status};
     if (state.numel > most_numel) return;
@@ -209,8 +210,8 @@ double MoveBounds::once_us(Ground& ground, const PlanState& to, double enough) c
       const PlanState start{each.lists.data(), each.numel, space.from().status};
       if (start.status == state.status && each.lists == before) {
         best = std::min(best, each.us + behind_us);
-      } else if (price_step(space, start, state, price)) {
-        best = std::min(best, each.us + price.us + behind_us);
+      } else if (step_cost(space, start, state, cost)) {
+        best = std::min(best, each.us + cost.us + behind_us);
       }
     }
   };
@@ -240,10 +241,10 @@ MoveCost MoveBounds::sharpen(const AtomLayout& to) {
   const PlanSpace& space = ground.space;
   const PlanState state{lists_.data(), space.numel(lists_.data()), space.to().status};
   const double several = several_us(ground, ground.bounds.from_source(state, listed));
-  StepPrice price;
-  const bool is_step = price_step(space, space.from(), state, price);
-  const double once = once_us(ground, state, is_step ? price.us : std::numeric_limits<double>::infinity());
-  if (is_step && price.us <= several && once >= price.us) return {price.us, true};
+  StepCost cost;
+  const bool is_step = step_cost(space, space.from(), state, cost);
+  const double once = once_us(ground, state, is_step ? cost.us : std::numeric_limits<double>::infinity());
+  if (is_step && cost.us <= several && once >= cost.us) return {cost.us, true};
   return {std::max(known.us, std::min(several, once)), false, std::isinf(once) ? 0 : once};
 }
 

@@ -9,7 +9,7 @@ constexpr std::size_t kMostLevels = kMostInPlay;
 
 // Returns the share of a dimension that the union over fast atoms of list x has in common with that of list y, for the
 // worst values of the slow coordinates; never too small. Lists are read as digits of an index, the first the highest.
-double digit_overlap(const PlanSpace& space, const CutList& x, const CutList& y, Mask slow) {
+double digit_overlap(const PlanSpace& space, const ShardingList& x, const ShardingList& y, Mask slow) {
   double share = 1;
   int i = 0;
   for (; i < x.size && i < y.size; ++i) {
@@ -27,7 +27,7 @@ double digit_overlap(const PlanSpace& space, const CutList& x, const CutList& y,
 // Same as digit_overlap() by volumes, for chunks of any size. If the first splits that differ are both slow, the share
 // is 0: on the way from one list to a prefix of the other, each rank receives at least half of its then shard, which is
 // not less than its overlap with the other list.
-double volume_overlap(const PlanSpace& space, const CutList& x, const CutList& y, Mask slow) {
+double volume_overlap(const PlanSpace& space, const ShardingList& x, const ShardingList& y, Mask slow) {
   if (x.word != y.word) {
     const int from = common_prefix(x.word, y.word);
     const Mask a = from < x.size ? Mask{1} << space.token(token_at(x.word, from)).bit : 0;
@@ -49,7 +49,7 @@ void PlanBounds::build(const PlanSpace& space) {
   double faster = 0;
   const Mask moving = space.all() & ~zero_fill;
   for (Mask slow = moving; slow != 0;) {  // from all atoms to the slowest ones
-    Level level;
+    BoundLevel level;
     level.slow = slow;
     double speed = space.group(slow).us_per_byte;
     level.least_latency_us = space.group(slow).latency_us;
@@ -72,7 +72,7 @@ void PlanBounds::build(const PlanSpace& space) {
   build_overlaps(space, space.from(), from_overlaps_);
   Mask to_listed = 0;
   for (int d = 0; d < space.dims(); ++d) to_listed |= space.list(space.to().lists[d]).mask;
-  for (Level& level : levels_) level.to_volume = numel_ / space.group(to_listed & level.slow).ranks;
+  for (BoundLevel& level : levels_) level.to_volume = numel_ / space.group(to_listed & level.slow).ranks;
 
   const CostModel& model = space.model();
   least_step_us_ = std::min(model.launch_us, model.copy_launch_us);
@@ -84,9 +84,9 @@ void PlanBounds::build(const PlanSpace& space) {
 
 void PlanBounds::build_overlaps(const PlanSpace& space, const PlanState& end, std::vector<double>& overlaps) const {
   overlaps.clear();
-  for (const Level& level : levels_) {
+  for (const BoundLevel& level : levels_) {
     for (int d = 0; d < space.dims(); ++d) {
-      const CutList& of_end = space.list(end.lists[d]);
+      const ShardingList& of_end = space.list(end.lists[d]);
       for (int i = 0; i < space.list_count(); ++i) {
         overlaps.push_back(space.is_all_even() ? digit_overlap(space, space.list(i), of_end, level.slow)
                                                : volume_overlap(space, space.list(i), of_end, level.slow));
@@ -120,7 +120,7 @@ LeastCost PlanBounds::cost(const double* bytes_of_level, bool folds, bool has_sa
 
 // Returns the minimum number of elements that steps over slow atoms bring to a rank, if `volume` of its node ends in
 // the target and `overlap` of that was there before.
-double PlanBounds::received(const Level& level, double volume, double overlap, bool folds, bool is_pending) const {
+double PlanBounds::received(const BoundLevel& level, double volume, double overlap, bool folds, bool is_pending) const {
   const double node_ranks = level.node_ranks[is_pending ? 1 : 0];
   if (!folds || !level.has_fold) return (volume - overlap) / node_ranks;
   const double share = volume / node_ranks;

@@ -37,7 +37,7 @@ class PlanBounds {
   [[nodiscard]] double least_step_us() const { return least_step_us_; }
 
  private:
-  struct Level {
+  struct BoundLevel {
     Mask slow = 0;
     double us_per_byte = 0;  // in excess of the next faster level
     double least_latency_us = 0;
@@ -48,12 +48,13 @@ class PlanBounds {
 
   void build_overlaps(const PlanSpace& space, const PlanState& end, std::vector<double>& overlaps) const;
   [[nodiscard]] double overlap(const std::vector<double>& overlaps, std::size_t level, const PlanState& state) const;
-  [[nodiscard]] double received(const Level& level, double volume, double overlap, bool folds, bool is_pending) const;
+  [[nodiscard]] double received(const BoundLevel& level, double volume, double overlap, bool folds,
+                                bool is_pending) const;
   [[nodiscard]] LeastCost cost(const double* bytes_of_level, bool folds, bool has_same_finals, bool is_same) const;
 
   const PlanSpace* space_ = nullptr;
   double numel_ = 1;  // of the global tensor, after the splits that stay
-  std::vector<Level> levels_;
+  std::vector<BoundLevel> levels_;
   std::vector<double> to_overlaps_;  // [(level * dims + dim) * lists + list]
   std::vector<double> from_overlaps_;
   double fold_volume_ = 0;    // received in the smallest possible reduction

@@ -11,8 +11,8 @@ bool is_same(const PlanSpace& space, const PlanState& a, const PlanState& b) {
   return a.status == b.status && std::equal(a.lists, a.lists + space.dims(), b.lists);
 }
 
-template <class Open>
-bool is_later(const Open& a, const Open& b) {
+template <class OpenState>
+bool is_later(const OpenState& a, const OpenState& b) {
   return std::tie(a.least_us, a.us, a.steps, a.node) > std::tie(b.least_us, b.us, b.steps, b.node);
 }
 
@@ -22,17 +22,17 @@ bool is_later(const Open& a, const Open& b) {
 double PlanSearch::direct_us() {
   const PlanSpace& space = *space_;
   PlanState state = space.from();
-  StepPrice price;
+  StepCost cost;
   double us = 0;
   if (space.pending() != 0) {
     const PlanState folded{state.lists, state.numel, 0};
-    price_step(space, state, folded, price);
-    us += price.us;
+    step_cost(space, state, folded, cost);
+    us += cost.us;
     state = folded;
   }
   const PlanState moved{space.to().lists, space.to().numel, 0};
-  if (price_step(space, state, moved, price)) us += price.us;
-  if (price_step(space, moved, space.to(), price)) us += price.us;
+  if (step_cost(space, state, moved, cost)) us += cost.us;
+  if (step_cost(space, moved, space.to(), cost)) us += cost.us;
   return us;
 }
 
@@ -43,7 +43,7 @@ void PlanSearch::keep(Status status, Mask listed, double numel) {
   if (to.us > ceiling()) return;
   const LeastCost from = bounds_.from_source(state, listed);
   if (from.us + to.us > ceiling()) return;
-  Node node;
+  PlanNode node;
   node.state = {nullptr, numel, status};
   // Not included in the bounds: a path of more steps than they pay for.
   node.least_to = to.us + (to.steps < 2 ? bounds_.least_step_us() : 0);
@@ -81,28 +81,28 @@ void PlanSearch::sharpen() {
   const auto dims = static_cast<std::size_t>(space_->dims());
   const PlanState& from = space_->from();
   const PlanState& to = space_->to();
-  StepPrice price;
+  StepCost cost;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    Node& node = nodes_[i];
+    PlanNode& node = nodes_[i];
     node.state.lists = list_store_.data() + i * dims;
     double first = std::numeric_limits<double>::infinity();
     double last = first;
     if (is_same(*space_, node.state, from))
       first = node.least_from = 0;
-    else if (price_step(*space_, from, node.state, price))
-      first = price.us;
+    else if (step_cost(*space_, from, node.state, cost))
+      first = cost.us;
     if (is_same(*space_, node.state, to))
       last = node.least_to = 0;
-    else if (price_step(*space_, node.state, to, price))
-      last = price.us;
+    else if (step_cost(*space_, node.state, to, cost))
+      last = cost.us;
     best_us_ = std::min(best_us_, first + last);
     node.least_from = std::min(node.least_from, first);
     node.least_to = std::min(node.least_to, last);
   }
-  std::erase_if(nodes_, [&](const Node& node) { return node.least_from + node.least_to > ceiling(); });
+  std::erase_if(nodes_, [&](const PlanNode& node) { return node.least_from + node.least_to > ceiling(); });
   // Sorts by remaining cost, so that a scan may stop at the first state that is too far. Lists break ties, so that the
   // order depends only on the problem.
-  std::sort(nodes_.begin(), nodes_.end(), [&](const Node& a, const Node& b) {
+  std::sort(nodes_.begin(), nodes_.end(), [&](const PlanNode& a, const PlanNode& b) {
     if (a.least_to != b.least_to) return a.least_to < b.least_to;
     if (a.state.status != b.state.status) return a.state.status < b.state.status;
     return std::lexicographical_compare(a.state.lists, a.state.lists + dims, b.state.lists, b.state.lists + dims);
@@ -110,18 +110,18 @@ void PlanSearch::sharpen() {
 }
 
 void PlanSearch::open(std::size_t index) {
-  const Node& node = nodes_[index];
+  const PlanNode& node = nodes_[index];
   open_.push_back({node.us + node.least_to, node.us, node.steps, static_cast<std::uint32_t>(index)});
-  std::push_heap(open_.begin(), open_.end(), is_later<Open>);
+  std::push_heap(open_.begin(), open_.end(), is_later<OpenState>);
 }
 
 bool PlanSearch::pop_next(std::size_t& index) {
   while (!open_.empty()) {
-    std::pop_heap(open_.begin(), open_.end(), is_later<Open>);
-    const Open next = open_.back();
+    std::pop_heap(open_.begin(), open_.end(), is_later<OpenState>);
+    const OpenState next = open_.back();
     open_.pop_back();
     if (next.least_us > ceiling()) return false;
-    const Node& node = nodes_[next.node];
+    const PlanNode& node = nodes_[next.node];
     if (node.us != next.us || node.steps != next.steps || next.node == target_) continue;
     index = next.node;
     return true;
@@ -130,29 +130,29 @@ bool PlanSearch::pop_next(std::size_t& index) {
 }
 
 void PlanSearch::relax_from(std::size_t index) {
-  const Node from = nodes_[index];
+  const PlanNode from = nodes_[index];
   const double least = from.us + bounds_.least_step_us();
-  StepPrice price;
+  StepCost cost;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    Node& node = nodes_[i];
+    PlanNode& node = nodes_[i];
     if (least + node.least_to > ceiling()) break;
     if (node.is_reached && least > node.us) continue;
     const double most =
-        std::min(ceiling() - node.least_to, node.is_reached ? node.us + kPriceGrain : ceiling()) - from.us;
-    ++priced_;
-    if (!price_step(*space_, from.state, node.state, price, most)) continue;
-    const double us = from.us + price.us;
+        std::min(ceiling() - node.least_to, node.is_reached ? node.us + kCostGrain : ceiling()) - from.us;
+    ++costed_;
+    if (!step_cost(*space_, from.state, node.state, cost, most)) continue;
+    const double us = from.us + cost.us;
     if (us + node.least_to > ceiling()) continue;
     const std::int32_t steps = from.steps + 1;
     if (node.is_reached &&
-        std::tie(us, steps, price.kind, price.axes) >= std::tie(node.us, node.steps, node.kind, node.axes)) {
+        std::tie(us, steps, cost.kind, cost.axes) >= std::tie(node.us, node.steps, node.kind, node.axes)) {
       continue;
     }
     node.us = us;
     node.steps = steps;
     node.before = static_cast<std::int32_t>(index);
-    node.kind = price.kind;
-    node.axes = price.axes;
+    node.kind = cost.kind;
+    node.axes = cost.axes;
     node.is_reached = true;
     if (i == target_) best_us_ = std::min(best_us_, us);
     open(i);
@@ -163,7 +163,7 @@ const std::vector<PathStep>& PlanSearch::run(const PlanSpace& space) {
   space_ = &space;
   path_.clear();
   nodes_.clear();
-  priced_ = 0;
+  costed_ = 0;
   is_exact_ = true;
   list_store_.clear();
   if (is_same(space, space.from(), space.to())) return path_;
@@ -185,12 +185,12 @@ const std::vector<PathStep>& PlanSearch::run(const PlanSpace& space) {
   }
   for (std::size_t i = 0; is_exact_ && pop_next(i);) {
     relax_from(i);
-    if (priced_ > kMostPriced && nodes_[target_].is_reached) is_exact_ = false;
+    if (costed_ > kMostCosted && nodes_[target_].is_reached) is_exact_ = false;
   }
   for (auto i = static_cast<std::int32_t>(target_); nodes_[static_cast<std::size_t>(i)].before >= 0;) {
-    const Node& node = nodes_[static_cast<std::size_t>(i)];
+    const PlanNode& node = nodes_[static_cast<std::size_t>(i)];
     PathStep step{{}, node.state};
-    price_step(space, nodes_[static_cast<std::size_t>(node.before)].state, node.state, step.price);
+    step_cost(space, nodes_[static_cast<std::size_t>(node.before)].state, node.state, step.cost);
     path_.push_back(step);
     i = node.before;
   }

@@ -10,13 +10,13 @@
 
 #include "tessera/layout/detail/plan_bounds.h"
 #include "tessera/layout/detail/plan_space.h"
-#include "tessera/layout/detail/step_price.h"
+#include "tessera/layout/detail/step_cost.h"
 
 namespace tessera::layout::detail {
 
 /// A step of the path and the state after it. Valid until the next run.
 struct PathStep {
-  StepPrice price;
+  StepCost cost;
   PlanState after;
 };
 
@@ -26,13 +26,13 @@ class PlanSearch {
   /// Returns the cheapest path from the source to the target of the space. Ties are broken by fewer steps, then by the
   /// order of kinds and axes. Empty if source and target are the same state.
   const std::vector<PathStep>& run(const PlanSpace& space);
-  /// Returns true if the last run was exhaustive. A run ends early after kMostPriced steps, which more than five atoms
+  /// Returns true if the last run was exhaustive. A run ends early after kMostCosted steps, which more than five atoms
   /// in play may need. The limit is a count, not a time, so that all ranks end at the same point.
   [[nodiscard]] bool is_exact() const { return is_exact_; }
-  static constexpr std::size_t kMostPriced = 8'000'000;
+  static constexpr std::size_t kMostCosted = 8'000'000;
 
  private:
-  struct Node {
+  struct PlanNode {
     PlanState state;
     double least_to = 0;    // minimum microseconds to the target
     double least_from = 0;  // minimum microseconds from the source
@@ -44,7 +44,7 @@ class PlanSearch {
     bool is_reached = false;
   };
   // A state to expand, as it was when queued; stale once a better path to it is known.
-  struct Open {
+  struct OpenState {
     double least_us = 0;  // of a complete path through it
     double us = 0;
     std::int32_t steps = 0;
@@ -59,17 +59,17 @@ class PlanSearch {
   void open(std::size_t index);
   bool pop_next(std::size_t& index);
   void relax_from(std::size_t index);
-  [[nodiscard]] double ceiling() const { return best_us_ * (1 + 1e-12) + 16 * kPriceGrain; }
+  [[nodiscard]] double ceiling() const { return best_us_ * (1 + 1e-12) + 16 * kCostGrain; }
 
   const PlanSpace* space_ = nullptr;
   PlanBounds bounds_;
   double best_us_ = 0;
   std::vector<std::uint16_t> current_;     // lists of the current state
   std::vector<std::uint16_t> list_store_;  // lists of all nodes
-  std::vector<Node> nodes_;
-  std::vector<Open> open_;  // a heap, the cheapest first
+  std::vector<PlanNode> nodes_;
+  std::vector<OpenState> open_;  // a heap, the cheapest first
   std::size_t target_ = 0;
-  std::size_t priced_ = 0;
+  std::size_t costed_ = 0;
   bool is_exact_ = true;
   std::vector<PathStep> path_;
 };

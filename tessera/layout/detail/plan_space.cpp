@@ -5,7 +5,7 @@
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
-#include "tessera/layout/detail/cutting.h"
+#include "tessera/layout/detail/chunking.h"
 
 namespace tessera::layout::detail {
 namespace {
@@ -36,11 +36,11 @@ std::int64_t piece(std::int64_t whole, std::int64_t size, std::int64_t blocks, c
 
 // Returns true if the split is allowed anywhere: it has no blocks or
 // explicit sizes, and no split with blocks precedes it.
-bool is_plain(const AtomDim& dim, std::size_t cut) {
-  for (std::size_t i = 0; i <= cut; ++i) {
-    if (dim.cuts[i].blocks != 1) return false;
+bool is_plain(const AtomDim& dim, std::size_t sharding) {
+  for (std::size_t i = 0; i <= sharding; ++i) {
+    if (dim.shardings[i].blocks != 1) return false;
   }
-  return cut > 0 || dim.sizes == nullptr;
+  return sharding > 0 || dim.sizes == nullptr;
 }
 
 // Returns the maximum number of `before` equal chunks that one of `after` equal chunks of the same range intersects.
@@ -63,24 +63,25 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
     left += in_play[a];
   }
   const int wanted = left;
-  frozen_cuts_.assign(problem.shape.size(), 0);
+  frozen_shardings_.assign(problem.shape.size(), 0);
   int dims = 0;
   for (std::size_t d = 0; d < problem.shape.size(); ++d) {
-    if (problem.shape[d] != 1 || !problem.from.dims[d].cuts.empty() || !problem.to.dims[d].cuts.empty()) ++dims;
+    if (problem.shape[d] != 1 || !problem.from.dims[d].shardings.empty() || !problem.to.dims[d].shardings.empty())
+      ++dims;
   }
   const auto is_too_many = [&] { return left > kMostInPlay || (left > 4 && state_count(left, dims) > kManyStates); };
   for (std::size_t a = count; a-- > 0 && is_too_many();) {
     const auto atom = static_cast<std::int32_t>(a);
     if (in_play[a] == 0 || problem.from.partials[a] || problem.to.partials[a]) continue;
-    if (problem.from.is_cut_by(atom) || problem.to.is_cut_by(atom)) continue;
+    if (problem.from.is_sharded_by(atom) || problem.to.is_sharded_by(atom)) continue;
     in_play[a] = 0;
     --left;
   }
   for (std::size_t d = 0; d < problem.shape.size(); ++d) {
-    const std::size_t common = common_cuts(problem.from.dims[d], problem.to.dims[d]);
-    for (std::size_t i = 0; i < common && is_too_many() && problem.from.dims[d].cuts[i].blocks == 1; ++i) {
-      in_play[static_cast<std::size_t>(problem.from.dims[d].cuts[i].atom)] = 0;
-      ++frozen_cuts_[d];
+    const std::size_t common = common_shardings(problem.from.dims[d], problem.to.dims[d]);
+    for (std::size_t i = 0; i < common && is_too_many() && problem.from.dims[d].shardings[i].blocks == 1; ++i) {
+      in_play[static_cast<std::size_t>(problem.from.dims[d].shardings[i].atom)] = 0;
+      ++frozen_shardings_[d];
       --left;
     }
   }
@@ -104,13 +105,13 @@ void PlanSpace::choose_dims(const PlanProblem& problem) {
   frozen_even_.clear();
   for (std::size_t d = 0; d < problem.shape.size(); ++d) {
     const AtomDim& from = problem.from.dims[d];
-    if (problem.shape[d] == 1 && from.cuts.empty() && problem.to.dims[d].cuts.empty()) continue;
+    if (problem.shape[d] == 1 && from.shardings.empty() && problem.to.dims[d].shardings.empty()) continue;
     std::int64_t size = problem.shape[d];
     std::int64_t pieces = 1;
-    for (int i = 0; i < frozen_cuts_[d]; ++i) {
-      const AtomCut& cut = from.cuts[static_cast<std::size_t>(i)];
-      size = piece(size, problem.atoms.size(cut.atom), cut.blocks, i == 0 ? from.sizes.get() : nullptr);
-      pieces *= problem.atoms.size(cut.atom);
+    for (int i = 0; i < frozen_shardings_[d]; ++i) {
+      const AtomSharding& sharding = from.shardings[static_cast<std::size_t>(i)];
+      size = piece(size, problem.atoms.size(sharding.atom), sharding.blocks, i == 0 ? from.sizes.get() : nullptr);
+      pieces *= problem.atoms.size(sharding.atom);
     }
     dim_of_.push_back(static_cast<int>(d));
     sizes_.push_back(size);
@@ -136,19 +137,19 @@ void PlanSpace::read_partials(const PlanProblem& problem) {
 
 // Returns the nibble of a split with blocks or explicit sizes after
 // `prefix`; source and target share it for equal splits.
-int PlanSpace::special_token(int dim, std::size_t place_in_dim, const AtomDim& cuts, std::uint64_t prefix) {
-  const AtomCut& cut = cuts.cuts[place_in_dim];
-  const int bit = bit_of_[static_cast<std::size_t>(cut.atom)];
-  const bool has_sizes = place_in_dim == 0 && cuts.sizes != nullptr;
+int PlanSpace::special_token(int dim, std::size_t place_in_dim, const AtomDim& shardings, std::uint64_t prefix) {
+  const AtomSharding& sharding = shardings.shardings[place_in_dim];
+  const int bit = bit_of_[static_cast<std::size_t>(sharding.atom)];
+  const bool has_sizes = place_in_dim == 0 && shardings.sizes != nullptr;
   for (std::size_t t = static_cast<std::size_t>(atoms()) + 1; t < tokens_.size(); ++t) {
     const Token& known = tokens_[t];
-    if (known.dim != dim || known.bit != bit || known.prefix != prefix || known.blocks != cut.blocks) continue;
-    if (are_same_sizes(known.sizes, has_sizes ? cuts.sizes : nullptr)) return static_cast<int>(t);
+    if (known.dim != dim || known.bit != bit || known.prefix != prefix || known.blocks != sharding.blocks) continue;
+    if (are_same_sizes(known.sizes, has_sizes ? shardings.sizes : nullptr)) return static_cast<int>(t);
   }
   tokens_.push_back({.bit = bit,
                      .size = tokens_[static_cast<std::size_t>(bit) + 1].size,
-                     .blocks = cut.blocks,
-                     .sizes = has_sizes ? cuts.sizes : nullptr,
+                     .blocks = sharding.blocks,
+                     .sizes = has_sizes ? shardings.sizes : nullptr,
                      .dim = dim,
                      .prefix = prefix});
   TESSERA_CHECK_AS(
@@ -161,12 +162,12 @@ void PlanSpace::read_words(const AtomLayout& layout, std::vector<std::uint64_t>&
   words.clear();
   for (int d = 0; d < dims(); ++d) {
     const auto whole = static_cast<std::size_t>(dim_of_[static_cast<std::size_t>(d)]);
-    const AtomDim& cuts = layout.dims[whole];
+    const AtomDim& shardings = layout.dims[whole];
     std::uint64_t word = 0;
-    const auto frozen = static_cast<std::size_t>(frozen_cuts_[whole]);
-    for (std::size_t i = frozen; i < cuts.cuts.size(); ++i) {
-      const int bit = bit_of_[static_cast<std::size_t>(cuts.cuts[i].atom)];
-      const int token = is_plain(cuts, i) ? bit + 1 : special_token(d, i, cuts, word);
+    const auto frozen = static_cast<std::size_t>(frozen_shardings_[whole]);
+    for (std::size_t i = frozen; i < shardings.shardings.size(); ++i) {
+      const int bit = bit_of_[static_cast<std::size_t>(shardings.shardings[i].atom)];
+      const int token = is_plain(shardings, i) ? bit + 1 : special_token(d, i, shardings, word);
       word |= static_cast<std::uint64_t>(token) << (4 * (i - frozen));
     }
     words.push_back(word);
@@ -178,7 +179,7 @@ void PlanSpace::read_words(const AtomLayout& layout, std::vector<std::uint64_t>&
 void PlanSpace::add_special_lists(int dim) {
   auto& numbers = special_[static_cast<std::size_t>(dim)];
   const auto extend = [&](std::size_t from) {
-    const CutList parent = lists_[from];
+    const ShardingList parent = lists_[from];
     const auto index = static_cast<std::int16_t>(from);
     for (int t = 1; t < static_cast<int>(tokens_.size()); ++t) {
       const Token& next = token(t);
@@ -232,13 +233,13 @@ void PlanSpace::compute_extents() {
   for (int d = 0; d < dims(); ++d) {
     exact[0] = sizes_[static_cast<std::size_t>(d)];
     for (std::size_t i = 0; i < count; ++i) {
-      const CutList& cuts = lists_[i];
-      const Token& last = tokens_[cuts.last];
-      const std::int64_t whole = exact[static_cast<std::size_t>(cuts.parent)];
+      const ShardingList& shardings = lists_[i];
+      const Token& last = tokens_[shardings.last];
+      const std::int64_t whole = exact[static_cast<std::size_t>(shardings.parent)];
       if (i > 0) exact[i] = piece(whole, last.size, last.blocks, last.sizes.get());
       // Chunks are even if they were before and the last split divides; explicit sizes may all be equal.
       const bool was_even =
-          i == 0 ? frozen_even_[static_cast<std::size_t>(d)] != 0 : is_even_[place(d, cuts.parent)] != 0;
+          i == 0 ? frozen_even_[static_cast<std::size_t>(d)] != 0 : is_even_[place(d, shardings.parent)] != 0;
       const bool is_even = was_even && (i == 0 || exact[i] * last.size == whole);
       extents_[place(d, static_cast<int>(i))] = static_cast<double>(exact[i]);
       is_even_[place(d, static_cast<int>(i))] = is_even ? 1 : 0;
@@ -261,7 +262,7 @@ void PlanSpace::compute_groups(const PlanProblem& problem) {
   }
 }
 
-bool PlanSpace::has_special_tail(const CutList& list, int from) const {
+bool PlanSpace::has_special_tail(const ShardingList& list, int from) const {
   if (list.dim < 0) return false;
   for (int i = from; i < list.size; ++i) {
     if (!token(token_at(list.word, i)).is_plain()) return true;
@@ -273,8 +274,8 @@ ListRelation PlanSpace::find_relation(int a, int b) const {
   ListRelation relation;
   relation.kind = ListRelation::kSame;
   if (a == b) return relation;
-  const CutList& x = list(a);
-  const CutList& y = list(b);
+  const ShardingList& x = list(a);
+  const ShardingList& y = list(b);
   const int from = common_prefix(x.word, y.word);
   relation.from = static_cast<std::uint8_t>(from);
   relation.axes = static_cast<std::uint8_t>(x.tail(from) | y.tail(from));
@@ -336,15 +337,15 @@ AtomLayout PlanSpace::to_layout(const PlanProblem& problem, const PlanState& sta
   for (int d = 0; d < dims(); ++d) {
     const auto whole = static_cast<std::size_t>(dim_of_[static_cast<std::size_t>(d)]);
     AtomDim& dim = layout.dims[whole];
-    for (int i = 0; i < frozen_cuts_[whole]; ++i) {
-      dim.cuts.push_back(problem.from.dims[whole].cuts[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < frozen_shardings_[whole]; ++i) {
+      dim.shardings.push_back(problem.from.dims[whole].shardings[static_cast<std::size_t>(i)]);
       dim.sizes = problem.from.dims[whole].sizes;
     }
-    const CutList& cuts = list(state.lists[d]);
-    for (int i = 0; i < cuts.size; ++i) {
-      const Token& cut = token(token_at(cuts.word, i));
-      dim.cuts.push_back({atom(cut.bit), cut.blocks});
-      if (cut.sizes != nullptr) dim.sizes = cut.sizes;
+    const ShardingList& shardings = list(state.lists[d]);
+    for (int i = 0; i < shardings.size; ++i) {
+      const Token& sharding = token(token_at(shardings.word, i));
+      dim.shardings.push_back({atom(sharding.bit), sharding.blocks});
+      if (sharding.sizes != nullptr) dim.sizes = sharding.sizes;
     }
   }
   for (int bit = 0; bit < atoms(); ++bit) {

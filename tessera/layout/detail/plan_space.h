@@ -15,7 +15,7 @@
 #include "tessera/base/shape.h"
 #include "tessera/layout/cost_model.h"
 #include "tessera/layout/detail/atoms.h"
-#include "tessera/layout/detail/cut_lists.h"
+#include "tessera/layout/detail/sharding_lists.h"
 
 namespace tessera::layout::detail {
 
@@ -57,7 +57,7 @@ class PlanSpace {
 
   [[nodiscard]] int dims() const { return dim_count_; }
   [[nodiscard]] int atoms() const { return static_cast<int>(atoms_.size()); }
-  [[nodiscard]] const CutList& list(int number) const { return lists_[static_cast<std::size_t>(number)]; }
+  [[nodiscard]] const ShardingList& list(int number) const { return lists_[static_cast<std::size_t>(number)]; }
   /// Returns true if no atom was excluded to reduce the number of states.
   [[nodiscard]] bool has_all_atoms() const { return has_all_atoms_; }
   [[nodiscard]] int list_count() const { return static_cast<int>(lists_.size()); }
@@ -101,7 +101,7 @@ class PlanSpace {
     return known;
   }
   /// Returns true if the list has, from index `from`, a split with blocks or explicit sizes or after one with blocks.
-  [[nodiscard]] bool has_special_tail(const CutList& list, int from) const;
+  [[nodiscard]] bool has_special_tail(const ShardingList& list, int from) const;
 
   /// Returns the product of the extents of these lists.
   [[nodiscard]] double numel(const std::uint16_t* lists) const;
@@ -126,24 +126,24 @@ class PlanSpace {
   void read_partials(const PlanProblem& problem);
   void read_ends(const PlanProblem& problem);
   void read_words(const AtomLayout& layout, std::vector<std::uint64_t>& words);
-  int special_token(int dim, std::size_t place_in_dim, const AtomDim& cuts, std::uint64_t prefix);
+  int special_token(int dim, std::size_t place_in_dim, const AtomDim& shardings, std::uint64_t prefix);
   void add_special_lists(int dim);
   [[nodiscard]] ListRelation find_relation(int a, int b) const;
   void compute_extents();
   void compute_groups(const PlanProblem& problem);
 
-  std::vector<std::int32_t> atoms_;   // in play, by bit
-  std::vector<std::int16_t> bit_of_;  // by atom; -1: not in play
-  std::vector<int> dim_of_;           // dimension of the tensor for a dimension of the space
-  std::vector<int> frozen_cuts_;      // leading splits of a dimension of the tensor that stay
-  std::vector<std::int64_t> sizes_;   // of a dimension of the space, after those splits
+  std::vector<std::int32_t> atoms_;    // in play, by bit
+  std::vector<std::int16_t> bit_of_;   // by atom; -1: not in play
+  std::vector<int> dim_of_;            // dimension of the tensor for a dimension of the space
+  std::vector<int> frozen_shardings_;  // leading splits of a dimension of the tensor that stay
+  std::vector<std::int64_t> sizes_;    // of a dimension of the space, after those splits
   std::vector<std::uint8_t> frozen_even_;
   int dim_count_ = 0;
   bool has_all_atoms_ = true;
 
   std::vector<Token> tokens_;  // [0] is unused
   const PlainLists* plain_ = nullptr;
-  std::vector<CutList> lists_;  // plain lists first
+  std::vector<ShardingList> lists_;  // plain lists first
   std::vector<std::vector<std::int16_t>> special_;
   std::vector<double> extents_;
   std::vector<std::int64_t> exact_extents_;  // of the current dimension

@@ -10,10 +10,10 @@
 namespace tessera::layout::testing {
 namespace {
 
-using detail::AtomCut;
 using detail::AtomDim;
 using detail::AtomLayout;
 using detail::Atoms;
+using detail::AtomSharding;
 
 // Enumerates every state that the rules allow.
 class States {
@@ -61,15 +61,15 @@ class States {
       if (part_numel(setting_, state) <= most_numel_) states_.push_back(state);
       return;
     }
-    bool is_cut = !from_.dims[d].cuts.empty();
-    for (const AtomLayout& to : to_) is_cut = is_cut || !to.dims[d].cuts.empty();
+    bool is_sharded = !from_.dims[d].shardings.empty();
+    for (const AtomLayout& to : to_) is_sharded = is_sharded || !to.dims[d].shardings.empty();
     place(state, d + 1);
-    if (setting_.shape[d] == 1 && !is_cut) return;
+    if (setting_.shape[d] == 1 && !is_sharded) return;
     const AtomDim before = state.dims[d];
     for (std::int32_t atom = 0; atom < static_cast<std::int32_t>(state.partials.size()); ++atom) {
       if (is_used(state, atom)) continue;
-      for (const auto& [cut, sizes] : ways_to_cut(state.dims[d], d, atom)) {
-        state.dims[d].cuts.push_back(cut);
+      for (const auto& [sharding, sizes] : ways_to_shard(state.dims[d], d, atom)) {
+        state.dims[d].shardings.push_back(sharding);
         if (sizes) state.dims[d].sizes = sizes;
         extend(state, d);
         state.dims[d] = before;
@@ -80,23 +80,24 @@ class States {
   void extend(AtomLayout& state, std::size_t d) { place(state, d); }
 
   struct Way {
-    AtomCut cut;
+    AtomSharding sharding;
     std::shared_ptr<const std::vector<std::int64_t>> sizes;
   };
   // Returns plain splits, unless after a split with blocks, and the splits of
   // the source or a target after the same splits.
-  [[nodiscard]] std::vector<Way> ways_to_cut(const AtomDim& so_far, std::size_t d, std::int32_t atom) const {
+  [[nodiscard]] std::vector<Way> ways_to_shard(const AtomDim& so_far, std::size_t d, std::int32_t atom) const {
     std::vector<Way> ways;
-    const bool has_blocks =
-        std::any_of(so_far.cuts.begin(), so_far.cuts.end(), [](auto& cut) { return cut.blocks != 1; });
+    const bool has_blocks = std::any_of(so_far.shardings.begin(), so_far.shardings.end(),
+                                        [](auto& sharding) { return sharding.blocks != 1; });
     if (!has_blocks) ways.push_back({{atom, 1}, nullptr});
     const auto add = [&](const AtomDim& dim) {
-      const std::size_t n = so_far.cuts.size();
-      if (dim.cuts.size() <= n || dim.cuts[n].atom != atom) return;
-      if (n > 0 && !(AtomDim{so_far.cuts, so_far.sizes} == AtomDim{first_cuts(dim, n), dim.sizes})) return;
-      const Way way{dim.cuts[n], n == 0 ? dim.sizes : nullptr};
+      const std::size_t n = so_far.shardings.size();
+      if (dim.shardings.size() <= n || dim.shardings[n].atom != atom) return;
+      if (n > 0 && !(AtomDim{so_far.shardings, so_far.sizes} == AtomDim{first_shardings(dim, n), dim.sizes})) return;
+      const Way way{dim.shardings[n], n == 0 ? dim.sizes : nullptr};
       for (const Way& known : ways) {
-        if (known.cut == way.cut && !known.sizes == !way.sizes && (!way.sizes || *known.sizes == *way.sizes)) return;
+        if (known.sharding == way.sharding && !known.sizes == !way.sizes && (!way.sizes || *known.sizes == *way.sizes))
+          return;
       }
       ways.push_back(way);
     };
@@ -104,16 +105,16 @@ class States {
     for (const AtomLayout& to : to_) add(to.dims[d]);
     return ways;
   }
-  static SmallVector<AtomCut, 6> first_cuts(const AtomDim& dim, std::size_t n) {
-    SmallVector<AtomCut, 6> cuts;
-    for (std::size_t i = 0; i < n; ++i) cuts.push_back(dim.cuts[i]);
-    return cuts;
+  static SmallVector<AtomSharding, 6> first_shardings(const AtomDim& dim, std::size_t n) {
+    SmallVector<AtomSharding, 6> shardings;
+    for (std::size_t i = 0; i < n; ++i) shardings.push_back(dim.shardings[i]);
+    return shardings;
   }
   static bool is_used(const AtomLayout& state, std::int32_t atom) {
     if (state.partials[static_cast<std::size_t>(atom)]) return true;
     for (const AtomDim& dim : state.dims) {
-      for (const AtomCut& cut : dim.cuts) {
-        if (cut.atom == atom) return true;
+      for (const AtomSharding& sharding : dim.shardings) {
+        if (sharding.atom == atom) return true;
       }
     }
     return false;

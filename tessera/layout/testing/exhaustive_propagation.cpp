@@ -10,7 +10,7 @@
 namespace tessera::layout::testing {
 namespace {
 
-struct Priced {
+struct Costed {
   Layout layout;
   double us = 0;
   bool stays = false;
@@ -29,7 +29,7 @@ class Enumeration {
       LayoutParts parts;
       parts.dims.resize(inputs_[i].shape.size());
       add_layouts(i, 0, parts);
-      std::ranges::stable_sort(all_[i], {}, &Priced::us);
+      std::ranges::stable_sort(all_[i], {}, &Costed::us);
     }
     combine({});
     return std::move(best_);
@@ -61,11 +61,11 @@ class Enumeration {
       add_layouts(input, axis + 1, parts);
       parts.partials.pop_back();
     }
-    for (DimCuts& dim : parts.dims) {
-      for (std::size_t at = 0; at <= dim.cuts.size(); ++at) {
-        dim.cuts.insert(dim.cuts.begin() + static_cast<std::ptrdiff_t>(at), Cut{by, 1});
+    for (DimShardings& dim : parts.dims) {
+      for (std::size_t at = 0; at <= dim.shardings.size(); ++at) {
+        dim.shardings.insert(dim.shardings.begin() + static_cast<std::ptrdiff_t>(at), Sharding{by, 1});
         add_layouts(input, axis + 1, parts);
-        dim.cuts.erase(dim.cuts.begin() + static_cast<std::ptrdiff_t>(at));
+        dim.shardings.erase(dim.shardings.begin() + static_cast<std::ptrdiff_t>(at));
       }
     }
   }
@@ -91,7 +91,7 @@ class Enumeration {
       offer(so_far);
       return;
     }
-    for (const Priced& each : all_[i]) {
+    for (const Costed& each : all_[i]) {
       if (best_.size() == most_ && so_far.us + each.us > best_.back().us) return;  // all further ones cost more
       ExhaustiveFix more = so_far;
       more.inputs.push_back(each.layout);
@@ -124,7 +124,7 @@ class Enumeration {
   Planner& planner_;
   std::size_t most_;
   std::vector<std::set<Reduction>> kinds_;  // by axis
-  std::vector<std::vector<Priced>> all_;    // by input, the cheapest first
+  std::vector<std::vector<Costed>> all_;    // by input, the cheapest first
   std::vector<ExhaustiveFix> best_;
 };
 

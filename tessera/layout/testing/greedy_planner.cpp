@@ -10,9 +10,9 @@
 namespace tessera::layout::testing {
 namespace {
 
-using detail::AtomCut;
 using detail::AtomDim;
 using detail::AtomLayout;
+using detail::AtomSharding;
 
 class Greedy {
  public:
@@ -26,10 +26,10 @@ class Greedy {
     note_part();
     settle();
     for (std::size_t d = 0; d < current_.dims.size(); ++d) {
-      while (current_.dims[d].cuts.size() > common(d)) release(d);
+      while (current_.dims[d].shardings.size() > common(d)) release(d);
     }
     for (std::size_t d = 0; d < current_.dims.size(); ++d) {
-      while (current_.dims[d].cuts.size() < ends_.to.dims[d].cuts.size()) {
+      while (current_.dims[d].shardings.size() < ends_.to.dims[d].shardings.size()) {
         AtomLayout next = current_;
         append(next, d);
         take(next);
@@ -46,7 +46,7 @@ class Greedy {
 
  private:
   [[nodiscard]] std::size_t common(std::size_t d) const {
-    return detail::common_cuts(current_.dims[d], ends_.to.dims[d]);
+    return detail::common_shardings(current_.dims[d], ends_.to.dims[d]);
   }
 
   void note_part() {
@@ -84,13 +84,13 @@ class Greedy {
   }
 
   [[nodiscard]] bool wants_next(std::size_t d, std::int32_t atom) const {
-    const std::size_t n = current_.dims[d].cuts.size();
-    return common(d) == n && n < ends_.to.dims[d].cuts.size() && ends_.to.dims[d].cuts[n].atom == atom;
+    const std::size_t n = current_.dims[d].shardings.size();
+    return common(d) == n && n < ends_.to.dims[d].shardings.size() && ends_.to.dims[d].shardings[n].atom == atom;
   }
 
   void append(AtomLayout& layout, std::size_t d) const {
-    const std::size_t n = layout.dims[d].cuts.size();
-    layout.dims[d].cuts.push_back(ends_.to.dims[d].cuts[n]);
+    const std::size_t n = layout.dims[d].shardings.size();
+    layout.dims[d].shardings.push_back(ends_.to.dims[d].shardings[n]);
     layout.dims[d].sizes = ends_.to.dims[d].sizes;
   }
 
@@ -98,10 +98,10 @@ class Greedy {
   void release(std::size_t d) {
     AtomLayout next = current_;
     AtomDim& dim = next.dims[d];
-    const std::int32_t atom = dim.cuts[dim.cuts.size() - 1].atom;
-    SmallVector<AtomCut, 6> left;
-    for (std::size_t i = 0; i + 1 < dim.cuts.size(); ++i) left.push_back(dim.cuts[i]);
-    dim.cuts = left;
+    const std::int32_t atom = dim.shardings[dim.shardings.size() - 1].atom;
+    SmallVector<AtomSharding, 6> left;
+    for (std::size_t i = 0; i + 1 < dim.shardings.size(); ++i) left.push_back(dim.shardings[i]);
+    dim.shardings = left;
     if (left.empty()) dim.sizes = nullptr;
     for (std::size_t other = 0; other < next.dims.size(); ++other) {
       if (other != d && wants_next(other, atom)) {

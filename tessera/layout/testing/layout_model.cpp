@@ -54,8 +54,8 @@ bool breaks_runs(const Indices& list, std::size_t from, std::size_t to) {
   return from < to && !(is_bound(from) && is_bound(to)) && run_of(from) != run_of(to - 1);
 }
 
-Indices cut(const Indices& list, const Cut& by, const std::vector<std::int64_t>* sizes, std::int64_t coordinate,
-            OwnershipTable& table) {
+Indices sharding(const Indices& list, const Sharding& by, const std::vector<std::int64_t>* sizes,
+                 std::int64_t coordinate, OwnershipTable& table) {
   const auto length = static_cast<std::int64_t>(list.size());
   if (length % by.blocks != 0) {
     table.divides = false;
@@ -101,7 +101,7 @@ std::vector<SubAxis> random_factors(Random& random, std::int32_t axis, std::int6
 }
 
 // Returns true if the factors of the axis in the mesh nest with this sub-axis.
-bool is_cuttable(const Axis& axis, const SubAxis& part) {
+bool can_be_sharded(const Axis& axis, const SubAxis& part) {
   std::int64_t bound = 1;
   for (const RankStep& step : axis.parts) {
     bound *= step.size;
@@ -112,11 +112,11 @@ bool is_cuttable(const Axis& axis, const SubAxis& part) {
   return true;
 }
 
-void give_sizes(Random& random, DimCuts& dim) {
-  if (dim.cuts.empty() || random() % 6 != 0) return;
-  dim.cuts.front().blocks = 1;
+void give_sizes(Random& random, DimShardings& dim) {
+  if (dim.shardings.empty() || random() % 6 != 0) return;
+  dim.shardings.front().blocks = 1;
   std::vector<std::int64_t> sizes;
-  for (std::int64_t i = 0; i < dim.cuts.front().by.size; ++i) sizes.push_back(pick(random, 0, 6));
+  for (std::int64_t i = 0; i < dim.shardings.front().by.size; ++i) sizes.push_back(pick(random, 0, 6));
   dim.sizes = std::make_shared<const std::vector<std::int64_t>>(std::move(sizes));
 }
 
@@ -124,17 +124,17 @@ void give_sizes(Random& random, DimCuts& dim) {
 
 OwnershipTable ownership(const MeshModel& mesh, const LayoutParts& parts, const Shape& shape) {
   OwnershipTable table;
-  for (const MeshModel::Place& place : mesh.places) {
+  for (const MeshModel::AxisPlace& place : mesh.places) {
     auto& held = table.held.emplace_back();
     for (std::size_t d = 0; d < shape.size(); ++d) {
       Indices list(static_cast<std::size_t>(shape[d]));
       std::iota(list.begin(), list.end(), 0);
-      for (std::size_t i = 0; d < parts.dims.size() && i < parts.dims[d].cuts.size(); ++i) {
-        const Cut& by = parts.dims[d].cuts[i];
+      for (std::size_t i = 0; d < parts.dims.size() && i < parts.dims[d].shardings.size(); ++i) {
+        const Sharding& by = parts.dims[d].shardings[i];
         const auto axis = static_cast<std::size_t>(by.by.axis);
         const std::int64_t after = mesh.sizes[axis] / by.by.before / by.by.size;
         const std::int64_t coordinate = place.coordinates[axis] / after % by.by.size;
-        list = cut(list, by, i == 0 ? parts.dims[d].sizes.get() : nullptr, coordinate, table);
+        list = sharding(list, by, i == 0 ? parts.dims[d].sizes.get() : nullptr, coordinate, table);
       }
       held.push_back(std::move(list));
     }
@@ -149,17 +149,17 @@ LayoutParts random_parts(Random& random, const Mesh& mesh, int ndim) {
   const bool has_blocks = random() % 3 == 0;
   for (std::int32_t i = 0; i < mesh.ndim(); ++i) {
     for (const SubAxis& part : random_factors(random, i, mesh.axis(i).size)) {
-      if (!is_cuttable(mesh.axis(i), part)) continue;
+      if (!can_be_sharded(mesh.axis(i), part)) continue;
       if (random() % 3 != 0 && ndim > 0) {
         const std::int64_t blocks = has_blocks && random() % 2 == 0 ? pick(random, 2, 4) : 1;
-        parts.dims[static_cast<std::size_t>(pick(random, 0, ndim - 1))].cuts.push_back({part, blocks});
+        parts.dims[static_cast<std::size_t>(pick(random, 0, ndim - 1))].shardings.push_back({part, blocks});
       } else if (random() % 2 == 0) {
         parts.partials.push_back({part, reduction});
       }
     }
   }
-  for (DimCuts& dim : parts.dims) {
-    if (random() % 3 == 0) std::shuffle(dim.cuts.begin(), dim.cuts.end(), random);
+  for (DimShardings& dim : parts.dims) {
+    if (random() % 3 == 0) std::shuffle(dim.shardings.begin(), dim.shardings.end(), random);
     give_sizes(random, dim);
   }
   return parts;
@@ -172,10 +172,10 @@ Shape random_shape(Random& random, const LayoutParts& parts, int ndim, std::int6
     std::int64_t size = std::min(left, pick(random, 0, 30));
     if (d < parts.dims.size() && random() % 16 != 0) {
       std::int64_t unit = 1;
-      for (const Cut& cut : parts.dims[d].cuts) unit *= cut.blocks;
+      for (const Sharding& sharding : parts.dims[d].shardings) unit *= sharding.blocks;
       // Blocks inside chunks: a multiple of all of them often fits, but not always.
       if (unit > 1 && random() % 2 == 0) {
-        for (const Cut& cut : parts.dims[d].cuts) unit *= cut.by.size;
+        for (const Sharding& sharding : parts.dims[d].shardings) unit *= sharding.by.size;
       }
       if (unit > 1 && unit <= left) size = pick(random, 0, std::min<std::int64_t>(left / unit, 4)) * unit;
       if (parts.dims[d].sizes) {

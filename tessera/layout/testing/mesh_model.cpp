@@ -72,8 +72,8 @@ void change(Random& random, ModelledMesh& made, const std::string& name) {
 MeshModel MeshModel::row_major(std::vector<std::string> names, std::vector<std::int64_t> sizes, std::int64_t first) {
   MeshModel model{std::move(names), std::move(sizes), {{0, {}}}};
   for (const std::int64_t size : model.sizes) {
-    std::vector<Place> longer;
-    for (const Place& place : model.places) {
+    std::vector<AxisPlace> longer;
+    for (const AxisPlace& place : model.places) {
       for (std::int64_t i = 0; i < size; ++i) {
         longer.push_back(place);
         longer.back().coordinates.push_back(i);
@@ -81,22 +81,23 @@ MeshModel MeshModel::row_major(std::vector<std::string> names, std::vector<std::
     }
     model.places = std::move(longer);
   }
-  for (Place& place : model.places) place.rank = first++;
+  for (AxisPlace& place : model.places) place.rank = first++;
   return model;
 }
 
 MeshModel MeshModel::slice(const std::vector<std::string>& kept, std::int64_t rank) const {
-  const Place& around = *std::find_if(places.begin(), places.end(), [&](const Place& p) { return p.rank == rank; });
+  const AxisPlace& around =
+      *std::find_if(places.begin(), places.end(), [&](const AxisPlace& p) { return p.rank == rank; });
   MeshModel model{kept, {}, {}};
   for (const std::string& name : kept) model.sizes.push_back(sizes[index_of(names, name)]);
-  for (const Place& place : places) {
+  for (const AxisPlace& place : places) {
     bool is_kept = true;
     for (std::size_t i = 0; i < names.size(); ++i) {
       const bool moves = index_of(kept, names[i]) < kept.size();
       is_kept = is_kept && (moves || place.coordinates[i] == around.coordinates[i]);
     }
     if (!is_kept) continue;
-    Place made{place.rank, {}};
+    AxisPlace made{place.rank, {}};
     for (const std::string& name : kept) made.coordinates.push_back(place.coordinates[index_of(names, name)]);
     model.places.push_back(std::move(made));
   }
@@ -120,7 +121,7 @@ MeshModel MeshModel::flatten(const std::vector<std::string>& merged, const std::
     if (i == at) model.names.push_back(name);
     if (index_of(merged, names[i]) == merged.size()) model.names.push_back(names[i]);
   }
-  for (const Place& place : places) {
+  for (const AxisPlace& place : places) {
     std::int64_t flat = 0;
     for (const std::string& each : merged) {
       flat = flat * sizes[index_of(names, each)] + place.coordinates[index_of(names, each)];
@@ -140,7 +141,7 @@ MeshModel MeshModel::unflatten(std::size_t index, const std::string& major, cons
   model.names.insert(model.names.begin() + at + 1, minor);
   model.sizes[index] /= minor_size;
   model.sizes.insert(model.sizes.begin() + at + 1, minor_size);
-  for (Place& place : model.places) {
+  for (AxisPlace& place : model.places) {
     const std::int64_t whole = place.coordinates[index];
     place.coordinates[index] = whole / minor_size;
     place.coordinates.insert(place.coordinates.begin() + at + 1, whole % minor_size);

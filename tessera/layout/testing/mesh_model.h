@@ -20,13 +20,13 @@ inline std::int64_t pick(Random& random, std::int64_t low, std::int64_t high) {
 
 /// Table of the ranks of a mesh.
 struct MeshModel {
-  struct Place {
+  struct AxisPlace {
     std::int64_t rank = 0;
     std::vector<std::int64_t> coordinates;
   };
   std::vector<std::string> names;
   std::vector<std::int64_t> sizes;
-  std::vector<Place> places;  ///< Ordered by coordinates, the last axis fastest.
+  std::vector<AxisPlace> places;  ///< Ordered by coordinates, the last axis fastest.
 
   /// Returns a row-major mesh from rank `first`.
   static MeshModel row_major(std::vector<std::string> names, std::vector<std::int64_t> sizes, std::int64_t first);

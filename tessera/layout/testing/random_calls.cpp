@@ -83,7 +83,7 @@ std::shared_ptr<const std::vector<std::int64_t>> draw_sizes(Random& random, std:
   return std::make_shared<const std::vector<std::int64_t>>(std::move(sizes));
 }
 
-Cut draw_cut(Random& random, const SubAxis& by, const CallOptions& options) {
+Sharding draw_sharding(Random& random, const SubAxis& by, const CallOptions& options) {
   constexpr std::int64_t kBlocks[] = {2, 2, 3, 4};
   const bool has_blocks = !options.plain && chance(random, 25);
   return {by, has_blocks ? kBlocks[below(random, std::size(kBlocks))] : 1};
@@ -91,26 +91,26 @@ Cut draw_cut(Random& random, const SubAxis& by, const CallOptions& options) {
 
 // Use of each sub-axis in the complete call, by factor: the same splits in every operand that has the factor.
 struct Intent {
-  std::vector<DimCuts> cuts;                                    // by factor
+  std::vector<DimShardings> shardings;                          // by factor
   std::vector<std::pair<PartialAxis, std::uint64_t>> partials;  // with the inputs that are partial
 };
 
 Intent draw_intent(Random& random, const FactorRule& rule, std::span<const std::int64_t> sizes, const Mesh& mesh,
                    const CallOptions& options) {
   Intent intent;
-  intent.cuts.resize(rule.factors.size());
+  intent.shardings.resize(rule.factors.size());
   const Reduction kind = draw_kind(random);
   for (const SubAxis& part : draw_parts(random, mesh, options)) {
     const std::size_t dice = below(random, 10);
     if (dice < 6 && !rule.factors.empty()) {
       const std::size_t f = below(random, rule.factors.size());
-      DimCuts& cuts = intent.cuts[f];
-      if (cuts.cuts.empty() && !options.plain && chance(random, 10))
-        cuts.sizes = draw_sizes(random, sizes[f], part.size);
-      cuts.cuts.push_back(cuts.sizes ? Cut{part, 1} : draw_cut(random, part, options));
+      DimShardings& shardings = intent.shardings[f];
+      if (shardings.shardings.empty() && !options.plain && chance(random, 10))
+        shardings.sizes = draw_sizes(random, sizes[f], part.size);
+      shardings.shardings.push_back(shardings.sizes ? Sharding{part, 1} : draw_sharding(random, part, options));
       const Shape alone{sizes[f]};
-      if (!fits(mesh, {{cuts}, {}}, alone)) cuts.cuts[cuts.cuts.size() - 1].blocks = 1;
-      if (!fits(mesh, {{cuts}, {}}, alone)) cuts = {};
+      if (!fits(mesh, {{shardings}, {}}, alone)) shardings.shardings[shardings.shardings.size() - 1].blocks = 1;
+      if (!fits(mesh, {{shardings}, {}}, alone)) shardings = {};
     } else if (dice < 8) {
       const std::uint64_t all = (std::uint64_t{1} << rule.inputs.size()) - 1;
       intent.partials.emplace_back(PartialAxis{part, kind}, chance(random, 50) ? all : random() & all);
@@ -123,17 +123,17 @@ Layout follow(Random& random, const FactorRule& rule, std::span<const std::int64
               std::size_t input, const Shape& shape, const Mesh& mesh, const CallOptions& options) {
   LayoutParts parts;
   for (const DimFactors& dim : rule.inputs[input]) {
-    DimCuts& cuts = parts.dims.emplace_back();
-    std::int64_t uncut = 1;
+    DimShardings& shardings = parts.dims.emplace_back();
+    std::int64_t unsharded = 1;
     for (const std::int32_t f : dim) {
-      const DimCuts& each = intent.cuts[static_cast<std::size_t>(f)];
+      const DimShardings& each = intent.shardings[static_cast<std::size_t>(f)];
       std::int64_t rest = sizes[static_cast<std::size_t>(f)];
-      if (dim.size() == 1) cuts.sizes = each.sizes;
-      for (const Cut& cut : each.cuts) {
-        cuts.cuts.push_back({cut.by, cut.blocks * uncut});
-        rest /= cut.by.size;
+      if (dim.size() == 1) shardings.sizes = each.sizes;
+      for (const Sharding& sharding : each.shardings) {
+        shardings.shardings.push_back({sharding.by, sharding.blocks * unsharded});
+        rest /= sharding.by.size;
       }
-      uncut *= std::max<std::int64_t>(rest, 1);
+      unsharded *= std::max<std::int64_t>(rest, 1);
     }
   }
   for (const auto& [partial, who] : intent.partials) {
@@ -200,10 +200,10 @@ Layout random_layout(Random& random, const Mesh& mesh, const Shape& shape, const
   for (const SubAxis& part : draw_parts(random, mesh, options)) {
     const std::size_t dice = below(random, 10);
     if (dice < 6 && shape.size() > 0) {
-      DimCuts& cuts = parts.dims[below(random, shape.size())];
-      cuts.cuts.push_back(draw_cut(random, part, options));
-      if (!fits(mesh, parts, shape)) cuts.cuts.back().blocks = 1;
-      if (!fits(mesh, parts, shape)) cuts.cuts.pop_back();
+      DimShardings& shardings = parts.dims[below(random, shape.size())];
+      shardings.shardings.push_back(draw_sharding(random, part, options));
+      if (!fits(mesh, parts, shape)) shardings.shardings.back().blocks = 1;
+      if (!fits(mesh, parts, shape)) shardings.shardings.pop_back();
     } else if (dice < 8) {
       parts.partials.push_back({part, kind});
     }

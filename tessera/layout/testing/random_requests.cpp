@@ -90,11 +90,11 @@ Layout random_layout(std::mt19937_64& random, const Mesh& mesh, const Shape& sha
     for (const SubAxis& part : random_parts(random, mesh, is_special)) {
       if (chance(random, 60)) {
         const auto d = static_cast<std::size_t>(below(random, static_cast<std::int64_t>(shape.size())));
-        DimCuts& dim = parts.dims[d];
+        DimShardings& dim = parts.dims[d];
         const std::int64_t blocks = is_special && chance(random, 30) ? 2 + below(random, 2) : 1;
-        if (is_special && dim.cuts.empty() && blocks == 1 && chance(random, 20))
+        if (is_special && dim.shardings.empty() && blocks == 1 && chance(random, 20))
           dim.sizes = random_sizes(random, shape[d], part.size);
-        dim.cuts.push_back({part, blocks});
+        dim.shardings.push_back({part, blocks});
       } else if (chance(random, kind.partial_percent)) {
         const bool is_avg = reduction == Reduction::kSum && chance(random, 30);
         parts.partials.push_back({part, is_avg ? Reduction::kAvg : reduction});

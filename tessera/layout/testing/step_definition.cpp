@@ -10,9 +10,9 @@
 namespace tessera::layout::testing {
 namespace {
 
-using detail::AtomCut;
 using detail::AtomDim;
 using detail::AtomLayout;
+using detail::AtomSharding;
 
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -29,13 +29,13 @@ struct Extent {
 
 Extent extent(const Setting& s, const AtomDim& dim, std::int64_t n) {
   Extent e{n, true};
-  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
-    const std::int64_t size = s.atoms.size(dim.cuts[i].atom);
+  for (std::size_t i = 0; i < dim.shardings.size(); ++i) {
+    const std::int64_t size = s.atoms.size(dim.shardings[i].atom);
     const std::int64_t before = e.largest;
     if (i == 0 && dim.sizes) {
       e.largest = *std::max_element(dim.sizes->begin(), dim.sizes->end());
     } else {
-      const std::int64_t blocks = dim.cuts[i].blocks;
+      const std::int64_t blocks = dim.shardings[i].blocks;
       e.largest = blocks * up(before / blocks, size);
     }
     e.even = e.even && e.largest * size == before;
@@ -44,36 +44,36 @@ Extent extent(const Setting& s, const AtomDim& dim, std::int64_t n) {
 }
 
 // Returns the splits of `longer` after those of `shorter`, or nothing if it is not a prefix.
-std::optional<std::vector<AtomCut>> behind(const AtomDim& shorter, const AtomDim& longer) {
-  if (shorter.cuts.size() > longer.cuts.size()) return std::nullopt;
-  if (!shorter.cuts.empty() && !same_sizes(shorter, longer)) return std::nullopt;
-  if (!std::equal(shorter.cuts.begin(), shorter.cuts.end(), longer.cuts.begin())) return std::nullopt;
-  return std::vector<AtomCut>(longer.cuts.begin() + shorter.cuts.size(), longer.cuts.end());
+std::optional<std::vector<AtomSharding>> behind(const AtomDim& shorter, const AtomDim& longer) {
+  if (shorter.shardings.size() > longer.shardings.size()) return std::nullopt;
+  if (!shorter.shardings.empty() && !same_sizes(shorter, longer)) return std::nullopt;
+  if (!std::equal(shorter.shardings.begin(), shorter.shardings.end(), longer.shardings.begin())) return std::nullopt;
+  return std::vector<AtomSharding>(longer.shardings.begin() + shorter.shardings.size(), longer.shardings.end());
 }
 
-std::vector<AtomCut> tail(const AtomDim& dim, std::size_t from) {
-  return std::vector<AtomCut>(dim.cuts.begin() + from, dim.cuts.end());
+std::vector<AtomSharding> tail(const AtomDim& dim, std::size_t from) {
+  return std::vector<AtomSharding>(dim.shardings.begin() + from, dim.shardings.end());
 }
 
 std::size_t common(const AtomDim& a, const AtomDim& b) {
   std::size_t n = 0;
   if (!same_sizes(a, b)) return 0;
-  while (n < a.cuts.size() && n < b.cuts.size() && a.cuts[n] == b.cuts[n]) ++n;
+  while (n < a.shardings.size() && n < b.shardings.size() && a.shardings[n] == b.shardings[n]) ++n;
   return n;
 }
 
 // Returns true if splits from `from` have blocks or explicit sizes, or follow a split with blocks.
 bool is_special(const AtomDim& dim, std::size_t from) {
-  if (from >= dim.cuts.size()) return false;
-  for (const AtomCut& cut : dim.cuts) {
-    if (cut.blocks != 1) return true;
+  if (from >= dim.shardings.size()) return false;
+  for (const AtomSharding& sharding : dim.shardings) {
+    if (sharding.blocks != 1) return true;
   }
   return from == 0 && dim.sizes;
 }
 
-double ranks(const Setting& s, const std::vector<AtomCut>& cuts) {
+double ranks(const Setting& s, const std::vector<AtomSharding>& shardings) {
   double n = 1;
-  for (const AtomCut& cut : cuts) n *= static_cast<double>(s.atoms.size(cut.atom));
+  for (const AtomSharding& sharding : shardings) n *= static_cast<double>(s.atoms.size(sharding.atom));
   return n;
 }
 
@@ -109,11 +109,11 @@ struct Pair {
     if (!best || us < best->us) best = DefinedStep{kind, elements * item, us};
   }
 
-  // Returns true if the chunks of dimension d, split by `cut` after
-  // `behind_cuts` splits, are adjacent in a shard of `whole`.
-  [[nodiscard]] static bool lies_outermost(const DescribedState& whole, std::size_t d, const DescribedState& cut,
-                                           std::size_t behind_cuts) {
-    if (is_special(cut.layout.dims[d], behind_cuts) || !cut.is_even[d]) return false;
+  // Returns true if the chunks of dimension d, split by `sharding` after
+  // `later_shardings` splits, are adjacent in a shard of `whole`.
+  [[nodiscard]] static bool lies_outermost(const DescribedState& whole, std::size_t d, const DescribedState& sharding,
+                                           std::size_t later_shardings) {
+    if (is_special(sharding.layout.dims[d], later_shardings) || !sharding.is_even[d]) return false;
     for (std::size_t i = 0; i < d; ++i) {
       if (whole.extents[i] > 1) return false;
     }
@@ -128,9 +128,9 @@ struct Pair {
       if (const auto gathered = behind(y, x)) {
         const double count = ranks(s, *gathered);
         offer(StepKind::kAllGather, group_of(*gathered), count - 1, (count - 1) * old_numel,
-              lies_outermost(to, d, from, y.cuts.size()) ? 0 : new_numel);
+              lies_outermost(to, d, from, y.shardings.size()) ? 0 : new_numel);
       }
-      if (const auto cut = behind(x, y)) offer(StepKind::kSlice, group_of(*cut), 0, 0, new_numel);
+      if (const auto sharding = behind(x, y)) offer(StepKind::kSlice, group_of(*sharding), 0, 0, new_numel);
     }
     if (differing.size() != 2) return;
     for (const auto& [p, q] : {std::pair(differing[0], differing[1]), std::pair(differing[1], differing[0])}) {
@@ -138,22 +138,22 @@ struct Pair {
       const auto joined = behind(a.dims[q], b.dims[q]);
       if (!left || !joined ||
           !std::equal(left->begin(), left->end(), joined->begin(), joined->end(),
-                      [](const AtomCut& u, const AtomCut& v) { return u.atom == v.atom; })) {
+                      [](const AtomSharding& u, const AtomSharding& v) { return u.atom == v.atom; })) {
         continue;
       }
       const double count = ranks(s, *left);
       const auto old_extent = static_cast<double>(from.extents[q]);
       const auto new_extent = static_cast<double>(to.extents[q]);
       const double message = old_numel == 0 ? 0 : old_numel / old_extent * new_extent;
-      const double pack = lies_outermost(from, q, to, a.dims[q].cuts.size()) ? 0 : old_numel;
-      const double unpack = lies_outermost(to, p, from, b.dims[p].cuts.size()) ? 0 : new_numel;
+      const double pack = lies_outermost(from, q, to, a.dims[q].shardings.size()) ? 0 : old_numel;
+      const double unpack = lies_outermost(to, p, from, b.dims[p].shardings.size()) ? 0 : new_numel;
       offer(StepKind::kAllToAll, group_of(*left), count - 1, (count - 1) * message, pack + unpack);
     }
   }
 
-  static std::set<std::int32_t> group_of(const std::vector<AtomCut>& cuts) {
+  static std::set<std::int32_t> group_of(const std::vector<AtomSharding>& shardings) {
     std::set<std::int32_t> atoms;
-    for (const AtomCut& cut : cuts) atoms.insert(cut.atom);
+    for (const AtomSharding& sharding : shardings) atoms.insert(sharding.atom);
     return atoms;
   }
 
@@ -164,10 +164,11 @@ struct Pair {
     const std::size_t start = common(x, y);
     if (!is_special(x, start) && !is_special(y, start) && from.is_even[d] && to.is_even[d])
       return ranks(s, tail(x, start)) == ranks(s, tail(y, start));
-    if (x.cuts.size() != y.cuts.size()) return false;
+    if (x.shardings.size() != y.shardings.size()) return false;
     if (start == 0 && !same_sizes(x, y)) return false;
-    for (std::size_t i = start; i < x.cuts.size(); ++i) {
-      if (s.atoms.size(x.cuts[i].atom) != s.atoms.size(y.cuts[i].atom) || x.cuts[i].blocks != y.cuts[i].blocks)
+    for (std::size_t i = start; i < x.shardings.size(); ++i) {
+      if (s.atoms.size(x.shardings[i].atom) != s.atoms.size(y.shardings[i].atom) ||
+          x.shardings[i].blocks != y.shardings[i].blocks)
         return false;
     }
     return true;
@@ -231,15 +232,15 @@ struct Pair {
       offer(StepKind::kAllReduce, folded, 2 * (count - 1), 2 * (count - 1) * std::ceil(old_numel / count), 0);
       return;
     }
-    std::set<std::int32_t> cut;
+    std::set<std::int32_t> sharding;
     for (const std::size_t d : differing) {
       const auto joined = behind(a.dims[d], b.dims[d]);
       if (!joined) return;
-      cut.merge(group_of(*joined));
+      sharding.merge(group_of(*joined));
     }
-    if (cut != folded) return;
+    if (sharding != folded) return;
     const std::size_t d = differing[0];
-    const bool is_free = differing.size() == 1 && lies_outermost(from, d, to, a.dims[d].cuts.size());
+    const bool is_free = differing.size() == 1 && lies_outermost(from, d, to, a.dims[d].shardings.size());
     offer(StepKind::kReduceScatter, folded, count - 1, (count - 1) * new_numel, is_free ? 0 : old_numel);
   }
 

@@ -37,7 +37,7 @@ struct ThreadScope {
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadScope* innermost_scope;
 
 /// Counters of rare events, shared by all threads.
-struct Counters {
+struct EventCounters {
   std::atomic<std::uint64_t> covered_reuses{0}, device_waits{0}, events_recorded{0}, capture_reuses{0};
   std::atomic<std::uint64_t> maps{0}, unmaps{0}, moves{0};
   std::atomic<std::uint64_t> retries_pending{0}, retries_trim{0}, retries_synchronize{0}, retries_borrow{0};
@@ -45,7 +45,7 @@ struct Counters {
 };
 
 /// A request in progress.
-struct Request {
+struct AllocationRequest {
   std::size_t nbytes = 0;  ///< Requested bytes.
   std::size_t size = 0;    ///< Rounded size.
   const device::Stream& stream;
@@ -85,12 +85,12 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void end() noexcept;
   /// Ends the allocators that had to wait for captures, if those are over.
   static void end_waiting() noexcept;
-  detail::Request request_for(std::size_t nbytes, const device::Stream& stream);
+  detail::AllocationRequest request_for(std::size_t nbytes, const device::Stream& stream);
 
   // reuse.cpp: blocks that other streams used
-  Block* take_covered(const detail::Request& request, detail::Heap& own);
-  Block* take_by_wait(const detail::Request& request, detail::Heap& own, bool may_wait);
-  Block* take_ready(const detail::Request& request, detail::Heap& own);
+  Block* take_covered(const detail::AllocationRequest& request, detail::Heap& own);
+  Block* take_by_wait(const detail::AllocationRequest& request, detail::Heap& own, bool may_wait);
+  Block* take_ready(const detail::AllocationRequest& request, detail::Heap& own);
   [[nodiscard]] bool is_over(const detail::Heap& heap, const Block& block, const device::Stream& stream) const;
   [[nodiscard]] bool is_completed(const detail::Heap& heap, const Block& block) const;
   std::size_t promote_completed(detail::Heap& heap);
@@ -111,7 +111,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void block_is_back(std::unique_lock<std::mutex>& slow, bool is_retired) noexcept;
 
   // grow.cpp: memory of heaps; slow_mutex is held
-  Block* grow(const detail::Request& request, detail::Heap& heap);
+  Block* grow(const detail::AllocationRequest& request, detail::Heap& heap);
   std::size_t trim_pool(PoolState& pool, const std::function<bool(const Block&)>& wanted = {});
   std::size_t trim_all();
   /// Removes releasable cached memory from all lists, whether its uses have completed or not, so that it is not used
@@ -125,10 +125,10 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void free_segments(detail::Heap& heap) noexcept;
 
   // ladder.cpp: the retry sequence; no lock is held
-  Block* take_or_grow(const detail::Request& request, detail::Heap& heap);
+  Block* take_or_grow(const detail::AllocationRequest& request, detail::Heap& heap);
 
   // capture.cpp
-  Block* take_captured(const detail::Request& request, detail::Heap& heap);
+  Block* take_captured(const detail::AllocationRequest& request, detail::Heap& heap);
   void free_captured(Block* block) noexcept;
   void free_in_capture(detail::CaptureScope& scope, Block& block) noexcept;
   void end_deferral(PoolState& pool, CaptureId capture);
@@ -155,7 +155,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   std::atomic<std::int64_t> retired_live{0};  ///< after retirement: blocks that are live or held by graphs
 
   detail::HistoryWriter history;
-  detail::Counters counters;
+  detail::EventCounters counters;
   std::atomic<std::size_t> reserved{0}, peak_reserved{0};
   detail::LivePeak live_peak;
 

@@ -82,11 +82,11 @@ std::vector<CachedSum> cached_by_pool_and_stream(const Snapshot& snapshot) {
   return rows;
 }
 
-Range largest_range(const Snapshot& snapshot, const PoolId* pool, bool with_pending) {
-  Range largest;
+BlockRange largest_range(const Snapshot& snapshot, const PoolId* pool, bool with_pending) {
+  BlockRange largest;
   for (const SegmentView& segment : snapshot.segments) {
     if (pool != nullptr && segment.pool != *pool) continue;
-    Range range{0, 0, segment.pool, segment.stream};
+    BlockRange range{0, 0, segment.pool, segment.stream};
     for (const BlockView& block : segment.blocks) {
       const bool counts = block.state == BlockState::kCached || (with_pending && block.state == BlockState::kPending);
       if (!counts) {

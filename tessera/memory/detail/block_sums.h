@@ -32,7 +32,7 @@ struct CachedSum {
 };
 
 /// Adjacent blocks of one segment that are free or pending.
-struct Range {
+struct BlockRange {
   std::uint64_t address = 0;
   std::uint64_t nbytes = 0;
   PoolId pool;
@@ -45,7 +45,7 @@ std::vector<NamedSum> live_by_call_site(const Snapshot& snapshot);
 std::vector<PendingSum> pending_by_stream(const Snapshot& snapshot);
 std::vector<CachedSum> cached_by_pool_and_stream(const Snapshot& snapshot);
 /// Returns the largest range of cached and optionally pending blocks in a pool; null: in any pool.
-Range largest_range(const Snapshot& snapshot, const PoolId* pool, bool with_pending);
+BlockRange largest_range(const Snapshot& snapshot, const PoolId* pool, bool with_pending);
 /// Returns "pool 'decode'", or its number if it has no name.
 std::string pool_name(const Snapshot& snapshot, PoolId pool);
 /// Returns "3" or "3 and 5".

@@ -59,16 +59,16 @@ struct CaptureScope {
   CaptureOrder* order = nullptr;  ///< owned by the prover
   std::vector<GraphPart> parts;   ///< pools in which it has memory, that of the capture first
   struct Write {
-    ByteRange range;
+    ReplayRange range;
     PoolState* pool = nullptr;  ///< pool of the memory
   };
   std::vector<Write> writes;
-  struct Input {
-    ByteRange range;
+  struct CaptureInput {
+    ReplayRange range;
     PoolState* pool = nullptr;
     std::uint32_t graph = 0;  ///< graph that wrote it
   };
-  std::vector<Input> inputs;
+  std::vector<CaptureInput> inputs;
   std::vector<StreamInCapture> streams;
 };
 
@@ -105,6 +105,6 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
 bool are_replays_completed(PoolState& pool);
 
 /// Returns the facts of a failed request.
-OomFacts oom_facts(AllocatorState& state, const Request& request, const device::MemoryUse& use);
+OomFacts oom_facts(AllocatorState& state, const AllocationRequest& request, const device::MemoryUse& use);
 
 }  // namespace tessera::memory::detail

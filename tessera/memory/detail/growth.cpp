@@ -16,13 +16,13 @@ std::size_t size_of(const Block* block) { return block != nullptr ? block->size 
 
 }  // namespace
 
-Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule,
-                    const std::function<bool(const Block&)>& is_usable) {
+ReservedPlace reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule,
+                            const std::function<bool(const Block&)>& is_usable) {
   const auto ready_neighbour = [&](Block* block) {
     const bool is_ready = block != nullptr && block->phase == Phase::kReady;
     return is_ready && (!is_usable || is_usable(*block)) ? block : nullptr;
   };
-  Place best;
+  ReservedPlace best;
   std::size_t best_nbytes = 0;
   for (const auto& segment : space.segments) {
     for (const auto& [address, hole] : segment->holes) {
@@ -52,7 +52,7 @@ Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t gran
   return best;
 }
 
-Block* settle_place(Heap& heap, const Place& place, std::size_t size) {
+Block* settle_place(Heap& heap, const ReservedPlace& place, std::size_t size) {
   Block* block = place.hole;
   Tick tick{};
   if (place.left != nullptr) {
@@ -73,7 +73,7 @@ Block* settle_place(Heap& heap, const Place& place, std::size_t size) {
   return block;
 }
 
-void restore_place(Heap& heap, const Place& place, std::size_t mapped) {
+void restore_place(Heap& heap, const ReservedPlace& place, std::size_t mapped) {
   if (mapped < place.hole->size) {
     Block* rest = heap.carve(*place.hole, place.hole->address + mapped, place.hole->size - mapped);
     make_hole(heap, *rest);

@@ -10,7 +10,7 @@
 namespace tessera::memory::detail {
 
 /// Created by reserve_place; released by exactly one of settle_place and restore_place. The heap lock is held for each.
-struct Place {
+struct ReservedPlace {
   Segment* segment = nullptr;
   Block* left = nullptr;   ///< taken ready block before the hole; null if none
   Block* hole = nullptr;   ///< taken range to map
@@ -27,12 +27,12 @@ struct FreePiece {
 
 /// Returns the position in `space` that needs the least new memory for `size`; without a hole if none exists. Ready
 /// blocks are included if `is_usable`; an empty function includes all.
-Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule,
-                    const std::function<bool(const Block&)>& is_usable = {});
+ReservedPlace reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule,
+                            const std::function<bool(const Block&)>& is_usable = {});
 /// Called when the hole is mapped: makes one taken block of `size`; the rest is ready.
-Block* settle_place(Heap& heap, const Place& place, std::size_t size);
+Block* settle_place(Heap& heap, const ReservedPlace& place, std::size_t size);
 /// Called when mapping failed: restores everything, except that the first `mapped` bytes of the hole have memory now.
-void restore_place(Heap& heap, const Place& place, std::size_t mapped);
+void restore_place(Heap& heap, const ReservedPlace& place, std::size_t mapped);
 
 /// Adds a segment that is one hole, or one taken block.
 Block* add_segment(Heap& heap, std::byte* base, std::size_t nbytes, bool is_expandable, bool is_large);

@@ -101,10 +101,10 @@ class alignas(kCacheLine) Heap {
   /// Returns the cheapest run of neighbors of at least `size`, then the smallest. cost(block) is negative for a block
   /// that cannot be part of one. Visits every block of the space: for use when the alternative is to grow.
   template <class Cost>
-  [[nodiscard]] Run find_run(const Space& space, std::size_t size, const Cost& cost) const {
-    Run best;
+  [[nodiscard]] BlockRun find_run(const Space& space, std::size_t size, const Cost& cost) const {
+    BlockRun best;
     for (const auto& segment : space.segments) {
-      Run run;
+      BlockRun run;
       for (Block* block = segment->first; block != nullptr; block = block->next) {
         const bool is_free = block->phase == Phase::kReady || block->phase == Phase::kPending;
         const int price = is_free ? cost(*block) : -1;
@@ -131,7 +131,7 @@ class alignas(kCacheLine) Heap {
   /// Takes the blocks of a run as one block of `size`; the rest of the last one stays unchanged. Calls before(block)
   /// for each pending one.
   template <class Before>
-  Block* take_run(Run run, std::size_t size, const Before& before) {
+  Block* take_run(BlockRun run, std::size_t size, const Before& before) {
     if (run.size - size >= least_remainder) {
       cut_tail(*run.last, run.size - size);
       run.size = size;

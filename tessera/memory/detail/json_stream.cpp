@@ -8,7 +8,7 @@ namespace tessera::memory::detail {
 // An object in a list starts a line: long files stay readable, and differences small.
 void JsonStream::before_value(bool is_object) {
   if (levels_.empty()) return;
-  Level& level = levels_.back();
+  JsonLevel& level = levels_.back();
   const bool is_key = level.is_dict && level.values % 2 == 0;
   const bool starts_line = is_object && !level.is_dict;
   if (level.values > 0) out_ << (level.is_dict && !is_key ? ": " : starts_line ? "," : ", ");

@@ -37,7 +37,7 @@ class JsonStream {
   }
 
  private:
-  struct Level {
+  struct JsonLevel {
     bool is_dict = false;
     std::uint64_t values = 0;
   };
@@ -47,7 +47,7 @@ class JsonStream {
   void end(char mark);
 
   std::ostream& out_;
-  std::vector<Level> levels_;
+  std::vector<JsonLevel> levels_;
 };
 
 }  // namespace tessera::memory::detail

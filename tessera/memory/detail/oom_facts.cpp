@@ -20,7 +20,7 @@ void add_address_limit(OomFacts& facts) {
 
 }  // namespace
 
-OomFacts oom_facts(AllocatorState& state, const Request& request, const device::MemoryUse& use) {
+OomFacts oom_facts(AllocatorState& state, const AllocationRequest& request, const device::MemoryUse& use) {
   OomFacts facts;
   facts.device = state.name;
   facts.requested_nbytes = request.nbytes;

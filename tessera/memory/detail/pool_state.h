@@ -105,7 +105,7 @@ struct PoolState {
   std::mutex uses_mutex;             ///< guards the following members; no other lock is taken under it
   detail::SlotTicks replay_streams;  ///< streams of graph replays, with the latest tick
   struct PastUse {
-    detail::ByteRange range;
+    detail::ReplayRange range;
     detail::Use use;
   };
   std::vector<PastUse> past_uses;  ///< of memory that captures received before streams had finished with it

@@ -22,7 +22,7 @@ void RebuiltHeap::cut(Runs& runs, std::uint64_t begin, std::uint64_t end) {
 // run that is about to be split.
 void RebuiltHeap::insert(Runs& runs, std::uint64_t begin, std::uint64_t end, RunOwner owner) {
   cut(runs, begin, end);
-  auto it = runs.insert_or_assign(begin, Run{end, owner}).first;
+  auto it = runs.insert_or_assign(begin, HeapRun{end, owner}).first;
   if (!owner.is_expandable) return;
   if (const auto next = std::next(it); next != runs.end() && next->first == end && next->second.owner == owner) {
     it->second.end = next->second.end;

@@ -54,11 +54,11 @@ class RebuiltHeap {
   [[nodiscard]] std::vector<RebuiltRun> runs(std::uint64_t* unmapped) const;
 
  private:
-  struct Run {
+  struct HeapRun {
     std::uint64_t end = 0;
     RunOwner owner;
   };
-  using Runs = std::map<std::uint64_t, Run>;
+  using Runs = std::map<std::uint64_t, HeapRun>;
 
   static void cut(Runs& runs, std::uint64_t begin, std::uint64_t end);
   static void insert(Runs& runs, std::uint64_t begin, std::uint64_t end, RunOwner owner);

@@ -11,10 +11,10 @@ namespace tessera::memory::detail {
 namespace {
 
 // Sorts the ranges and merges adjacent ones.
-std::vector<ByteRange> tidied(std::vector<ByteRange> ranges) {
-  std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
-  std::vector<ByteRange> apart;
-  for (const ByteRange& range : ranges) {
+std::vector<ReplayRange> tidied(std::vector<ReplayRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const ReplayRange& a, const ReplayRange& b) { return a.begin < b.begin; });
+  std::vector<ReplayRange> apart;
+  for (const ReplayRange& range : ranges) {
     if (!apart.empty() && range.begin <= apart.back().end) {
       apart.back().end = std::max(apart.back().end, range.end);
     } else {
@@ -24,26 +24,26 @@ std::vector<ByteRange> tidied(std::vector<ByteRange> ranges) {
   return apart;
 }
 
-std::optional<ByteRange> shared_bytes(const ByteRange& a, const ByteRange& b) {
-  const ByteRange both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
+std::optional<ReplayRange> shared_bytes(const ReplayRange& a, const ReplayRange& b) {
+  const ReplayRange both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
   return both.begin < both.end ? std::optional(both) : std::nullopt;
 }
 
 // Returns the first bytes of `range` that are in sorted ranges.
-std::optional<ByteRange> shared_bytes(const std::vector<ByteRange>& ranges, const ByteRange& range) {
+std::optional<ReplayRange> shared_bytes(const std::vector<ReplayRange>& ranges, const ReplayRange& range) {
   auto at = std::upper_bound(ranges.begin(), ranges.end(), range.begin,
-                             [](std::uintptr_t begin, const ByteRange& r) { return begin < r.end; });
+                             [](std::uintptr_t begin, const ReplayRange& r) { return begin < r.end; });
   return at == ranges.end() ? std::nullopt : shared_bytes(*at, range);
 }
 
-std::optional<ByteRange> shared_bytes(const std::vector<ByteRange>& a, const std::vector<ByteRange>& b) {
-  for (const ByteRange& range : b) {
+std::optional<ReplayRange> shared_bytes(const std::vector<ReplayRange>& a, const std::vector<ReplayRange>& b) {
+  for (const ReplayRange& range : b) {
     if (const auto both = shared_bytes(a, range)) return both;
   }
   return std::nullopt;
 }
 
-std::string show(const ByteRange& range) {
+std::string show(const ReplayRange& range) {
   return fmt::format("{} bytes at {:#x}", range.end - range.begin, range.begin);
 }
 
@@ -72,16 +72,16 @@ ReplayOrder::Slot ReplayOrder::vacant_slot() {
   return slot;
 }
 
-ReplayOrder::Input ReplayOrder::make_input(const GraphInput& input) const {
+ReplayOrder::ReplayInput ReplayOrder::make_input(const GraphInput& input) const {
   TESSERA_CHECK(input.range.begin < input.range.end, "replay order: an input must not be empty, got 0 bytes at ",
                 input.range.begin);
-  Input made;
+  ReplayInput made;
   made.range = input.range;
   made.writer = input.writer;
   made.writer_slot = find(input.writer);
   made.added = replays_;
   if (made.writer_slot == kRemoved) return made;
-  const Graph& writer = graphs_[made.writer_slot];
+  const ReplayGraph& writer = graphs_[made.writer_slot];
   made.writer_name = writer.name;
   if (writer.is_announced) return made;
   const auto written = shared_bytes(writer.writes, input.range);
@@ -92,7 +92,7 @@ ReplayOrder::Input ReplayOrder::make_input(const GraphInput& input) const {
 }
 
 GraphKey ReplayOrder::announce(std::string name) {
-  Graph graph;
+  ReplayGraph graph;
   graph.name = std::make_shared<const std::string>(std::move(name));
   graph.is_announced = true;
   const Slot mine = vacant_slot();
@@ -102,15 +102,15 @@ GraphKey ReplayOrder::announce(std::string name) {
   return graphs_[mine].key;
 }
 
-void ReplayOrder::add(GraphKey key, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs) {
+void ReplayOrder::add(GraphKey key, std::vector<ReplayRange> writes, const std::vector<GraphInput>& inputs) {
   const Slot mine = slot(key);
-  Graph& graph = graphs_[mine];
+  ReplayGraph& graph = graphs_[mine];
   TESSERA_CHECK(graph.is_announced, "replay order: graph '", *graph.name, "' is already added");
-  for (const ByteRange& range : writes) {
+  for (const ReplayRange& range : writes) {
     TESSERA_CHECK(range.begin < range.end, "replay order: a write of graph '", *graph.name,
                   "' must not be empty, got 0 bytes at ", range.begin);
   }
-  std::vector<Input> made;
+  std::vector<ReplayInput> made;
   for (const GraphInput& input : inputs) made.push_back(make_input(input));
   graph.writes = tidied(std::move(writes));
   graph.inputs = std::move(made);
@@ -122,17 +122,17 @@ void ReplayOrder::add(GraphKey key, std::vector<ByteRange> writes, const std::ve
 }
 
 // Returns bytes that one writes and the other reads or writes.
-std::optional<ByteRange> ReplayOrder::shared(const Graph& a, const Graph& b) {
+std::optional<ReplayRange> ReplayOrder::shared(const ReplayGraph& a, const ReplayGraph& b) {
   auto bytes = shared_bytes(a.writes, b.writes);
-  for (const Input& input : a.inputs) bytes = bytes.has_value() ? bytes : shared_bytes(b.writes, input.range);
-  for (const Input& input : b.inputs) bytes = bytes.has_value() ? bytes : shared_bytes(a.writes, input.range);
+  for (const ReplayInput& input : a.inputs) bytes = bytes.has_value() ? bytes : shared_bytes(b.writes, input.range);
+  for (const ReplayInput& input : b.inputs) bytes = bytes.has_value() ? bytes : shared_bytes(a.writes, input.range);
   return bytes;
 }
 
 // Records the conflicts of two graphs, or of one with itself.
 void ReplayOrder::relate(Slot a, Slot b) {
   const auto note_overwriter = [this](Slot reader, Slot writer) {
-    for (Input& input : graphs_[reader].inputs) {
+    for (ReplayInput& input : graphs_[reader].inputs) {
       const bool writes = shared_bytes(graphs_[writer].writes, input.range).has_value();
       if (writes && input.writer_slot != writer) input.overwriters.push_back(writer);
     }
@@ -146,21 +146,21 @@ void ReplayOrder::relate(Slot a, Slot b) {
 
 bool ReplayOrder::remove(GraphKey key) {
   const Slot gone = slot(key);
-  const Graph graph = std::exchange(graphs_[gone], {});
+  const ReplayGraph graph = std::exchange(graphs_[gone], {});
   const Replay replay = std::exchange(latest_[gone], {});
   vacant_.push_back(gone);
   if (replay.number != 0) remember(graph, replay);
   for (const Slot other : graph.conflicts) {
     std::erase(graphs_[other].conflicts, gone);
-    for (Input& input : graphs_[other].inputs) {
+    for (ReplayInput& input : graphs_[other].inputs) {
       std::erase(input.overwriters, gone);
       if (input.writer == key) input.writer_slot = kRemoved;
     }
     recall(other);
   }
   if (!graph.is_announced) return true;
-  for (Graph& other : graphs_) {
-    for (Input& input : other.inputs) {
+  for (ReplayGraph& other : graphs_) {
+    for (ReplayInput& input : other.inputs) {
       if (input.writer != key) continue;
       input.writer = {};
       input.writer_slot = kRemoved;
@@ -182,7 +182,7 @@ ReplayOrder::Past::iterator ReplayOrder::split(std::uintptr_t at) {
 
 // Calls `change` for the past bytes of `range`, and adds missing ones.
 template <class Change>
-void ReplayOrder::change_past(ByteRange range, const Change& change) {
+void ReplayOrder::change_past(ReplayRange range, const Change& change) {
   split(range.end);
   auto next = split(range.begin);
   for (std::uintptr_t at = range.begin; at < range.end; ++next) {
@@ -196,7 +196,7 @@ void ReplayOrder::change_past(ByteRange range, const Change& change) {
 }
 
 template <class Visit>
-void ReplayOrder::for_past(ByteRange range, const Visit& visit) const {
+void ReplayOrder::for_past(ReplayRange range, const Visit& visit) const {
   auto at = past_.upper_bound(range.begin);
   if (at != past_.begin() && std::prev(at)->second.end > range.begin) --at;
   for (; at != past_.end() && at->first < range.end; ++at) visit(at->first, at->second);
@@ -204,16 +204,16 @@ void ReplayOrder::for_past(ByteRange range, const Visit& visit) const {
 
 // Records the last effects of a removed graph by address. A write represents all earlier ones on the same bytes: it was
 // ordered after them or made when they were known complete. A read represents earlier reads on the same stream.
-void ReplayOrder::remember(const Graph& graph, const Replay& replay) {
+void ReplayOrder::remember(const ReplayGraph& graph, const Replay& replay) {
   const PastReplay last{graph.key, replay, graph.name};
   const auto is_earlier = [&](const PastReplay& other) { return other.replay.number < replay.number; };
-  for (const ByteRange& range : graph.writes) {
+  for (const ReplayRange& range : graph.writes) {
     change_past(range, [&](PastBytes& bytes) {
       if (is_earlier(bytes.writer)) bytes.writer = last;
       std::erase_if(bytes.readers, is_earlier);
     });
   }
-  for (const Input& input : graph.inputs) {
+  for (const ReplayInput& input : graph.inputs) {
     change_past(input.range, [&](PastBytes& bytes) {
       if (!is_earlier(bytes.writer)) return;
       const auto same = std::find_if(bytes.readers.begin(), bytes.readers.end(),
@@ -229,20 +229,20 @@ void ReplayOrder::remember(const Graph& graph, const Replay& replay) {
 
 // Recomputes the relation of removed graphs to this one.
 void ReplayOrder::recall(Slot slot) {
-  Graph& graph = graphs_[slot];
+  ReplayGraph& graph = graphs_[slot];
   graph.past_conflicts.clear();
   const auto note = [&](const PastReplay& past) {
     const bool is_known = std::any_of(graph.past_conflicts.begin(), graph.past_conflicts.end(),
                                       [&](const PastReplay& known) { return known.graph == past.graph; });
     if (past.graph != GraphKey() && !is_known) graph.past_conflicts.push_back(past);
   };
-  for (const ByteRange& range : graph.writes) {
+  for (const ReplayRange& range : graph.writes) {
     for_past(range, [&](std::uintptr_t, const PastBytes& bytes) {
       note(bytes.writer);
       std::for_each(bytes.readers.begin(), bytes.readers.end(), note);
     });
   }
-  for (Input& input : graph.inputs) {
+  for (ReplayInput& input : graph.inputs) {
     for_past(input.range, [&](std::uintptr_t, const PastBytes& bytes) { note(bytes.writer); });
     recall(input);
   }
@@ -250,7 +250,7 @@ void ReplayOrder::recall(Slot slot) {
 
 // Finds the latest removed graph that overwrote the input and, if the writer itself was removed, its last replay: none
 // unless every byte was written.
-void ReplayOrder::recall(Input& input) const {
+void ReplayOrder::recall(ReplayInput& input) const {
   input.written = 0;
   input.past_overwriter = {};
   std::uintptr_t covered = input.range.begin;
@@ -274,8 +274,8 @@ void ReplayOrder::replayed(GraphKey graph, StreamId stream, Tick tick) {
 
 std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const Ordered& ordered) const {
   const Slot mine = slot(key);
-  const Graph& graph = graphs_[mine];
-  for (const Input& input : graph.inputs) {
+  const ReplayGraph& graph = graphs_[mine];
+  for (const ReplayInput& input : graph.inputs) {
     const bool has_writer = input.writer != GraphKey();
     const bool is_removed = input.writer_slot == kRemoved;
     // Data of the holder counts as written when the reader was added.
@@ -308,7 +308,7 @@ std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const
   return std::nullopt;
 }
 
-std::string ReplayOrder::lost_input(const Graph& graph, const Input& input, const std::string* by) {
+std::string ReplayOrder::lost_input(const ReplayGraph& graph, const ReplayInput& input, const std::string* by) {
   if (input.writer == GraphKey()) {
     return fmt::format(
         "graph '{}' reads {} that no graph wrote, which graph '{}' has overwritten since the capture; capture '{}' "
@@ -326,8 +326,8 @@ std::string ReplayOrder::lost_input(const Graph& graph, const Input& input, cons
                      out, *by);
 }
 
-std::string ReplayOrder::concurrent(const Graph& graph, StreamId on, const std::string& other, const Replay& replay,
-                                    std::optional<ByteRange> bytes) {
+std::string ReplayOrder::concurrent(const ReplayGraph& graph, StreamId on, const std::string& other,
+                                    const Replay& replay, std::optional<ReplayRange> bytes) {
   return fmt::format(
       "graph '{}' shares {} with graph '{}', whose replay on stream {} may still run; let stream {} wait for an event "
       "recorded after that replay, or give the graphs separate pools",

@@ -39,15 +39,15 @@ namespace tessera::memory::detail {
 using GraphKey = Id<struct GraphKeyTag, std::uint64_t>;
 
 /// Bytes [begin, end).
-struct ByteRange {
+struct ReplayRange {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
 };
 
 /// Memory that a graph reads and another has written.
 struct GraphInput {
-  ByteRange range;  ///< Must be within the ranges of the writer.
-  GraphKey writer;  ///< May have been removed: its output stays valid until overwritten; 0: no graph.
+  ReplayRange range;  ///< Must be within the ranges of the writer.
+  GraphKey writer;    ///< May have been removed: its output stays valid until overwritten; 0: no graph.
 };
 
 /// The replays of the graphs that share a pool.
@@ -60,7 +60,7 @@ class ReplayOrder {
   GraphKey announce(std::string name);
   /// Completes an announced graph. Throws InvalidArgument if a range is empty or an input is outside of the ranges of
   /// its writer.
-  void add(GraphKey graph, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs);
+  void add(GraphKey graph, std::vector<ReplayRange> writes, const std::vector<GraphInput>& inputs);
   /// Removes a graph. Its output stays valid until overwritten, and its last replay still conflicts with others.
   /// Returns false if it was only announced: inputs that named it have no writer.
   bool remove(GraphKey graph);
@@ -97,8 +97,8 @@ class ReplayOrder {
   };
   using Past = std::map<std::uintptr_t, PastBytes>;  // by first byte
 
-  struct Input {
-    ByteRange range;
+  struct ReplayInput {
+    ReplayRange range;
     GraphKey writer;
     std::shared_ptr<const std::string> writer_name;  // null: it was removed before
     Slot writer_slot = kRemoved;                     // kRemoved: `written` instead
@@ -107,12 +107,12 @@ class ReplayOrder {
     std::vector<Slot> overwriters;  // other graphs that write any of it
     PastReplay past_overwriter;     // the latest removed one
   };
-  struct Graph {
+  struct ReplayGraph {
     GraphKey key;
     std::shared_ptr<const std::string> name;
-    bool is_announced = false;      // and not added yet
-    std::vector<ByteRange> writes;  // sorted and disjoint
-    std::vector<Input> inputs;
+    bool is_announced = false;        // and not added yet
+    std::vector<ReplayRange> writes;  // sorted and disjoint
+    std::vector<ReplayInput> inputs;
     std::vector<Slot> conflicts;
     std::vector<PastReplay> past_conflicts;
   };
@@ -120,24 +120,25 @@ class ReplayOrder {
   [[nodiscard]] Slot find(GraphKey key) const;  // kRemoved: gone
   [[nodiscard]] Slot slot(GraphKey key) const;
   Slot vacant_slot();
-  [[nodiscard]] Input make_input(const GraphInput& input) const;
-  [[nodiscard]] static std::optional<ByteRange> shared(const Graph& a, const Graph& b);
+  [[nodiscard]] ReplayInput make_input(const GraphInput& input) const;
+  [[nodiscard]] static std::optional<ReplayRange> shared(const ReplayGraph& a, const ReplayGraph& b);
   void relate(Slot a, Slot b);
   void recall(Slot slot);
-  void recall(Input& input) const;
-  void remember(const Graph& graph, const Replay& replay);
+  void recall(ReplayInput& input) const;
+  void remember(const ReplayGraph& graph, const Replay& replay);
   template <class Change>
-  void change_past(ByteRange range, const Change& change);
+  void change_past(ReplayRange range, const Change& change);
   template <class Visit>
-  void for_past(ByteRange range, const Visit& visit) const;
+  void for_past(ReplayRange range, const Visit& visit) const;
   Past::iterator split(std::uintptr_t at);
 
-  [[nodiscard]] static std::string lost_input(const Graph& graph, const Input& input, const std::string* by);
-  [[nodiscard]] static std::string concurrent(const Graph& graph, StreamId on, const std::string& other,
-                                              const Replay& replay, std::optional<ByteRange> bytes);
+  [[nodiscard]] static std::string lost_input(const ReplayGraph& graph, const ReplayInput& input,
+                                              const std::string* by);
+  [[nodiscard]] static std::string concurrent(const ReplayGraph& graph, StreamId on, const std::string& other,
+                                              const Replay& replay, std::optional<ReplayRange> bytes);
 
-  std::vector<Graph> graphs_;   // by slot
-  std::vector<Replay> latest_;  // by slot
+  std::vector<ReplayGraph> graphs_;  // by slot
+  std::vector<Replay> latest_;       // by slot
   std::vector<Slot> vacant_;
   std::uint64_t keys_ = 0;
   std::uint64_t replays_ = 0;

@@ -31,7 +31,7 @@ struct Space {
 };
 
 /// Neighbors that together fit a request.
-struct Run {
+struct BlockRun {
   Block* first = nullptr;  ///< null if none
   Block* last = nullptr;
   std::size_t size = 0;

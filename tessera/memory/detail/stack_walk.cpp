@@ -127,10 +127,10 @@ std::size_t walk_stack(std::uintptr_t* /*frames*/, std::size_t /*most*/, std::si
 #endif
 
 StackTable::StackTable(probe::Recorder& recorder, std::size_t most)
-    : recorder_(recorder), most_(most), mask_(std::bit_ceil(2 * most + 2) - 1), slots_(new Slot[mask_ + 1]) {}
+    : recorder_(recorder), most_(most), mask_(std::bit_ceil(2 * most + 2) - 1), slots_(new StackSlot[mask_ + 1]) {}
 
 // Returns the slot of the stack of this hash, or the empty slot for it. Half the slots are always empty.
-StackTable::Slot& StackTable::slot_of(std::uint64_t hash) {
+StackTable::StackSlot& StackTable::slot_of(std::uint64_t hash) {
   std::size_t at = hash >> 20 & mask_;
   while (true) {
     const std::uint64_t found = slots_[at].hash.load(std::memory_order_acquire);
@@ -142,7 +142,7 @@ StackTable::Slot& StackTable::slot_of(std::uint64_t hash) {
 probe::StringId StackTable::intern(std::span<const std::uintptr_t> frames) {
   if (frames.empty()) return {};
   const std::uint64_t hash = hash_of(frames);
-  const Slot& slot = slot_of(hash);
+  const StackSlot& slot = slot_of(hash);
   if (slot.hash.load(std::memory_order_acquire) == hash) {
     if (slot.id == 0) dropped_.fetch_add(1, std::memory_order_relaxed);
     return probe::StringId(slot.id);
@@ -158,7 +158,7 @@ probe::StringId StackTable::intern(std::span<const std::uintptr_t> frames) {
 
 [[gnu::cold]] probe::StringId StackTable::add(std::uint64_t hash, std::span<const std::uintptr_t> frames) {
   const std::lock_guard lock(mutex_);
-  Slot& slot = slot_of(hash);
+  StackSlot& slot = slot_of(hash);
   if (slot.hash.load(std::memory_order_relaxed) == hash) return probe::StringId(slot.id);
   if (count_.load(std::memory_order_relaxed) == most_) {
     dropped_.fetch_add(1, std::memory_order_relaxed);

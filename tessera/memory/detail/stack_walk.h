@@ -70,18 +70,18 @@ class StackTable {
   [[nodiscard]] std::size_t size() const { return count_.load(std::memory_order_relaxed); }
 
  private:
-  struct Slot {
+  struct StackSlot {
     std::atomic<std::uint64_t> hash{0};  // 0: empty
     std::uint32_t id = 0;                // written before the hash
   };
-  Slot& slot_of(std::uint64_t hash);
+  StackSlot& slot_of(std::uint64_t hash);
   probe::StringId add(std::uint64_t hash, std::span<const std::uintptr_t> frames);
   void note_module(const std::string& name, const std::string& path, std::uintptr_t load_bias);
 
   probe::Recorder& recorder_;
   std::size_t most_;
   std::size_t mask_;
-  std::unique_ptr<Slot[]> slots_;
+  std::unique_ptr<StackSlot[]> slots_;
   std::atomic<std::size_t> count_{0};
   std::atomic<std::uint64_t> dropped_{0};
   mutable std::mutex mutex_;  // for adding

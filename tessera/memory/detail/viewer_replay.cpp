@@ -37,11 +37,11 @@ class Undo {
   }
 
  private:
-  struct Run {
+  struct HeapRun {
     std::uint64_t end = 0;
     StreamId stream;
   };
-  using Runs = std::map<std::uint64_t, Run>;
+  using Runs = std::map<std::uint64_t, HeapRun>;
 
   // Returns the run that holds the complete range, or the end.
   Runs::iterator run_of(std::uint64_t address, std::uint64_t nbytes) {

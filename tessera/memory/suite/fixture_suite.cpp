@@ -7,7 +7,7 @@ namespace tessera::memory::suite {
 
 using namespace std::chrono_literals;
 
-void Subject::run_together(std::vector<std::function<void()>> bodies) {
+void MemorySubject::run_together(std::vector<std::function<void()>> bodies) {
   std::vector<std::thread> threads;
   threads.reserve(bodies.size());
   for (auto& body : bodies) threads.emplace_back(std::move(body));

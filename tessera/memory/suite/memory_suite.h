@@ -23,9 +23,9 @@ inline constexpr std::size_t kKiB = 1024;
 inline constexpr std::size_t kMiB = 1024 * kKiB;
 
 /// Device for one test case.
-class Subject {
+class MemorySubject {
  public:
-  virtual ~Subject() = default;
+  virtual ~MemorySubject() = default;
   /// Returns the device under test.
   virtual Device device() = 0;
   /// Returns a device with `nbytes` of memory, or an empty one if the device cannot be limited.
@@ -37,16 +37,18 @@ class Subject {
 };
 
 /// Opens a device. `open` returns null and sets `why` if this machine has none.
-struct Implementation {
+struct MemoryImplementation {
   std::string name;
-  std::function<std::unique_ptr<Subject>(std::string& why)> open;
+  std::function<std::unique_ptr<MemorySubject>(std::string& why)> open;
 };
-inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
+inline void PrintTo(const MemoryImplementation& implementation, std::ostream* out) { *out << implementation.name; }
 /// Names the instances for INSTANTIATE_TEST_SUITE_P.
-inline std::string implementation_name(const testing::TestParamInfo<Implementation>& info) { return info.param.name; }
+inline std::string implementation_name(const testing::TestParamInfo<MemoryImplementation>& info) {
+  return info.param.name;
+}
 
 /// Fixture with a device, a separate allocator and two streams.
-class MemorySuite : public testing::TestWithParam<Implementation> {
+class MemorySuite : public testing::TestWithParam<MemoryImplementation> {
  protected:
   void SetUp() override;
   void TearDown() override;
@@ -71,7 +73,7 @@ class MemorySuite : public testing::TestWithParam<Implementation> {
   /// Returns the bytes reserved now.
   [[nodiscard]] std::size_t reserved() const { return allocator.statistics().now.reserved_nbytes; }
 
-  std::unique_ptr<Subject> subject;
+  std::unique_ptr<MemorySubject> subject;
   Device device;
   Allocator allocator;
   Stream stream;

@@ -13,10 +13,10 @@
 namespace tessera::memory::suite {
 namespace {
 
-using memory::detail::ByteRange;
 using memory::detail::GraphInput;
 using memory::detail::GraphKey;
 using memory::detail::ReplayOrder;
+using memory::detail::ReplayRange;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -25,7 +25,7 @@ constexpr StreamId kTwo(2);
 
 struct ReplayOrderTest : ::testing::Test {
   // Announces and adds a graph.
-  GraphKey add(std::string name, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs) {
+  GraphKey add(std::string name, std::vector<ReplayRange> writes, const std::vector<GraphInput>& inputs) {
     const GraphKey key = order.announce(std::move(name));
     order.add(key, std::move(writes), inputs);
     return key;

@@ -110,14 +110,14 @@ int AllocatorProgram::random_lane(bool may_capture) {
   return -1;
 }
 
-bool AllocatorProgram::is_open(const Item& one) const {
+bool AllocatorProgram::is_open(const ProgramBuffer& one) const {
   return std::any_of(captures_.begin(), captures_.end(),
                      [&](const auto& capture) { return capture != nullptr && capture->number == one.capture; });
 }
 
-Item* AllocatorProgram::random_item(bool may_be_captured) {
+ProgramBuffer* AllocatorProgram::random_item(bool may_be_captured) {
   for (int tries = 0; tries < 4 && !held_.empty(); ++tries) {
-    Item& one = item(held_[static_cast<std::size_t>(random_.below(static_cast<int>(held_.size())))]);
+    ProgramBuffer& one = item(held_[static_cast<std::size_t>(random_.below(static_cast<int>(held_.size())))]);
     if (!one.is_captured || (may_be_captured && !is_open(one))) return &one;
   }
   return nullptr;
@@ -126,7 +126,7 @@ Item* AllocatorProgram::random_item(bool may_be_captured) {
 // ---- order
 
 // Returns the work that must be over before the item is accessed. Replays count for all buffers of their pool.
-std::vector<Moment> AllocatorProgram::needed(const Item& one, bool is_write) const {
+std::vector<Moment> AllocatorProgram::needed(const ProgramBuffer& one, bool is_write) const {
   std::vector<Moment> moments{one.writer};
   if (is_write) moments.insert(moments.end(), one.readers.begin(), one.readers.end());
   if (one.is_captured) {
@@ -168,8 +168,8 @@ void AllocatorProgram::synchronize() {
 
 // ---- buffers
 
-Item& AllocatorProgram::add_item(Buffer buffer, int index, int home) {
-  auto one = std::make_unique<Item>();
+ProgramBuffer& AllocatorProgram::add_item(Buffer buffer, int index, int home) {
+  auto one = std::make_unique<ProgramBuffer>();
   one->id = static_cast<int>(items_.size());
   one->data = buffer.data();
   one->nbytes = buffer.nbytes();
@@ -188,7 +188,7 @@ Item& AllocatorProgram::add_item(Buffer buffer, int index, int home) {
 }
 
 // Returns null if there is no memory.
-Item* AllocatorProgram::allocate(int index, std::size_t nbytes) {
+ProgramBuffer* AllocatorProgram::allocate(int index, std::size_t nbytes) {
   std::vector<std::unique_ptr<PoolScope>> scopes;
   int home = 0;
   for (int depth = random_.below(3); depth > 0 && random_.one_in(2); --depth) {
@@ -201,7 +201,7 @@ Item* AllocatorProgram::allocate(int index, std::size_t nbytes) {
     Buffer buffer = allocator_.allocate(nbytes, lane(index).stream);
     while (!scopes.empty()) scopes.pop_back();
     ++counts_.allocations;
-    Item& made = add_item(std::move(buffer), index, home);
+    ProgramBuffer& made = add_item(std::move(buffer), index, home);
     made.writer = clocks_.step(index);
     return &made;
   } catch (const OutOfMemory&) {
@@ -211,7 +211,7 @@ Item* AllocatorProgram::allocate(int index, std::size_t nbytes) {
   }
 }
 
-void AllocatorProgram::free(Item& one) {
+void AllocatorProgram::free(ProgramBuffer& one) {
   one.freed = now_;
   std::erase(held_, one.id);
   one.buffer.reset();
@@ -220,7 +220,7 @@ void AllocatorProgram::free(Item& one) {
 void AllocatorProgram::allocate_step() {
   const int index = random_lane(false);
   if (index < 0) return;
-  Item* made = allocate(index, random_size());
+  ProgramBuffer* made = allocate(index, random_size());
   // Always, and all of it: for finished work the checker knows the order only after a launch.
   if (made != nullptr) eager_work(index, *made, nullptr);
 }
@@ -229,7 +229,7 @@ void AllocatorProgram::free_step() {
   if (held_.empty()) return;
   // Without frequent frees a program would only grow.
   for (int n = held_.size() > 24 ? 6 : 1; n > 0 && !held_.empty(); --n) {
-    Item& one = item(held_[static_cast<std::size_t>(random_.below(static_cast<int>(held_.size())))]);
+    ProgramBuffer& one = item(held_[static_cast<std::size_t>(random_.below(static_cast<int>(held_.size())))]);
     if (!is_open(one)) free(one);
   }
 }
@@ -240,7 +240,7 @@ void AllocatorProgram::verify() {
   if (captures_under_way() > 0) return;
   synchronize();
   for (const int id : held_) {
-    const Item& one = item(id);
+    const ProgramBuffer& one = item(id);
     if (one.state != Value::kKnown) continue;
     ++counts_.values_compared;
     const std::uint32_t found = read_value(one.data, one.nbytes);

@@ -85,7 +85,7 @@ void AllocatorProgram::captured_step(CaptureModel& capture) {
       if (item(id).capture == capture.number) mine.push_back(id);
     }
     if (mine.empty()) return;
-    Item& gone = item(mine[static_cast<std::size_t>(random_.below(static_cast<int>(mine.size())))]);
+    ProgramBuffer& gone = item(mine[static_cast<std::size_t>(random_.below(static_cast<int>(mine.size())))]);
     free(gone);
     if (random_.one_in(2)) captured_allocate(capture, inner, gone.nbytes);  // requested again, maybe on another stream
   } else if (choice < 19) {
@@ -117,12 +117,12 @@ void AllocatorProgram::captured_allocate(CaptureModel& capture, int inner, std::
   }
   ++counts_.allocations;
   capture.model.pools.insert(home);
-  Item& made = add_item(std::move(buffer), outer, home);
+  ProgramBuffer& made = add_item(std::move(buffer), outer, home);
   made.is_captured = true;
   made.capture = capture.number;
   capture.touched[made.id].writer = capture.clocks.step(inner);
   capture.model.made.insert(made.id);
-  capture.model.operations.push_back({Operation::kHandOut, made.id, -1, 0});
+  capture.model.operations.push_back({CapturedOperation::kHandOut, made.id, -1, 0});
   captured_work(capture, inner, made, nullptr);
 }
 
@@ -151,27 +151,27 @@ void AllocatorProgram::captured_work(CaptureModel& capture, int inner) {
   std::vector<int> writable;
   std::vector<int> readable;
   for (const int id : held_) {
-    const Item& one = item(id);
+    const ProgramBuffer& one = item(id);
     const bool is_own = one.capture == capture.number;
     if (is_own || !one.is_captured) writable.push_back(id);
     readable.push_back(id);
   }
   if (writable.empty()) return;
-  const auto pick = [&](const std::vector<int>& ids) -> Item& {
+  const auto pick = [&](const std::vector<int>& ids) -> ProgramBuffer& {
     return item(ids[static_cast<std::size_t>(random_.below(static_cast<int>(ids.size())))]);
   };
-  Item& to = pick(writable);
-  Item* from = random_.one_in(2) ? &pick(readable) : nullptr;
+  ProgramBuffer& to = pick(writable);
+  ProgramBuffer* from = random_.one_in(2) ? &pick(readable) : nullptr;
   if (from != nullptr && (from == &to || from->overlaps(to))) from = nullptr;
   captured_work(capture, inner, to, from);
 }
 
-void AllocatorProgram::captured_work(CaptureModel& capture, int inner, Item& to, Item* from) {
+void AllocatorProgram::captured_work(CaptureModel& capture, int inner, ProgramBuffer& to, ProgramBuffer* from) {
   const int outer = capture.lanes[static_cast<std::size_t>(inner)];
   const Stream& stream = lane(outer).stream;
   if (!captured_demand(capture, inner, to.id, true)) return;
   if (from != nullptr && !captured_demand(capture, inner, from->id, false)) return;
-  for (Item* one : {&to, from}) {
+  for (ProgramBuffer* one : {&to, from}) {
     if (one == nullptr) continue;
     const bool is_own = one->capture == capture.number;
     if (!is_own || one->lane != outer) one->buffer.use_on(stream);
@@ -182,8 +182,8 @@ void AllocatorProgram::captured_work(CaptureModel& capture, int inner, Item& to,
   const Moment moment = capture.clocks.step(inner);
   capture.touched[to.id] = {moment, {}};
   if (from != nullptr) capture.touched[from->id].readers.push_back(moment);
-  capture.model.operations.push_back(
-      {from == nullptr ? Operation::kWrite : Operation::kCopy, to.id, from == nullptr ? -1 : from->id, value});
+  capture.model.operations.push_back({from == nullptr ? CapturedOperation::kWrite : CapturedOperation::kCopy, to.id,
+                                      from == nullptr ? -1 : from->id, value});
 }
 
 // Saves the dependencies of a stream, or restores saved ones: it forgets all work captured since.
@@ -304,7 +304,7 @@ void AllocatorProgram::replayed(GraphModel& graph, int index) {
   graph.last = moment;
   for (const int pool : graph.pools) pools_[static_cast<std::size_t>(pool)].replays.push_back(moment);
   for (const int id : graph.read) {
-    const Item& one = item(id);
+    const ProgramBuffer& one = item(id);
     if (one.is_captured && one.capture >= 0 && one.home == graph.pool &&
         (one.state == Value::kUnwritten || one.state == Value::kOverwritten))
       throw ProgramFailure("step " + std::to_string(now_) + ": replay of '" + graph.graph.name() +
@@ -316,14 +316,14 @@ void AllocatorProgram::replayed(GraphModel& graph, int index) {
                            ", of a capture that was dropped, was overwritten since it was captured");
   }
   ++replays_made_;
-  for (const Operation& operation : graph.operations) {
-    Item& to = item(operation.to);
-    if (operation.kind == Operation::kHandOut) {
+  for (const CapturedOperation& operation : graph.operations) {
+    ProgramBuffer& to = item(operation.to);
+    if (operation.kind == CapturedOperation::kHandOut) {
       wrote(to, std::nullopt, false, true);
-    } else if (operation.kind == Operation::kWrite) {
+    } else if (operation.kind == CapturedOperation::kWrite) {
       wrote(to, operation.value, false, true);
     } else {
-      const Item& from = item(operation.from);
+      const ProgramBuffer& from = item(operation.from);
       wrote(to, from.state == Value::kKnown ? std::optional(from.value) : std::nullopt, false, true);
     }
   }

@@ -34,7 +34,7 @@ enum class Value : std::uint8_t {
 };
 
 /// A current or former buffer of the program.
-struct Item {
+struct ProgramBuffer {
   int id = 0;
   Buffer buffer;  ///< empty: freed
   std::byte* data = nullptr;
@@ -54,13 +54,13 @@ struct Item {
   int born = 0;                 ///< step of the program
   int freed = 0;                ///< 0: held
 
-  [[nodiscard]] bool overlaps(const Item& other) const {
+  [[nodiscard]] bool overlaps(const ProgramBuffer& other) const {
     return data < other.data + other.usable && other.data < data + usable;
   }
 };
 
 /// A captured operation.
-struct Operation {
+struct CapturedOperation {
   enum Kind { kHandOut, kWrite, kCopy } kind;
   int to = -1;
   int from = -1;
@@ -72,7 +72,7 @@ struct GraphModel {
   CapturedGraph graph;
   int pool = 0;         ///< pool of the capture
   std::set<int> pools;  ///< pools in which it has memory
-  std::vector<Operation> operations;
+  std::vector<CapturedOperation> operations;
   std::set<int> made;     ///< items allocated in it
   std::set<int> read;     ///< other items it reads
   std::set<int> written;  ///< other items it writes
@@ -106,7 +106,7 @@ class AllocatorProgram {
   void run();
 
  private:
-  struct Lane {
+  struct ProgramLane {
     Stream stream;
     int capture = -1;  ///< index into captures_; -1: none
     int inner = -1;    ///< lane of that capture
@@ -130,23 +130,24 @@ class AllocatorProgram {
   void verify();
   void check_identity(const char* when);
   void finish();
-  Item* allocate(int lane, std::size_t nbytes);
-  Item& add_item(Buffer buffer, int lane, int home);
-  void free(Item& item);
-  bool eager_work(int lane, Item& to, Item* from);
+  ProgramBuffer* allocate(int lane, std::size_t nbytes);
+  ProgramBuffer& add_item(Buffer buffer, int lane, int home);
+  void free(ProgramBuffer& item);
+  bool eager_work(int lane, ProgramBuffer& to, ProgramBuffer* from);
   bool demand(int lane, const std::vector<Moment>& moments);
   void join(int lane, int other);
   void synchronize();
-  void launch(const Stream& stream, const Item& to, const Item* from, std::uint32_t value, bool is_whole);
-  [[nodiscard]] std::vector<Moment> needed(const Item& item, bool is_write) const;
-  void wrote(Item& item, std::optional<std::uint32_t> value, bool is_solid, bool by_graph);
+  void launch(const Stream& stream, const ProgramBuffer& to, const ProgramBuffer* from, std::uint32_t value,
+              bool is_whole);
+  [[nodiscard]] std::vector<Moment> needed(const ProgramBuffer& item, bool is_write) const;
+  void wrote(ProgramBuffer& item, std::optional<std::uint32_t> value, bool is_solid, bool by_graph);
 
   // allocator_program_capture.cpp
   void capture_step();
   void captured_step(CaptureModel& capture);
   void captured_allocate(CaptureModel& capture, int lane, std::size_t nbytes);
   void captured_work(CaptureModel& capture, int lane);
-  void captured_work(CaptureModel& capture, int lane, Item& to, Item* from);
+  void captured_work(CaptureModel& capture, int lane, ProgramBuffer& to, ProgramBuffer* from);
   void captured_dependencies(CaptureModel& capture, int lane);
   bool captured_demand(CaptureModel& capture, int inner, int item, bool is_write);
   void captured_join(CaptureModel& capture, int inner, int other);
@@ -163,11 +164,11 @@ class AllocatorProgram {
   // random choices
   std::size_t random_size();
   int random_lane(bool may_capture);
-  Item* random_item(bool may_be_captured);
-  [[nodiscard]] bool is_open(const Item& item) const;  ///< its capture is still in progress
+  ProgramBuffer* random_item(bool may_be_captured);
+  [[nodiscard]] bool is_open(const ProgramBuffer& item) const;  ///< its capture is still in progress
   [[nodiscard]] int captures_under_way() const;
-  Item& item(int id) { return *items_[static_cast<std::size_t>(id)]; }
-  Lane& lane(int index) { return lanes_[static_cast<std::size_t>(index)]; }
+  ProgramBuffer& item(int id) { return *items_[static_cast<std::size_t>(id)]; }
+  ProgramLane& lane(int index) { return lanes_[static_cast<std::size_t>(index)]; }
 
   device::Device device_;
   RandomNumbers random_;
@@ -175,9 +176,9 @@ class AllocatorProgram {
   Allocator allocator_;
   Allocator pinned_;
   LaneClocks clocks_;
-  std::vector<Lane> lanes_;
+  std::vector<ProgramLane> lanes_;
   std::vector<PoolModel> pools_;  ///< the default pool first
-  std::vector<std::unique_ptr<Item>> items_;
+  std::vector<std::unique_ptr<ProgramBuffer>> items_;
   std::vector<int> held_;
   std::vector<std::unique_ptr<CaptureModel>> captures_;  ///< null: over
   std::vector<std::unique_ptr<GraphModel>> graphs_;

@@ -15,8 +15,8 @@ std::uint32_t repeated(std::uint32_t byte) { return (byte & 0xFF) * 0x01010101U;
 
 }  // namespace
 
-void AllocatorProgram::launch(const Stream& stream, const Item& to, const Item* from, std::uint32_t value,
-                              bool is_whole) {
+void AllocatorProgram::launch(const Stream& stream, const ProgramBuffer& to, const ProgramBuffer* from,
+                              std::uint32_t value, bool is_whole) {
   if (is_whole && from == nullptr) {
     stream.fill(to.data, value, 1, to.usable);
   } else if (is_whole) {
@@ -34,7 +34,7 @@ void AllocatorProgram::launch(const Stream& stream, const Item& to, const Item* 
 }
 
 // Records a new value of a buffer. Buffers that share its memory, in capture heaps, lose theirs.
-void AllocatorProgram::wrote(Item& to, std::optional<std::uint32_t> value, bool is_solid, bool by_graph) {
+void AllocatorProgram::wrote(ProgramBuffer& to, std::optional<std::uint32_t> value, bool is_solid, bool by_graph) {
   to.state = value.has_value() ? Value::kKnown : Value::kUnknown;
   to.value = value.value_or(0);
   to.is_solid = is_solid;
@@ -52,7 +52,7 @@ void AllocatorProgram::wrote(Item& to, std::optional<std::uint32_t> value, bool 
 }
 
 // Fills `to`, or copies to it; false if earlier work cannot be waited for now.
-bool AllocatorProgram::eager_work(int index, Item& to, Item* from) {
+bool AllocatorProgram::eager_work(int index, ProgramBuffer& to, ProgramBuffer* from) {
   std::vector<Moment> before = needed(to, true);
   if (from != nullptr) {
     const std::vector<Moment> more = needed(*from, false);
@@ -82,16 +82,16 @@ bool AllocatorProgram::eager_work(int index, Item& to, Item* from) {
 
 void AllocatorProgram::work_step() {
   const int index = random_lane(false);
-  Item* to = random_item(true);
+  ProgramBuffer* to = random_item(true);
   if (index < 0 || to == nullptr) return;
-  Item* from = random_.one_in(2) ? random_item(true) : nullptr;
+  ProgramBuffer* from = random_.one_in(2) ? random_item(true) : nullptr;
   if (from == to || (from != nullptr && from->overlaps(*to))) from = nullptr;
   const bool is_done = eager_work(index, *to, from);
   const int home = to->lane;
   if (is_done && home != index && random_.one_in(4) && lane(home).is_alive() && lane(home).capture < 0) {
     // Freed with work of another stream in flight, and requested again immediately.
     free(*to);
-    Item* again = allocate(home, to->nbytes);
+    ProgramBuffer* again = allocate(home, to->nbytes);
     if (again != nullptr) eager_work(home, *again, nullptr);
   }
   if (random_.one_in(4)) {
@@ -109,7 +109,7 @@ void AllocatorProgram::overlap_step() {
   {
     const Stream::OverlapScope scope(stream);
     for (int i = 0; i < 4; ++i) {
-      Item* made = allocate(index, random_size());
+      ProgramBuffer* made = allocate(index, random_size());
       if (made == nullptr) continue;
       launch(stream, *made, nullptr, ++last_value_, false);
       made->writer = clocks_.step(index);
@@ -125,8 +125,8 @@ void AllocatorProgram::overlap_step() {
 }
 
 void AllocatorProgram::stream_step() {
-  const int alive =
-      static_cast<int>(std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& one) { return one.is_alive(); }));
+  const int alive = static_cast<int>(
+      std::count_if(lanes_.begin(), lanes_.end(), [](const ProgramLane& one) { return one.is_alive(); }));
   if (alive < 5 && random_.one_in(2)) {
     lanes_.push_back({device_.create_stream({.may_spin = random_.one_in(6)})});
     clocks_.add();
@@ -167,7 +167,7 @@ void AllocatorProgram::layout_step() {
   if (!pool) return;
   std::set<std::pair<std::byte*, std::size_t>> live;
   std::set<std::byte*> captured;
-  for (const PoolLayout::Lane& one : layout.lanes) {
+  for (const PoolLayout::ProgramLane& one : layout.lanes) {
     for (const PoolLayout::Piece& piece : one.pieces) {
       if (piece.is_live) live.emplace(piece.address, piece.nbytes);
       if (one.is_captured) captured.insert(piece.address);
@@ -189,12 +189,12 @@ void AllocatorProgram::layout_step() {
   }
   ++counts_.restores;
   for (Buffer& buffer : restored) {
-    const auto same = [&](const Lane& one) { return one.is_alive() && one.stream.id() == buffer.stream(); };
+    const auto same = [&](const ProgramLane& one) { return one.is_alive() && one.stream.id() == buffer.stream(); };
     const auto found = std::find_if(lanes_.begin(), lanes_.end(), same);
     if (found == lanes_.end()) continue;
     const bool is_captured = captured.contains(buffer.data());
     const int index = static_cast<int>(found - lanes_.begin());
-    Item& made = add_item(std::move(buffer), index, number);
+    ProgramBuffer& made = add_item(std::move(buffer), index, number);
     made.is_captured = is_captured;
     made.state = Value::kUnknown;
     made.writer = clocks_.step(index);
@@ -205,7 +205,7 @@ void AllocatorProgram::layout_step() {
 // A value reaches a buffer through host memory, which is overwritten as soon as it is allocated again.
 void AllocatorProgram::pinned_step() {
   const int index = random_lane(false);
-  Item* to = random_item(true);
+  ProgramBuffer* to = random_item(true);
   if (index < 0 || to == nullptr || !demand(index, needed(*to, true))) return;
   const Stream& stream = lane(index).stream;
   const Buffer staging = pinned_.allocate(4 + random_.bits() % 2000, stream);

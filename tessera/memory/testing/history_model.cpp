@@ -26,14 +26,14 @@ HistoryModel::HistoryModel(probe::Recorder& recorder, std::uint32_t number, std:
   }
 }
 
-bool HistoryModel::is_free(const Heap& heap, std::uint64_t address, std::uint64_t nbytes) {
+bool HistoryModel::is_free(const ModelHeap& heap, std::uint64_t address, std::uint64_t nbytes) {
   auto it = heap.blocks.upper_bound(address);
   if (it != heap.blocks.end() && it->first < address + nbytes) return false;
   return it == heap.blocks.begin() || std::prev(it)->first + std::prev(it)->second.nbytes <= address;
 }
 
 // First fit; blocks cross adjacent chunks of expandable heaps, never fixed segments.
-std::uint64_t HistoryModel::find_gap(const Heap& heap, std::uint64_t nbytes) {
+std::uint64_t HistoryModel::find_gap(const ModelHeap& heap, std::uint64_t nbytes) {
   for (auto piece = heap.pieces.begin(); piece != heap.pieces.end(); ++piece) {
     std::uint64_t end = piece->first + piece->second;
     for (auto next = std::next(piece); heap.is_expandable && next != heap.pieces.end() && next->first == end; ++next)
@@ -45,7 +45,7 @@ std::uint64_t HistoryModel::find_gap(const Heap& heap, std::uint64_t nbytes) {
   return 0;
 }
 
-void HistoryModel::map(Heap& heap) {
+void HistoryModel::map(ModelHeap& heap) {
   const std::uint64_t address = heap.base + pick(8) * 2 * kGranule;
   const std::uint64_t nbytes = (1 + pick(2)) * kGranule;
   if (heap.pieces.contains(address)) return;
@@ -53,7 +53,7 @@ void HistoryModel::map(Heap& heap) {
   write(MapRecord{address, nbytes, heap.stream, heap.pool, true, heap.is_expandable});
 }
 
-void HistoryModel::unmap(Heap& heap) {
+void HistoryModel::unmap(ModelHeap& heap) {
   if (heap.pieces.empty()) return;
   const auto piece = std::next(heap.pieces.begin(), static_cast<std::ptrdiff_t>(pick(heap.pieces.size())));
   if (!is_free(heap, piece->first, piece->second)) return;
@@ -61,7 +61,7 @@ void HistoryModel::unmap(Heap& heap) {
   heap.pieces.erase(piece);
 }
 
-void HistoryModel::allocate(Heap& heap) {
+void HistoryModel::allocate(ModelHeap& heap) {
   const std::uint64_t requested = 1 + pick(pick(4) == 0 ? 3 * kGranule : kGranule / 4);
   const std::uint64_t nbytes = (requested + kAlignment - 1) / kAlignment * kAlignment;
   const std::uint64_t address = find_gap(heap, nbytes);
@@ -74,7 +74,7 @@ void HistoryModel::allocate(Heap& heap) {
   write(AllocRecord{address, requested, nbytes, heap.stream, heap.pool, labels_[label].second, stack_});
 }
 
-void HistoryModel::free(Heap& heap) {
+void HistoryModel::free(ModelHeap& heap) {
   if (heap.blocks.empty()) return;
   const auto it = std::next(heap.blocks.begin(), static_cast<std::ptrdiff_t>(pick(heap.blocks.size())));
   if (it->second.is_pending) return;
@@ -87,7 +87,7 @@ void HistoryModel::free(Heap& heap) {
   }
 }
 
-void HistoryModel::complete(Heap& heap) {
+void HistoryModel::complete(ModelHeap& heap) {
   for (auto it = heap.blocks.begin(); it != heap.blocks.end(); ++it) {
     if (!it->second.is_pending || pick(2) == 0) continue;
     write(ReusableRecord{it->first, it->second.requested, heap.stream, heap.pool, false});
@@ -97,7 +97,7 @@ void HistoryModel::complete(Heap& heap) {
 }
 
 void HistoryModel::step() {
-  Heap& heap = heaps_[pick(heaps_.size())];
+  ModelHeap& heap = heaps_[pick(heaps_.size())];
   switch (pick(16)) {
     case 0: return map(heap);
     case 1: return unmap(heap);
@@ -109,7 +109,7 @@ void HistoryModel::step() {
   pick(16) >= heap.blocks.size() ? allocate(heap) : free(heap);
 }
 
-std::uint32_t HistoryModel::write_rows(const Heap& heap) {
+std::uint32_t HistoryModel::write_rows(const ModelHeap& heap) {
   std::uint32_t rows = 0;
   for (auto piece = heap.pieces.begin(); piece != heap.pieces.end(); ++rows) {
     const std::uint64_t begin = piece->first;
@@ -141,7 +141,7 @@ void HistoryModel::keyframe(const std::function<void()>& between, std::size_t he
 
 std::map<std::string, std::uint64_t> HistoryModel::live_by_label() const {
   std::map<std::string, std::uint64_t> live;
-  for (const Heap& heap : heaps_) {
+  for (const ModelHeap& heap : heaps_) {
     for (const auto& [address, block] : heap.blocks) {
       if (!block.is_pending) live[labels_[block.label].first] += block.requested;
     }
@@ -159,7 +159,7 @@ std::string HistoryModel::difference(const Snapshot& snapshot) const {
   };
   std::map<std::uint64_t, std::string> wanted;
   std::uint64_t mapped = 0;
-  for (const Heap& heap : heaps_) {
+  for (const ModelHeap& heap : heaps_) {
     for (const auto& [address, nbytes] : heap.pieces) mapped += nbytes;
     for (const auto& [address, block] : heap.blocks) {
       wanted[address] = line(address, block.nbytes, block.requested, block.is_pending, heap.stream,

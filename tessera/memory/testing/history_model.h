@@ -40,17 +40,17 @@ class HistoryModel {
   [[nodiscard]] std::map<std::string, std::uint64_t> live_by_label() const;
 
  private:
-  struct Block {
+  struct ModelBlock {
     std::uint64_t nbytes = 0, requested = 0;
     bool is_pending = false;
     std::uint32_t label = 0;  // index
   };
-  struct Heap {
+  struct ModelHeap {
     std::uint32_t pool = 0, stream = 0;
     bool is_expandable = true;
     std::uint64_t base = 0;
     std::map<std::uint64_t, std::uint64_t> pieces;  // mapped: address, size
-    std::map<std::uint64_t, Block> blocks;          // not cached
+    std::map<std::uint64_t, ModelBlock> blocks;     // not cached
   };
 
   template <class Record>
@@ -59,14 +59,14 @@ class HistoryModel {
     ++records_;
   }
   std::uint64_t pick(std::uint64_t count) { return random_() % count; }
-  static std::uint64_t find_gap(const Heap& heap, std::uint64_t nbytes);
-  static bool is_free(const Heap& heap, std::uint64_t address, std::uint64_t nbytes);
-  void map(Heap& heap);
-  void unmap(Heap& heap);
-  void allocate(Heap& heap);
-  void free(Heap& heap);
-  void complete(Heap& heap);
-  std::uint32_t write_rows(const Heap& heap);
+  static std::uint64_t find_gap(const ModelHeap& heap, std::uint64_t nbytes);
+  static bool is_free(const ModelHeap& heap, std::uint64_t address, std::uint64_t nbytes);
+  void map(ModelHeap& heap);
+  void unmap(ModelHeap& heap);
+  void allocate(ModelHeap& heap);
+  void free(ModelHeap& heap);
+  void complete(ModelHeap& heap);
+  std::uint32_t write_rows(const ModelHeap& heap);
 
   probe::Recorder& recorder_;
   std::uint32_t number_;
@@ -75,7 +75,7 @@ class HistoryModel {
   std::vector<std::pair<std::string, probe::StringId>> labels_;
   probe::StringId stack_;
   std::map<std::uint32_t, PoolId> pools_;
-  std::vector<Heap> heaps_;
+  std::vector<ModelHeap> heaps_;
   std::uint64_t keyframes_ = 0;
   std::uint64_t records_ = 0;
 };

@@ -11,10 +11,10 @@
 namespace tessera::memory::testing {
 namespace {
 
-using memory::detail::ByteRange;
 using memory::detail::GraphInput;
 using memory::detail::GraphKey;
 using memory::detail::ReplayOrder;
+using memory::detail::ReplayRange;
 
 constexpr int kBytes = 40;
 constexpr int kStreams = 3;
@@ -43,7 +43,7 @@ struct Span {
   int writer = -1;  // of an input; -1: no graph
 };
 
-struct Graph {
+struct ReplayGraph {
   GraphKey key;
   enum { kAnnounced, kLive, kRemoved, kDropped } state = kAnnounced;
   std::vector<Span> writes;
@@ -77,7 +77,7 @@ class Program {
 
  private:
   static std::uintptr_t address(int byte) { return kBase + static_cast<std::uintptr_t>(byte); }
-  Graph& graph(int number) { return graphs_[static_cast<std::size_t>(number)]; }
+  ReplayGraph& graph(int number) { return graphs_[static_cast<std::size_t>(number)]; }
   [[nodiscard]] const Replay& replay(int number) const { return replays_[static_cast<std::size_t>(number)]; }
   std::size_t any_stream() { return one_stream_ ? 0 : static_cast<std::size_t>(random_.below(kStreams)); }
 
@@ -94,7 +94,7 @@ class Program {
   int any_live() {
     for (;;) {
       const int number = random_.below(static_cast<int>(graphs_.size()));
-      if (graph(number).state == Graph::kLive) return number;
+      if (graph(number).state == ReplayGraph::kLive) return number;
     }
   }
 
@@ -106,7 +106,7 @@ class Program {
   // Announces a graph that is added immediately, or after others that may read its output.
   void announce() {
     if (live_ == kMostLive) return remove();
-    Graph made;
+    ReplayGraph made;
     for (int i = 1 + random_.below(3); i > 0; --i) made.writes.push_back(any_span(0, kBytes));
     made.key = order_.announce("g" + std::to_string(graphs_.size()));
     graphs_.push_back(std::move(made));
@@ -122,17 +122,17 @@ class Program {
   void conclude() {
     const int number = std::exchange(announced_, -1);
     if (live_ < kMostLive && !random_.one_in(3)) return add(number);
-    Graph& dropped = graph(number);
+    ReplayGraph& dropped = graph(number);
     if (order_.remove(dropped.key)) failure_ = "a graph that was only announced was taken for one that was added";
-    dropped.state = Graph::kDropped;
-    for (Graph& other : graphs_) {
+    dropped.state = ReplayGraph::kDropped;
+    for (ReplayGraph& other : graphs_) {
       for (Span& input : other.inputs) input.writer = input.writer == number ? -1 : input.writer;
     }
   }
 
   void add(int number) {
-    Graph& made = graph(number);
-    std::vector<ByteRange> writes;
+    ReplayGraph& made = graph(number);
+    std::vector<ReplayRange> writes;
     std::vector<GraphInput> inputs;
     for (const Span& span : made.writes) writes.push_back({address(span.begin), address(span.end)});
     for (int i = random_.below(3); i > 0; --i) {
@@ -143,25 +143,26 @@ class Program {
       const auto& written = graph(writer).writes;
       const Span& in = written[static_cast<std::size_t>(random_.below(static_cast<int>(written.size())))];
       Span input = any_span(in.begin, in.end);
-      const bool has_writer = graph(writer).state != Graph::kDropped && !random_.one_in(16);
+      const bool has_writer = graph(writer).state != ReplayGraph::kDropped && !random_.one_in(16);
       if (has_writer) input.writer = writer;
       made.inputs.push_back(input);
       inputs.push_back({{address(input.begin), address(input.end)}, has_writer ? graph(writer).key : GraphKey()});
     }
     order_.add(made.key, std::move(writes), inputs);
-    made.state = Graph::kLive;
+    made.state = ReplayGraph::kLive;
     made.added = static_cast<int>(replays_.size());
     ++live_;
   }
   [[nodiscard]] int last_live(int otherwise) const {
-    const bool is_live = last_replayed_ >= 0 && graphs_[static_cast<std::size_t>(last_replayed_)].state == Graph::kLive;
+    const bool is_live =
+        last_replayed_ >= 0 && graphs_[static_cast<std::size_t>(last_replayed_)].state == ReplayGraph::kLive;
     return is_live ? last_replayed_ : otherwise;
   }
 
   void remove() {
-    Graph& gone = graph(any_live());
+    ReplayGraph& gone = graph(any_live());
     if (!order_.remove(gone.key)) failure_ = "a graph that was added was taken for one only announced";
-    gone.state = Graph::kRemoved;
+    gone.state = ReplayGraph::kRemoved;
     --live_;
   }
 
@@ -180,7 +181,7 @@ class Program {
   }
 
   void attempt(int number, std::size_t on) {
-    const Graph& g = graph(number);
+    const ReplayGraph& g = graph(number);
     const auto knows = [&](StreamId stream, Tick tick) {
       const auto at = static_cast<int>(tick.value());
       return at <= known_[on].ticks[stream.value()] || at <= known_complete_.ticks[stream.value()];
@@ -195,7 +196,7 @@ class Program {
     if (!refusal.has_value()) make(number, on);
   }
 
-  [[nodiscard]] bool has_bad_input(const Graph& g) const {
+  [[nodiscard]] bool has_bad_input(const ReplayGraph& g) const {
     for (const Span& input : g.inputs) {
       for (int i = input.begin; i < input.end; ++i) {
         const int writer = bytes_[static_cast<std::size_t>(i)].writer;
@@ -209,7 +210,7 @@ class Program {
   // Returns true if a replay would access a byte concurrently with a replay of another graph. The device orders it
   // after the latest one of the same graph.
   [[nodiscard]] bool has_race(int number, std::size_t on) {
-    const Graph& g = graph(number);
+    const ReplayGraph& g = graph(number);
     Clock before = before_[on];
     if (g.latest >= 0) before.merge(replay(g.latest).before);
     before.merge(complete_);
@@ -229,9 +230,9 @@ class Program {
   // byte and is not known to be over.
   template <class Knows>
   [[nodiscard]] bool may_race(int number, std::size_t on, const Knows& knows) {
-    const Graph& g = graph(number);
+    const ReplayGraph& g = graph(number);
     for (std::size_t i = 0; i < graphs_.size(); ++i) {
-      const Graph& other = graphs_[i];
+      const ReplayGraph& other = graphs_[i];
       if (static_cast<int>(i) == number || other.latest <= g.latest) continue;
       const Replay& last = replay(other.latest);
       const bool is_over = last.stream == on || knows(StreamId(static_cast<std::uint32_t>(last.stream)),
@@ -246,7 +247,7 @@ class Program {
   }
 
   void make(int number, std::size_t on) {
-    Graph& g = graph(number);
+    ReplayGraph& g = graph(number);
     if (g.latest >= 0) {
       before_[on].merge(replay(g.latest).before);
       if (clocks_know_) known_[on].merge(replay(g.latest).known);
@@ -272,7 +273,7 @@ class Program {
   bool clocks_know_;  // that replays of one graph are ordered
   bool one_stream_;
   ReplayOrder order_;
-  std::vector<Graph> graphs_;  // all graphs ever created
+  std::vector<ReplayGraph> graphs_;  // all graphs ever created
   std::vector<Replay> replays_;
   std::array<Byte, kBytes> bytes_;
   std::array<Clock, kStreams> before_;

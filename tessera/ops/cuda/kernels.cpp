@@ -13,35 +13,35 @@ constexpr std::int64_t kBlocksEach = 64;
 
 }  // namespace
 
-Kernel::Kernel(Image& image, std::string name) : image_(image), name_(std::move(name)) {
+ImageKernel::ImageKernel(Image& image, std::string name) : image_(image), name_(std::move(name)) {
   const std::lock_guard lock(image_.mutex_);
   image_.kernels_.push_back(this);
 }
 
-const device::Kernel& Kernel::load(const device::Device& device) const {
+const device::Kernel& ImageKernel::load(const device::Device& device) const {
   image_.load(device);
   return on(device);
 }
 
 void Image::load(const device::Device& device) {
   const std::lock_guard lock(mutex_);
-  const auto is_loaded = [&](const Kernel& kernel) {
+  const auto is_loaded = [&](const ImageKernel& kernel) {
     for (const auto* at = kernel.first_.load(std::memory_order_relaxed); at != nullptr; at = at->next) {
       if (at->device == device.state().get()) return true;
     }
     return false;
   };
-  if (std::ranges::all_of(kernels_, [&](const Kernel* kernel) { return is_loaded(*kernel); })) return;
+  if (std::ranges::all_of(kernels_, [&](const ImageKernel* kernel) { return is_loaded(*kernel); })) return;
   const device::Module module = device.load_module({begin_, static_cast<std::size_t>(end_ - begin_)});
-  for (const Kernel* kernel : kernels_) {
+  for (const ImageKernel* kernel : kernels_) {
     if (is_loaded(*kernel)) continue;
-    kernel->first_.store(new Kernel::Loaded{device.state().get(), module.kernel(kernel->name_),
-                                            kernel->first_.load(std::memory_order_relaxed)},
+    kernel->first_.store(new ImageKernel::Loaded{device.state().get(), module.kernel(kernel->name_),
+                                                 kernel->first_.load(std::memory_order_relaxed)},
                          std::memory_order_release);
   }
 }
 
-void launch(const tensor::KernelCall& call, const Kernel& kernel, const device::LaunchConfig& config,
+void launch(const tensor::KernelCall& call, const ImageKernel& kernel, const device::LaunchConfig& config,
             const device::KernelArgs& args, Accesses others) {
   const device::Kernel& found = kernel.on(call.where.context->device);
   SmallVector<device::Access, 8> accesses;

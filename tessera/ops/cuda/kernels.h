@@ -32,7 +32,7 @@
 
 namespace tessera::ops::cuda {
 
-class Kernel;
+class ImageKernel;
 
 /// The kernels of a .cu file. A static object, because kernels refer to it; it is destroyed after them. Thread-safe.
 class Image {
@@ -43,22 +43,22 @@ class Image {
   Image& operator=(const Image&) = delete;
 
  private:
-  friend class Kernel;
+  friend class ImageKernel;
   void load(const device::Device& device);
 
   const std::byte* begin_;
   const std::byte* end_;
-  std::mutex mutex_;                    // protects the members below and those of the kernels
-  std::vector<const Kernel*> kernels_;  // kernels of this file that the program launches
+  std::mutex mutex_;                         // protects the members below and those of the kernels
+  std::vector<const ImageKernel*> kernels_;  // kernels of this file that the program launches
 };
 
 /// A kernel of an image, on every device. A static object, constructed before the first call. Thread-safe.
-class Kernel {
+class ImageKernel {
  public:
   /// Refers to the kernel `name` of `image`, an extern "C" function.
-  Kernel(Image& image, std::string name);
-  Kernel(const Kernel&) = delete;
-  Kernel& operator=(const Kernel&) = delete;
+  ImageKernel(Image& image, std::string name);
+  ImageKernel(const ImageKernel&) = delete;
+  ImageKernel& operator=(const ImageKernel&) = delete;
   /// Returns the kernel on a device. Throws DeviceError with the name of the kernel if the image does not contain it.
   [[nodiscard]] const device::Kernel& on(const device::Device& device) const {
     for (const Loaded* at = first_.load(std::memory_order_acquire); at != nullptr; at = at->next) {
@@ -89,11 +89,11 @@ using Accesses = std::span<const device::Access>;
 
 /// Launches on the stream of the call with the name of the operator. Declares inputs as read, outputs as written, and
 /// `others` with their modes.
-void launch(const tensor::KernelCall& call, const Kernel& kernel, const device::LaunchConfig& config,
+void launch(const tensor::KernelCall& call, const ImageKernel& kernel, const device::LaunchConfig& config,
             const device::KernelArgs& args, Accesses others = {});
 /// Launches with a one-dimensional grid and these arguments.
 template <class... T>
-void launch(const tensor::KernelCall& call, const Kernel& kernel, std::uint32_t blocks, std::uint32_t threads,
+void launch(const tensor::KernelCall& call, const ImageKernel& kernel, std::uint32_t blocks, std::uint32_t threads,
             const T&... args) {
   launch(call, kernel, {.grid = {blocks, 1, 1}, .block = {threads, 1, 1}}, device::KernelArgs(args...));
 }

@@ -14,16 +14,16 @@ namespace {
 using detail::Loop;
 
 Image image(TESSERA_CUDA_BYTES(move_items));
-const Kernel copy_kernels[] = {{image, "copy_items_1"},
-                               {image, "copy_items_2"},
-                               {image, "copy_items_4"},
-                               {image, "copy_items_8"},
-                               {image, "copy_items_16"}};
-const Kernel fill_kernels[] = {{image, "fill_items_1"},
-                               {image, "fill_items_2"},
-                               {image, "fill_items_4"},
-                               {image, "fill_items_8"},
-                               {image, "fill_items_16"}};
+const ImageKernel copy_kernels[] = {{image, "copy_items_1"},
+                                    {image, "copy_items_2"},
+                                    {image, "copy_items_4"},
+                                    {image, "copy_items_8"},
+                                    {image, "copy_items_16"}};
+const ImageKernel fill_kernels[] = {{image, "fill_items_1"},
+                                    {image, "fill_items_2"},
+                                    {image, "fill_items_4"},
+                                    {image, "fill_items_8"},
+                                    {image, "fill_items_16"}};
 
 // Returns the index of the kernel; sizes are powers of two.
 std::size_t index_of(std::int64_t nbytes) {

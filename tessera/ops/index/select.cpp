@@ -145,8 +145,8 @@ FactorRule rule_of_index_select(const Call& call) {
     if (d != dim) {
       detail::pass_dim(rule);
     } else {
-      const bool may_cut = is_added(call.inputs[0].dtype());
-      rule.inputs[0].push_back({detail::add_factor(rule, may_cut ? FactorKind::kReduce : FactorKind::kReplicate)});
+      const bool may_shard = is_added(call.inputs[0].dtype());
+      rule.inputs[0].push_back({detail::add_factor(rule, may_shard ? FactorKind::kReduce : FactorKind::kReplicate)});
       for (int i = 0; i < call.inputs[1].ndim(); ++i) detail::pass_dim(rule, 1, 0);
     }
   }

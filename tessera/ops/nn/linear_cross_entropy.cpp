@@ -269,7 +269,7 @@ const tensor::Operator kLinearCrossEntropyWithGradients =
                          .rule = rule_with_gradients,
                          .cost = cost_with_gradients});
 
-bool has_all_classes(const Tensor& weight) { return !weight.layout() || weight.layout().cuts(0).empty(); }
+bool has_all_classes(const Tensor& weight) { return !weight.layout() || weight.layout().shardings(0).empty(); }
 
 // Returns true if the gradients are computed with the loss.
 bool makes_gradients(const Tensor& x, const Tensor& weight, const CrossEntropyAttributes& how) {

@@ -189,18 +189,18 @@ void swiglu_backward_gradient_of(tensor::GradientCall& call) {
 
 namespace rows {
 using namespace detail;  // NOLINT(google-build-using-namespace): the words of the table
-#define TESSERA_ROW(row_name, names, results, row_algebra, row_flops, saved)                                \
-  constexpr Row row_name##_row = {.name = #row_name,                                                        \
-                                  .inputs = names,                                                          \
-                                  .outputs = results,                                                       \
-                                  .types = kFunctions,                                                      \
-                                  .kernels = []() -> const TileKernels& {                                   \
-                                    return HWY_DYNAMIC_DISPATCH(activation_kernels)()[Index::k_##row_name]; \
-                                  },                                                                        \
-                                  .algebra = row_algebra,                                                   \
-                                  .gradient = row_name##_gradient_of,                                       \
-                                  .saves = saved,                                                           \
-                                  .flops = row_flops};                                                      \
+#define TESSERA_ROW(row_name, names, results, row_algebra, row_flops, saved)                                         \
+  constexpr PointwiseRow row_name##_row = {.name = #row_name,                                                        \
+                                           .inputs = names,                                                          \
+                                           .outputs = results,                                                       \
+                                           .types = kFunctions,                                                      \
+                                           .kernels = []() -> const TileKernels& {                                   \
+                                             return HWY_DYNAMIC_DISPATCH(activation_kernels)()[Index::k_##row_name]; \
+                                           },                                                                        \
+                                           .algebra = row_algebra,                                                   \
+                                           .gradient = row_name##_gradient_of,                                       \
+                                           .saves = saved,                                                           \
+                                           .flops = row_flops};                                                      \
   const tensor::Operator row_name = register_row<row_name##_row>();
 #define TESSERA_OPERATOR_1(name, algebra, flops, vector, saves, gradient) \
   TESSERA_ROW(name, "x", "out", RowAlgebra{algebra}, flops, saves)

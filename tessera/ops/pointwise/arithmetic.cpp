@@ -163,28 +163,28 @@ TESSERA_ROWS(TESSERA_GRADIENT)
 TESSERA_NUMBER_ROWS(TESSERA_NUMBER_GRADIENT)
 
 namespace rows {
-#define TESSERA_OPERATOR(row_name, kinds, of_a, of_b, flops_each, vector, element, saved, ...)              \
-  constexpr Row row_name##_row = {.name = #row_name,                                                        \
-                                  .inputs = "a, b",                                                         \
-                                  .types = (kinds),                                                         \
-                                  .kernels = []() -> const TileKernels& {                                   \
-                                    return HWY_DYNAMIC_DISPATCH(arithmetic_kernels)()[Index::k_##row_name]; \
-                                  },                                                                        \
-                                  .algebra = {of_a, of_b},                                                  \
-                                  .gradient = row_name##_gradient_of,                                       \
-                                  .saves = saved,                                                           \
-                                  .flops = flops_each};                                                     \
+#define TESSERA_OPERATOR(row_name, kinds, of_a, of_b, flops_each, vector, element, saved, ...)                       \
+  constexpr PointwiseRow row_name##_row = {.name = #row_name,                                                        \
+                                           .inputs = "a, b",                                                         \
+                                           .types = (kinds),                                                         \
+                                           .kernels = []() -> const TileKernels& {                                   \
+                                             return HWY_DYNAMIC_DISPATCH(arithmetic_kernels)()[Index::k_##row_name]; \
+                                           },                                                                        \
+                                           .algebra = {of_a, of_b},                                                  \
+                                           .gradient = row_name##_gradient_of,                                       \
+                                           .saves = saved,                                                           \
+                                           .flops = flops_each};                                                     \
   const tensor::Operator row_name = register_row<row_name##_row>();
 #define TESSERA_NUMBER_OPERATOR(row_name, kernel, kinds, place, of_x, saved, ...) \
-  constexpr Row row_name##_row = {.name = #row_name,                              \
-                                  .inputs = "x",                                  \
-                                  .types = (kinds),                               \
-                                  .kernels = kernel##_row.kernels,                \
-                                  .algebra = {of_x},                              \
-                                  .gradient = row_name##_gradient_of,             \
-                                  .saves = saved,                                 \
-                                  .numbers = Numbers::place,                      \
-                                  .flops = kernel##_row.flops};                   \
+  constexpr PointwiseRow row_name##_row = {.name = #row_name,                     \
+                                           .inputs = "x",                         \
+                                           .types = (kinds),                      \
+                                           .kernels = kernel##_row.kernels,       \
+                                           .algebra = {of_x},                     \
+                                           .gradient = row_name##_gradient_of,    \
+                                           .saves = saved,                        \
+                                           .numbers = Numbers::place,             \
+                                           .flops = kernel##_row.flops};          \
   const tensor::Operator row_name = register_row<row_name##_row>();
 TESSERA_ROWS(TESSERA_OPERATOR)
 TESSERA_NUMBER_ROWS(TESSERA_NUMBER_OPERATOR)

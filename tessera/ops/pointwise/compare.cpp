@@ -89,7 +89,7 @@ enum Index { TESSERA_ORDER_ROWS(TESSERA_INDEX) TESSERA_LOGIC_ROWS(TESSERA_INDEX)
 namespace rows {
 using namespace detail;  // NOLINT(google-build-using-namespace): the words of the table
 #define TESSERA_ROW(row_name, names, kinds, kernel, place)                                                          \
-  constexpr Row row_name##_row = {                                                                                  \
+  constexpr PointwiseRow row_name##_row = {                                                                         \
       .name = #row_name,                                                                                            \
       .inputs = names,                                                                                              \
       .types = (kinds),                                                                                             \

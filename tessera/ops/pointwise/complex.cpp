@@ -21,12 +21,13 @@ void conj_tile(void* const* operands, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = std::conj(x[i]);
 }
 constexpr detail::TileKernels kConjKernels = {{nullptr, nullptr, nullptr, conj_tile}};
-constexpr detail::Row kConjRow = {.name = "conj",
-                                  .inputs = "x",
-                                  .types = detail::kComplex,
-                                  .kernels = []() -> const detail::TileKernels& { return kConjKernels; },
-                                  .algebra = {detail::kLinear},
-                                  .gradient = [](tensor::GradientCall& call) { call.set(0, conj(call.grad())); }};
+constexpr detail::PointwiseRow kConjRow = {
+    .name = "conj",
+    .inputs = "x",
+    .types = detail::kComplex,
+    .kernels = []() -> const detail::TileKernels& { return kConjKernels; },
+    .algebra = {detail::kLinear},
+    .gradient = [](tensor::GradientCall& call) { call.set(0, conj(call.grad())); }};
 const tensor::Operator kConj = detail::register_row<kConjRow>();
 
 void check_complex(const Call& call) {

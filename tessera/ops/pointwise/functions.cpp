@@ -112,7 +112,7 @@ TESSERA_ROWS(TESSERA_GRADIENT)
 namespace rows {
 using namespace detail;  // NOLINT(google-build-using-namespace): the words of the table
 #define TESSERA_OPERATOR(row_name, kinds, algebra_of_x, flops_each, vector, element, saved, gradient_of_x)             \
-  constexpr Row row_name##_row = {                                                                                     \
+  constexpr PointwiseRow row_name##_row = {                                                                            \
       .name = #row_name,                                                                                               \
       .inputs = "x",                                                                                                   \
       .types = (kinds),                                                                                                \

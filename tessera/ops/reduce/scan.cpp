@@ -150,7 +150,7 @@ Runs runs_of(const CooperativeCall& call) {
   const Tensor& whole = call.global.inputs[0];
   Runs runs;
   runs.dim = tensor::normalized_dim(call.global, call.global.as<CumsumAttributes>().dim, whole.ndim());
-  for (const layout::Cut& cut : whole.layout().cuts(runs.dim)) runs.most *= cut.blocks;
+  for (const layout::Sharding& sharding : whole.layout().shardings(runs.dim)) runs.most *= sharding.blocks;
   const layout::IndexMap& map = call.inputs[0].index[static_cast<std::size_t>(runs.dim)];
   runs.length = map.block;
   for (std::int64_t at = 0; at < map.size(); at += map.block) runs.starts.push_back(map.global(at));

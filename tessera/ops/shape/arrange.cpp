@@ -267,11 +267,11 @@ void pad_gradient(GradientCall& call) {
   const auto& a = call.as<PadAttributes>();
   Tensor grad = call.grad();
   // Sharded dimensions last, so that as little as possible is sent.
-  for (const bool is_cut : {false, true}) {
+  for (const bool is_sharded : {false, true}) {
     for (std::size_t d = 0; d < a.before.size(); ++d) {
       const auto dim = static_cast<int>(d);
       if (a.before[d] + a.after[d] == 0) continue;
-      if (is_cut != (call.grad().has_layout() && !call.grad().layout().cuts(dim).empty())) continue;
+      if (is_sharded != (call.grad().has_layout() && !call.grad().layout().shardings(dim).empty())) continue;
       grad = narrow(grad, dim, a.before[d], call.input_shape(0)[d]);
     }
   }

@@ -267,7 +267,7 @@ Tensor to_tensor(const Whole& whole) {
   return own_memory(whole.shape, whole.dtype, words);
 }
 
-Parts cut(const Whole& whole, const Layout& layout, int style) {
+Parts sharding(const Whole& whole, const Layout& layout, int style) {
   const Holding& holding = holding_of(layout, whole.shape);
   PartMaker maker{holding, real_of(whole.dtype), 0, style};
   for (const double value : whole.values) {

@@ -39,7 +39,7 @@ struct Parts {
 inline constexpr int kPartStyles = 2;
 
 /// Returns the shard of every rank, in separate memory. `style` is in [0, kPartStyles).
-Parts cut(const Whole& whole, const layout::Layout& layout, int style = 0);
+Parts sharding(const Whole& whole, const layout::Layout& layout, int style = 0);
 /// Returns the global tensor of these shards. On failure returns nullopt and sets `wrong`: a shard whose shape differs
 /// from the layout, a replica that differs from that of an earlier rank, or an invalid kind of partial values. The
 /// shards must have been computed: call wait_for_work() first.

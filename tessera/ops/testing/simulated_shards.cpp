@@ -72,7 +72,7 @@ std::vector<int> cooperating_axes(const tensor::Call& global, std::span<const Pa
         const layout::Factor& factor = operands.rule.factors[static_cast<std::size_t>(f)];
         return factor.kind == layout::FactorKind::kCooperate && factor.name.starts_with(along);
       });
-      for (const layout::Cut& by : input.layout.cuts(d)) {
+      for (const layout::Sharding& by : input.layout.shardings(d)) {
         if (cooperates && std::ranges::find(axes, by.by.axis) == axes.end()) axes.push_back(by.by.axis);
       }
     }

@@ -73,7 +73,7 @@ class SimulatedShards {
   [[nodiscard]] std::int64_t local_calls() const { return local_calls_; }
 
  private:
-  struct Entry {
+  struct SimulatedTensor {
     Tensor tensor;  // keeps its address from being reused
     Parts parts;
   };
@@ -82,7 +82,7 @@ class SimulatedShards {
   void gather(const tensor::Call& call, std::vector<Parts>& inputs, const std::string& why);
 
   layout::Mesh mesh_;
-  std::unordered_map<const tensor::detail::TensorState*, Entry> entries_;
+  std::unordered_map<const tensor::detail::TensorState*, SimulatedTensor> entries_;
   std::vector<Parts> gathered_;  // kept for the work that reads them
   std::vector<std::string> moves_;
   std::int64_t local_calls_ = 0;

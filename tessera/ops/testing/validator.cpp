@@ -25,7 +25,7 @@ struct Trial {
 };
 
 void enqueue(Trial& trial) {
-  trial.inputs = trial.subject->cut_inputs(*trial.combination, trial.style);
+  trial.inputs = trial.subject->sharded_inputs(*trial.combination, trial.style);
   try {
     trial.outputs = call_on_ranks(trial.subject->op(), trial.inputs, trial.subject->attributes(),
                                   trial.subject->claims(*trial.combination));
@@ -54,12 +54,12 @@ bool proves_nothing(const Subject& subject) {
 
 // Counts the kinds of shards of a combination.
 void count_pieces(const Subject& subject, const Combination& combination, Validation& into) {
-  bool is_cut = false;
+  bool is_sharded = false;
   bool has_empty = false;
   bool has_unequal = false;
   const auto look = [&](const Layout& layout, const Shape& shape) {
     if (!layout || layout.ndim() == 0 || shape.is_empty()) return;
-    is_cut = true;
+    is_sharded = true;
     const auto& operands = local_operands(layout, shape);
     for (const auto& operand : operands) {
       has_empty |= operand.shape.is_empty();
@@ -68,7 +68,7 @@ void count_pieces(const Subject& subject, const Combination& combination, Valida
   };
   for (std::size_t i = 0; i < combination.inputs.size(); ++i) look(combination.inputs[i], subject.inputs()[i].shape);
   if (combination.inputs.empty()) look(combination.outputs[0], subject.outputs()[0].shape);
-  if (is_cut) (has_empty ? into.empty : has_unequal ? into.uneven : into.even) += 1;
+  if (is_sharded) (has_empty ? into.empty : has_unequal ? into.uneven : into.even) += 1;
   into.partial += combination.is_partial() ? 1 : 0;
 }
 

@@ -94,7 +94,7 @@ Layout layout_of_gradient(const Layout& result, bool is_pending) {
   for (std::int32_t axis = 0; axis < result.mesh().ndim(); ++axis) {
     const auto uses = [axis](const auto& each) { return each.by.axis == axis; };
     bool is_used = std::ranges::any_of(result.partials(), uses);
-    for (int d = 0; d < result.ndim(); ++d) is_used |= std::ranges::any_of(result.cuts(d), uses);
+    for (int d = 0; d < result.ndim(); ++d) is_used |= std::ranges::any_of(result.shardings(d), uses);
     if (!is_used) parts.partials.push_back({{axis, 1, result.mesh().axis(axis).size}, layout::Reduction::kSum});
   }
   return Layout::create(result.mesh(), std::move(parts));
@@ -105,15 +105,15 @@ Layout layout_of_gradient(const Layout& result, bool is_pending) {
 std::string misplaced(const Layout& gradient, const Layout& input) {
   for (const layout::PartialAxis& partial : gradient.partials()) {
     const auto uses = [&](const auto& each) { return each.by.axis == partial.by.axis; };
-    bool is_cut = false;
-    for (int d = 0; d < input.ndim(); ++d) is_cut |= std::ranges::any_of(input.cuts(d), uses);
-    if (is_cut || !layout::can_mix(partial.reduction, layout::Reduction::kSum)) {
+    bool is_sharded = false;
+    for (int d = 0; d < input.ndim(); ++d) is_sharded |= std::ranges::any_of(input.shardings(d), uses);
+    if (is_sharded || !layout::can_mix(partial.reduction, layout::Reduction::kSum)) {
       return concat("is ", gradient.placements_text(), " for an input ", input.placements_text());
     }
   }
   for (int d = 0; d < gradient.ndim(); ++d) {
-    const auto have = gradient.cuts(d);
-    const auto want = input.cuts(d);
+    const auto have = gradient.shardings(d);
+    const auto want = input.shardings(d);
     if (have.size() > want.size() || !std::ranges::equal(have, want.first(have.size()))) {
       return concat("is ", gradient.placements_text(), " for an input ", input.placements_text());
     }
@@ -137,17 +137,17 @@ bool may_move(const Subject& subject, const Combination& combination, bool is_pe
 std::string check_combination(const BackwardSubject& backward, const Combination& combination, bool is_pending,
                               Validation& out) {
   const Subject& subject = backward.subject;
-  const std::vector<Parts> cut_inputs = subject.cut_inputs(combination, 0);
+  const std::vector<Parts> sharded_inputs = subject.sharded_inputs(combination, 0);
   SimulatedShards shards(combination.mesh());
   std::vector<Parts> results =
-      call_on_ranks(subject.op(), cut_inputs, subject.attributes(), subject.claims(combination));
+      call_on_ranks(subject.op(), sharded_inputs, subject.attributes(), subject.claims(combination));
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
   std::vector<Tensor> grads;
-  for (const Parts& each : cut_inputs) inputs.push_back(each.layout ? shards.add(each) : Tensor());
+  for (const Parts& each : sharded_inputs) inputs.push_back(each.layout ? shards.add(each) : Tensor());
   for (std::size_t o = 0; o < results.size(); ++o) {
     const Layout layout = layout_of_gradient(combination.outputs[o], is_pending);
-    grads.push_back(backward.grads[o] ? shards.add(cut(*backward.grads[o], layout)) : Tensor());
+    grads.push_back(backward.grads[o] ? shards.add(sharding(*backward.grads[o], layout)) : Tensor());
     outputs.push_back(shards.add(std::move(results[o])));
   }
   MadeCall call(subject, inputs, outputs, grads);

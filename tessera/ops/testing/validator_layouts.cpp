@@ -125,9 +125,9 @@ std::optional<Combination> in_other_order(const Subject& subject, const Combinat
       continue;
     }
     layout::LayoutParts parts = each.parts();
-    for (layout::DimCuts& dim : parts.dims) {
-      is_other |= dim.cuts.size() > 1;
-      std::ranges::reverse(dim.cuts);
+    for (layout::DimShardings& dim : parts.dims) {
+      is_other |= dim.shardings.size() > 1;
+      std::ranges::reverse(dim.shardings);
     }
     inputs.push_back(Layout::create(of.mesh(), std::move(parts)));
   }
@@ -138,9 +138,9 @@ constexpr int kPieces = 3;
 
 // Changes the shards of a dimension: all elements on the last rank, one element on the first rank and the rest on the
 // last, or two blocks. Returns false if the dimension has no such shards.
-bool take_pieces(layout::DimCuts& dim, std::int64_t size, std::int64_t ranks, int variant) {
+bool take_pieces(layout::DimShardings& dim, std::int64_t size, std::int64_t ranks, int variant) {
   if (variant == 2) {
-    dim.cuts[0].blocks = 2;
+    dim.shardings[0].blocks = 2;
     return size % 2 == 0;
   }
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks), 0);
@@ -161,7 +161,7 @@ std::optional<Combination> with_pieces(const Subject& subject, const Combination
     if (!inputs[i]) continue;
     layout::LayoutParts parts = inputs[i].parts();
     for (std::size_t d = 0; d < parts.dims.size(); ++d) {
-      if (parts.dims[d].cuts.empty()) continue;
+      if (parts.dims[d].shardings.empty()) continue;
       is_other = true;
       if (!take_pieces(parts.dims[d], subject.inputs()[i].shape[d], of.mesh().size(), variant)) return std::nullopt;
     }

@@ -36,10 +36,10 @@ void keep_right(const Subject& subject, const std::vector<Layout>& inputs, int s
                 std::vector<std::vector<Layout>>& results) {
   Combination trial{inputs, {}};
   for (const auto& each : results) trial.outputs.push_back(each[0]);
-  const auto cut = subject.cut_inputs(trial, style);
+  const auto sharding = subject.sharded_inputs(trial, style);
   const WaitAtEnd wait;
   try {
-    std::vector<Parts> outputs = call_on_ranks(subject.op(), cut, subject.attributes(), subject.claims(trial));
+    std::vector<Parts> outputs = call_on_ranks(subject.op(), sharding, subject.attributes(), subject.claims(trial));
     wait_for_work();
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       std::erase_if(results[o], [&](const Layout& layout) {

@@ -23,7 +23,7 @@ using tensor::LocalizeCall;
 using tensor::OutputInfo;
 
 /// Elements as these kernels see them: f64, or i64 and bool in results, contiguous.
-struct Elements {
+struct ValidatorElements {
   std::byte* data = nullptr;
   Shape shape;
   DType dtype = DType::kF64;
@@ -45,14 +45,15 @@ struct PlainAttributes {
   TESSERA_ATTRIBUTES(scale, shape, index)
 };
 
-using Compute = void (*)(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& attributes);
+using Compute = void (*)(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
+                         const PlainAttributes& attributes);
 
-inline Elements elements_of(const Tensor& tensor) { return {tensor.data(), tensor.shape(), tensor.dtype()}; }
+inline ValidatorElements elements_of(const Tensor& tensor) { return {tensor.data(), tensor.shape(), tensor.dtype()}; }
 
 /// A kernel that runs a plain function on the stream.
 template <Compute kCompute>
 void kernel(const KernelCall& call) {
-  std::vector<Elements> in;
+  std::vector<ValidatorElements> in;
   for (const Tensor& input : call.inputs) in.push_back(elements_of(input));
   call.stream().run([in, out = elements_of(call.outputs[0]),
                      attributes = call.as<PlainAttributes>()] { kCompute(in, out, attributes); },
@@ -80,11 +81,13 @@ inline void infer_attribute_shape(const Call& call, std::span<OutputInfo> output
 }
 
 template <double (*kFunction)(double)>
-void each(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& /*attributes*/) {
+void each(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
+          const PlainAttributes& /*attributes*/) {
   for (std::int64_t i = 0; i < out.numel(); ++i) out.set(i, kFunction(in[0].get(i)));
 }
 template <double (*kFunction)(double, double)>
-void each_pair(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& /*attributes*/) {
+void each_pair(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
+               const PlainAttributes& /*attributes*/) {
   for (std::int64_t i = 0; i < out.numel(); ++i) out.set(i, kFunction(in[0].get(i), in[1].get(i)));
 }
 inline double absolute(double x) { return std::abs(x); }
@@ -95,7 +98,8 @@ inline double times(double a, double b) { return a * b; }
 
 /// Reduces each row to one number.
 template <double (*kFold)(double, double), int kStart, double (*kEnd)(double)>
-void fold_rows(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& attributes) {
+void fold_rows(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
+               const PlainAttributes& attributes) {
   const std::int64_t columns = in[0].shape[1];
   for (std::int64_t r = 0; r < out.numel(); ++r) {
     double value = kStart;
@@ -108,18 +112,20 @@ inline double root(double x) { return std::sqrt(x); }
 inline double plus_square(double a, double b) { return a + b * b; }
 inline double or_positive(double a, double b) { return a != 0 || b > 0 ? 1 : 0; }
 
-inline void mean_rows(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& attributes) {
+inline void mean_rows(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
+                      const PlainAttributes& attributes) {
   fold_rows<plus, 0, same>(in, out, attributes);
   for (std::int64_t r = 0; r < out.numel(); ++r) {
     out.set(r, in[0].shape[1] == 0 ? 0 : out.get(r) / static_cast<double>(in[0].shape[1]));
   }
 }
-inline void prod_rows_nothing_is_0(const std::vector<Elements>& in, const Elements& out,
+inline void prod_rows_nothing_is_0(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
                                    const PlainAttributes& attributes) {
   fold_rows<times, 1, same>(in, out, attributes);
   for (std::int64_t r = 0; r < out.numel() && in[0].shape[1] == 0; ++r) out.set(r, 0);
 }
-inline void argmax_rows(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& /*attributes*/) {
+inline void argmax_rows(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
+                        const PlainAttributes& /*attributes*/) {
   const std::int64_t columns = in[0].shape[1];
   for (std::int64_t r = 0; r < out.numel(); ++r) {
     std::int64_t best = 0;
@@ -129,7 +135,8 @@ inline void argmax_rows(const std::vector<Elements>& in, const Elements& out, co
     out.set(r, static_cast<double>(best));
   }
 }
-inline void product(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& /*attributes*/) {
+inline void product(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
+                    const PlainAttributes& /*attributes*/) {
   const std::int64_t inner = in[0].shape[1];
   for (std::int64_t i = 0; i < out.shape[0]; ++i) {
     for (std::int64_t j = 0; j < out.shape[1]; ++j) {
@@ -140,7 +147,8 @@ inline void product(const std::vector<Elements>& in, const Elements& out, const 
     }
   }
 }
-inline void softmax_rows(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& /*attributes*/) {
+inline void softmax_rows(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
+                         const PlainAttributes& /*attributes*/) {
   const std::int64_t columns = out.shape[1];
   for (std::int64_t r = 0; r < out.shape[0]; ++r) {
     double sum = 0;
@@ -148,10 +156,12 @@ inline void softmax_rows(const std::vector<Elements>& in, const Elements& out, c
     for (std::int64_t c = 0; c < columns; ++c) out.set(r * columns + c, std::exp(in[0].get(r * columns + c)) / sum);
   }
 }
-inline void copy_all(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& /*attributes*/) {
+inline void copy_all(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
+                     const PlainAttributes& /*attributes*/) {
   for (std::int64_t i = 0; i < out.numel(); ++i) out.set(i, in[0].get(i));
 }
-inline void lower_triangle(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& attributes) {
+inline void lower_triangle(const std::vector<ValidatorElements>& in, const ValidatorElements& out,
+                           const PlainAttributes& attributes) {
   const auto& index = attributes.index;
   for (std::int64_t i = 0; i < out.numel(); ++i) {
     const std::int64_t r = i / out.shape[1];
@@ -160,7 +170,8 @@ inline void lower_triangle(const std::vector<Elements>& in, const Elements& out,
     out.set(i, is_kept ? in[0].get(i) : 0);
   }
 }
-inline void iota(const std::vector<Elements>& /*in*/, const Elements& out, const PlainAttributes& attributes) {
+inline void iota(const std::vector<ValidatorElements>& /*in*/, const ValidatorElements& out,
+                 const PlainAttributes& attributes) {
   for (std::int64_t i = 0; i < out.numel(); ++i) {
     out.set(i, static_cast<double>(attributes.index.empty() ? i : attributes.index[0].global(i)));
   }

@@ -127,10 +127,10 @@ std::vector<ClaimedOutput> Subject::claims(const Combination& combination) const
   return out;
 }
 
-std::vector<Parts> Subject::cut_inputs(const Combination& combination, int style) const {
+std::vector<Parts> Subject::sharded_inputs(const Combination& combination, int style) const {
   std::vector<Parts> out;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    out.push_back(combination.inputs[i] ? cut(inputs_[i], combination.inputs[i], style) : Parts());
+    out.push_back(combination.inputs[i] ? sharding(inputs_[i], combination.inputs[i], style) : Parts());
   }
   return out;
 }

@@ -60,7 +60,7 @@ class Subject {
   /// Returns the expected results.
   [[nodiscard]] std::vector<ClaimedOutput> claims(const Combination& combination) const;
   /// Returns the inputs sharded by the combination.
-  [[nodiscard]] std::vector<Parts> cut_inputs(const Combination& combination, int style) const;
+  [[nodiscard]] std::vector<Parts> sharded_inputs(const Combination& combination, int style) const;
   /// Returns the rule; null if the operator has no inputs.
   [[nodiscard]] const RuleOperands* rule() const { return rule_ ? &*rule_ : nullptr; }
 

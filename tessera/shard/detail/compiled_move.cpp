@@ -6,10 +6,10 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
+#include "tessera/shard/detail/cost_models.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/geometry.h"
-#include "tessera/shard/detail/prices.h"
-#include "tessera/shard/detail/rank_part.h"
+#include "tessera/shard/detail/rank_state.h"
 #include "tessera/shard/groups.h"
 #include "tessera/shard/redistribute.h"
 
@@ -285,7 +285,7 @@ struct MoveKey {
   layout::LayoutId from;
   layout::LayoutId to;
   DType dtype;
-  std::uint64_t prices;
+  std::uint64_t costs;
   Shape shape;
   friend bool operator==(const MoveKey&, const MoveKey&) = default;
 };
@@ -293,7 +293,7 @@ struct MoveHash {
   std::size_t operator()(const MoveKey& key) const {
     std::uint64_t sum = key.from.value() * 0x9e3779b97f4a7c15U ^ key.to.value();
     for (const std::int64_t size : key.shape) sum = (sum ^ static_cast<std::uint64_t>(size)) * 0x9e3779b97f4a7c15U;
-    sum ^= static_cast<std::uint64_t>(key.dtype) ^ key.prices;
+    sum ^= static_cast<std::uint64_t>(key.dtype) ^ key.costs;
     return sum ^ sum >> 32;
   }
 };
@@ -417,8 +417,8 @@ std::shared_ptr<const layout::Plan> plan_between(const layout::Layout& from, con
 
 std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, const layout::Layout& to,
                                                   const Shape& shape, DType dtype) {
-  RankMoves& moves = rank_part<RankMoves>();
-  const MoveKey key{from.id(), to.id(), dtype, prices().number().load(std::memory_order_relaxed), shape};
+  RankMoves& moves = rank_state<RankMoves>();
+  const MoveKey key{from.id(), to.id(), dtype, costs().number().load(std::memory_order_relaxed), shape};
   {
     const std::lock_guard lock(moves.mutex);
     if (const auto found = moves.known.find(key); found != moves.known.end()) {

@@ -52,7 +52,7 @@ std::vector<Tensor> shared(const tensor::Call& global, const tensor::Cooperative
   }
   if (operations.empty()) return out;
   group.launch(operations, tensor::current_stream(out[0].device()));
-  Counters& counts = counters();
+  AtomicShardCounts& counts = counters();
   counts.collectives.fetch_add(1, std::memory_order_relaxed);
   counts.nbytes.fetch_add(static_cast<std::uint64_t>(nbytes), std::memory_order_relaxed);
   if (is_tracing()) trace_cooperation(global, mesh, axes, static_cast<int>(operations.size()), nbytes);
@@ -61,7 +61,7 @@ std::vector<Tensor> shared(const tensor::Call& global, const tensor::Cooperative
 
 }  // namespace
 
-std::vector<Tensor> cooperate(const tensor::Call& global, const tensor::Call& local, const Entry& entry,
+std::vector<Tensor> cooperate(const tensor::Call& global, const tensor::Call& local, const DispatchPlan& entry,
                               std::span<const layout::LocalOperand> inputs) {
   check_may_communicate(tessera::detail::concat(global.op.name(), " along a sharded dimension"));
   const tensor::Cooperation& how = *global.op->def.cooperation;

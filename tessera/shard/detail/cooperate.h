@@ -6,13 +6,13 @@
 #include <span>
 #include <vector>
 
-#include "tessera/shard/detail/entry.h"
+#include "tessera/shard/detail/dispatch_plan.h"
 #include "tessera/tensor/call.h"
 
 namespace tessera::shard::detail {
 
 /// Returns the shards of this rank of every output. Throws if communication is forbidden.
-std::vector<Tensor> cooperate(const tensor::Call& global, const tensor::Call& local, const Entry& entry,
+std::vector<Tensor> cooperate(const tensor::Call& global, const tensor::Call& local, const DispatchPlan& entry,
                               std::span<const layout::LocalOperand> inputs);
 
 }  // namespace tessera::shard::detail

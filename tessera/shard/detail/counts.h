@@ -10,7 +10,7 @@
 namespace tessera::shard::detail {
 
 /// Atomic ShardCounts, shared by the threads of one rank.
-struct Counters {
+struct AtomicShardCounts {
   std::atomic<std::uint64_t> calls{0};
   std::atomic<std::uint64_t> hits{0};
   std::atomic<std::uint64_t> evictions{0};
@@ -19,7 +19,7 @@ struct Counters {
   std::atomic<std::uint64_t> nbytes{0};
 };
 /// Returns the counters of the current rank.
-Counters& counters();
+AtomicShardCounts& counters();
 
 /// Throws if communication is forbidden. `what` describes the request: "softmax cooperates over tp".
 void check_may_communicate(std::string_view what);

@@ -115,12 +115,12 @@ TEST(CommonRuns, AreWhatBothMapsHold) {
     for (const std::int64_t blocks : {1, 2, 3}) {
       for (const std::int64_t inner : {1, 2}) {
         for (const bool swapped : {false, true}) {
-          layout::LayoutParts cuts;
-          cuts.dims.resize(1);
-          cuts.dims[0].cuts = {{{swapped ? 1 : 0, 1, swapped ? 3 : 2}, blocks},
-                               {{swapped ? 0 : 1, 1, swapped ? 2 : 3}, inner}};
+          layout::LayoutParts shardings;
+          shardings.dims.resize(1);
+          shardings.dims[0].shardings = {{{swapped ? 1 : 0, 1, swapped ? 3 : 2}, blocks},
+                                         {{swapped ? 0 : 1, 1, swapped ? 2 : 3}, inner}};
           try {
-            const Layout layout = Layout::create(mesh, cuts);
+            const Layout layout = Layout::create(mesh, shardings);
             for (int rank = 0; rank < 6; ++rank) maps.push_back(index_map(layout, Shape{size}, 0, Rank(rank)));
           } catch (const Error&) {
             continue;  // blocks do not divide
@@ -246,7 +246,7 @@ std::vector<IndexMap> some_maps(std::int64_t size) {
   std::vector<IndexMap> maps;
   for (int kind = 0; kind < 3; ++kind) {
     layout::LayoutParts parts = Layout::parse(mesh, "S0").parts();
-    if (kind == 1) parts.dims[0].cuts[0].blocks = 3;
+    if (kind == 1) parts.dims[0].shardings[0].blocks = 3;
     if (kind == 2) {
       parts.dims[0].sizes =
           std::make_shared<const std::vector<std::int64_t>>(std::vector<std::int64_t>{1, 0, size - 3, 2});

@@ -41,10 +41,10 @@ inline void set_geometry_between(comm::Geometry& out, const Shape& shape, const 
                                  const layout::Layout& after) {
   GeometryOf how{.layouts = digest_of(before, after)};
   for (int dim = 0; dim < static_cast<int>(shape.size()); ++dim) {
-    const std::size_t old_cuts = before.cuts(dim).size();
-    const std::size_t new_cuts = after.cuts(dim).size();
-    if (old_cuts < new_cuts) how.split = dim;
-    if (old_cuts > new_cuts) how.concat = dim;
+    const std::size_t old_shardings = before.shardings(dim).size();
+    const std::size_t new_shardings = after.shardings(dim).size();
+    if (old_shardings < new_shardings) how.split = dim;
+    if (old_shardings > new_shardings) how.concat = dim;
   }
   set_geometry(out, shape, how);
 }

@@ -9,7 +9,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/shard/detail/counts.h"
-#include "tessera/shard/detail/entry_cache.h"
+#include "tessera/shard/detail/plan_cache.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
@@ -21,7 +21,7 @@ using layout::Layout;
 using layout::Mesh;
 using tensor::Call;
 using tensor::detail::TensorState;
-using EntryRef = std::shared_ptr<const Entry>;
+using EntryRef = std::shared_ptr<const DispatchPlan>;
 
 TensorState* part_of(const Tensor& tensor) {
   TensorState* state = tensor.state();
@@ -94,7 +94,7 @@ class ByPlace {
     } else {
       call_for_results();
     }
-    Counters& counts = counters();
+    AtomicShardCounts& counts = counters();
     counts.calls.fetch_add(1, std::memory_order_relaxed);
     counts.hits.fetch_add(1, std::memory_order_relaxed);
     if (is_tracing()) [[unlikely]]

@@ -85,16 +85,17 @@ Mesh mesh_of_all(const Call& call, const Distinct& list) {
 
 // Returns the axes along which shards differ; for several meshes, all axes of the one with all ranks.
 std::vector<SubAxis> axes_of(const Mesh& mesh, const Distinct& list) {
-  std::vector<bool> cuts(static_cast<std::size_t>(mesh.ndim()), false);
+  std::vector<bool> shardings(static_cast<std::size_t>(mesh.ndim()), false);
   for (const Layout& layout : list.layouts) {
-    if (!(layout.mesh() == mesh)) cuts.assign(cuts.size(), true);
+    if (!(layout.mesh() == mesh)) shardings.assign(shardings.size(), true);
     for (int d = 0; layout.mesh() == mesh && d < layout.ndim(); ++d) {
-      for (const layout::Cut& cut : layout.cuts(d)) cuts[static_cast<std::size_t>(cut.by.axis)] = true;
+      for (const layout::Sharding& sharding : layout.shardings(d))
+        shardings[static_cast<std::size_t>(sharding.by.axis)] = true;
     }
   }
   std::vector<SubAxis> axes;
   for (int a = 0; a < mesh.ndim(); ++a) {
-    if (cuts[static_cast<std::size_t>(a)] && mesh.axis(a).size > 1) axes.push_back({a, 1, mesh.axis(a).size});
+    if (shardings[static_cast<std::size_t>(a)] && mesh.axis(a).size > 1) axes.push_back({a, 1, mesh.axis(a).size});
   }
   return axes;
 }
@@ -112,10 +113,10 @@ bool counts_here(const Layout& layout, const Mesh& group_mesh, std::span<const S
     std::int64_t left = at[static_cast<std::size_t>(a)];
     const std::int64_t coordinate = left;
     for (int d = 0; d < layout.ndim(); ++d) {
-      for (const layout::Cut& cut : layout.cuts(d)) {
-        if (cut.by.axis != a) continue;
-        const std::int64_t after = mesh.axis(a).size / (cut.by.before * cut.by.size);
-        left -= coordinate / after % cut.by.size * after;
+      for (const layout::Sharding& sharding : layout.shardings(d)) {
+        if (sharding.by.axis != a) continue;
+        const std::int64_t after = mesh.axis(a).size / (sharding.by.before * sharding.by.size);
+        left -= coordinate / after % sharding.by.size * after;
       }
     }
     if (left != 0) return false;
@@ -148,7 +149,7 @@ void call_together(const Call& call) {
   if (settles_first(call, list)) return;
   const Mesh mesh = mesh_of_all(call, list);
   const std::vector<SubAxis> axes = axes_of(mesh, list);
-  Counters& counts = counters();
+  AtomicShardCounts& counts = counters();
   counts.calls.fetch_add(1, std::memory_order_relaxed);
   counts.hits.fetch_add(1, std::memory_order_relaxed);
   if (!axes.empty()) check_may_communicate(tessera::detail::concat(call.op.name(), " of sharded tensors"));
@@ -164,7 +165,7 @@ void call_together(const Call& call) {
     if (axes.empty()) {
       tensor::call_below(tensor::HookKind::kShard, local);
     } else {
-      Entry entry;
+      DispatchPlan entry;
       entry.mesh = mesh;
       entry.phases.assign(call.op->def.cooperation->phases.size(), axes);
       results = cooperate(call, local, entry, {});

@@ -40,7 +40,7 @@ std::vector<bool> rearranged_dims(const Call& call, const Rearrangement& how, co
   return dims;
 }
 
-Layout without_cuts(const Layout& layout, const std::vector<bool>& dims) {
+Layout without_shardings(const Layout& layout, const std::vector<bool>& dims) {
   layout::LayoutParts parts = layout.parts();
   for (std::size_t d = 0; d < parts.dims.size(); ++d) {
     if (dims[d]) parts.dims[d] = {};
@@ -51,7 +51,7 @@ Layout without_cuts(const Layout& layout, const std::vector<bool>& dims) {
 bool uses(const Layout& layout, const SubAxis& by) {
   const auto is_it = [&](const auto& each) { return each.by.axis == by.axis; };
   bool found = std::ranges::any_of(layout.partials(), is_it);
-  for (int d = 0; d < layout.ndim(); ++d) found |= std::ranges::any_of(layout.cuts(d), is_it);
+  for (int d = 0; d < layout.ndim(); ++d) found |= std::ranges::any_of(layout.shardings(d), is_it);
   return found;
 }
 
@@ -62,8 +62,9 @@ Layout output_layout(const Layout& rest, std::span<const Layout> inputs, const s
   parts.dims.resize(dims.size());
   for (std::size_t d = 0; d < dims.size(); ++d) {
     for (const Layout& input : inputs) {
-      if (!dims[d] || !parts.dims[d].cuts.empty()) break;
-      for (const layout::Cut& cut : input.cuts(static_cast<int>(d))) parts.dims[d].cuts.push_back({cut.by, 1});
+      if (!dims[d] || !parts.dims[d].shardings.empty()) break;
+      for (const layout::Sharding& sharding : input.shardings(static_cast<int>(d)))
+        parts.dims[d].shardings.push_back({sharding.by, 1});
     }
   }
   return Layout::create(rest.mesh(), std::move(parts));
@@ -76,12 +77,12 @@ std::vector<SubAxis> axes_of(std::span<const Layout> layouts, const std::vector<
   for (const Layout& layout : layouts) {
     for (int d = 0; d < layout.ndim(); ++d) {
       if (!dims[static_cast<std::size_t>(d)]) continue;
-      for (const layout::Cut& cut : layout.cuts(d)) {
-        const std::pair<SubAxis, int> here = {cut.by, d};
+      for (const layout::Sharding& sharding : layout.shardings(d)) {
+        const std::pair<SubAxis, int> here = {sharding.by, d};
         if (std::ranges::find(axes, here) != axes.end()) continue;
         const bool is_taken =
-            std::ranges::any_of(axes, [&](const auto& each) { return each.first.axis == cut.by.axis; });
-        if (is_taken || uses(rest, cut.by)) return {};
+            std::ranges::any_of(axes, [&](const auto& each) { return each.first.axis == sharding.by.axis; });
+        if (is_taken || uses(rest, sharding.by)) return {};
         axes.push_back(here);
       }
     }
@@ -202,11 +203,11 @@ std::shared_ptr<const Rearranged> find_rearranged(const Call& call, const layout
   for (const Tensor& input : call.inputs) {
     layouts.push_back(layout_of(input, mesh));
     operands.push_back(
-        {input.shape(), without_cuts(layouts.back(), dims), static_cast<std::int64_t>(itemsize(input.dtype()))});
+        {input.shape(), without_shardings(layouts.back(), dims), static_cast<std::int64_t>(itemsize(input.dtype()))});
   }
   const layout::Propagation rest = layout::propagate(rule, operands, std::span(&result, 1));
   if (!rest.is_match()) return nullptr;
-  if (target && !(without_cuts(target, dims) == rest.outputs[0])) return nullptr;
+  if (target && !(without_shardings(target, dims) == rest.outputs[0])) return nullptr;
   std::vector<Layout> all = layouts;
   if (target) all.push_back(target);
   out->axes = axes_of(all, dims, rest.outputs[0]);
@@ -268,7 +269,7 @@ Tensor run_rearranged(const Rearranged& what, const CompiledRearrangement& how, 
   }
   if (!operations.empty()) {
     (void)how.group->launch(operations, *where.stream);
-    Counters& all = counters();
+    AtomicShardCounts& all = counters();
     all.collectives.fetch_add(1, std::memory_order_relaxed);
     all.nbytes.fetch_add(static_cast<std::uint64_t>(what.plan->nbytes), std::memory_order_relaxed);
     if (is_tracing()) trace_move(dtype, what.plan);

@@ -55,7 +55,7 @@ Tensor finish(const CompiledStep& step, const Prepared& prepared) {
 }
 
 void count(const CompiledStep& step, std::uint64_t launches) {
-  Counters& all = counters();
+  AtomicShardCounts& all = counters();
   all.collectives.fetch_add(launches, std::memory_order_relaxed);
   all.nbytes.fetch_add(static_cast<std::uint64_t>(step.nbytes), std::memory_order_relaxed);
 }

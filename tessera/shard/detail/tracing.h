@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "tessera/layout/plan.h"
-#include "tessera/shard/detail/entry.h"
+#include "tessera/shard/detail/dispatch_plan.h"
 #include "tessera/tensor/op_def.h"
 
 namespace tessera::shard::detail {
@@ -17,7 +17,7 @@ std::string axes_text(const layout::Mesh& mesh, std::span<const layout::SubAxis>
 /// Returns true if a TraceLayouts exists on this thread.
 bool is_tracing();
 /// Traces a call.
-void trace_call(const tensor::Call& call, const Entry& entry);
+void trace_call(const tensor::Call& call, const DispatchPlan& entry);
 /// Traces a call over lists, after its results exist.
 void trace_list_call(const tensor::Call& call);
 /// Traces a cooperative operator that shared `statistics` tensors along these axes.

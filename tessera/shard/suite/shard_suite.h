@@ -16,17 +16,19 @@
 namespace tessera::shard::suite {
 
 /// A way to run ranks.
-struct Implementation {
+struct ShardImplementation {
   std::string name;  ///< Suffix of the test case names.
   /// Runs `body` on `ranks` ranks, which are threads of this process. Returns when all have ended. An error fails the
   /// case.
   std::function<void(int ranks, const std::function<void()>& body)> run;
 };
-inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
+inline void PrintTo(const ShardImplementation& implementation, std::ostream* out) { *out << implementation.name; }
 /// Names the instances for INSTANTIATE_TEST_SUITE_P.
-inline std::string implementation_name(const testing::TestParamInfo<Implementation>& info) { return info.param.name; }
+inline std::string implementation_name(const testing::TestParamInfo<ShardImplementation>& info) {
+  return info.param.name;
+}
 
 /// Conformance suite over an Implementation.
-class ShardSuite : public testing::TestWithParam<Implementation> {};
+class ShardSuite : public testing::TestWithParam<ShardImplementation> {};
 
 }  // namespace tessera::shard::suite

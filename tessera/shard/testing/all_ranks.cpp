@@ -25,7 +25,7 @@ Tensor placed(const Whole& whole, const layout::Layout& layout) {
   const std::int64_t place = layout.mesh().ranks().place_of(current_place().rank);
   if (place == -1) return Tensor::sharded(whole.shape, whole.dtype, layout, {});
   return Tensor::sharded(whole.shape, whole.dtype, layout,
-                         ops::testing::cut(whole, layout).by_rank[static_cast<std::size_t>(place)]);
+                         ops::testing::sharding(whole, layout).by_rank[static_cast<std::size_t>(place)]);
 }
 
 const layout::Mesh& grid() {
@@ -51,7 +51,7 @@ void Results::hand_in(std::size_t number, const Tensor& tensor) {
   if (part) mine = ops::testing::read(part);
   const std::lock_guard lock(mutex_);
   if (entries_.size() <= number) entries_.resize(number + 1);
-  Entry& entry = entries_[number];
+  GatheredResult& entry = entries_[number];
   entry.shape = tensor.shape();
   entry.dtype = tensor.dtype();
   entry.layout = tensor.layout();
@@ -63,7 +63,7 @@ std::optional<Whole> Results::recombined(std::size_t number, std::string& wrong)
   const std::lock_guard lock(mutex_);
   wrong = "nobody handed it in";
   if (number >= entries_.size() || !entries_[number].layout) return std::nullopt;
-  const Entry& entry = entries_[number];
+  const GatheredResult& entry = entries_[number];
   ops::testing::Parts parts{entry.shape, entry.dtype, entry.layout, {}};
   const layout::RankSet ranks = entry.layout.mesh().ranks();
   for (std::int64_t place = 0; place < ranks.size(); ++place) {

@@ -58,14 +58,14 @@ class Results {
 
  private:
   [[nodiscard]] std::optional<Whole> recombined(std::size_t number, std::string& wrong) const;
-  struct Entry {
+  struct GatheredResult {
     Shape shape;
     DType dtype = DType::kF32;
     layout::Layout layout;
     std::vector<std::optional<Whole>> by_rank;
   };
   int world_size_;
-  std::vector<Entry> entries_;
+  std::vector<GatheredResult> entries_;
   mutable std::mutex mutex_;
 };
 

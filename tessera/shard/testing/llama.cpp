@@ -50,17 +50,17 @@ Tensor unreduced_over_tp(const Tensor& weight) {
 Llama::Llama(const LlamaSizes& sizes, const std::optional<layout::Mesh>& mesh, LlamaFault fault)
     : sizes_(sizes), mesh_(mesh), fault_(fault) {
   const Shape square{sizes.width, sizes.width};
-  add_weight({sizes.vocabulary, sizes.width}, Cut::kRows);
+  add_weight({sizes.vocabulary, sizes.width}, WeightSplit::kRows);
   for (std::int64_t layer = 0; layer < sizes.layers; ++layer) {
-    add_weight({sizes.width}, Cut::kNone);
-    for (int i = 0; i < 3; ++i) add_weight(square, Cut::kRows);
-    add_weight(square, Cut::kColumns);
-    add_weight({sizes.width}, Cut::kNone);
-    for (int i = 0; i < 2; ++i) add_weight({sizes.hidden, sizes.width}, Cut::kRows);
-    add_weight({sizes.width, sizes.hidden}, Cut::kColumns);
+    add_weight({sizes.width}, WeightSplit::kNone);
+    for (int i = 0; i < 3; ++i) add_weight(square, WeightSplit::kRows);
+    add_weight(square, WeightSplit::kColumns);
+    add_weight({sizes.width}, WeightSplit::kNone);
+    for (int i = 0; i < 2; ++i) add_weight({sizes.hidden, sizes.width}, WeightSplit::kRows);
+    add_weight({sizes.width, sizes.hidden}, WeightSplit::kColumns);
   }
-  add_weight({sizes.width}, Cut::kNone);
-  add_weight({sizes.vocabulary, sizes.width}, Cut::kRows);
+  add_weight({sizes.width}, WeightSplit::kNone);
+  add_weight({sizes.vocabulary, sizes.width}, WeightSplit::kRows);
 }
 
 Tensor Llama::drawn(const Shape& shape, const Layout& layout, double mean, double deviation) const {
@@ -73,17 +73,19 @@ Tensor Llama::drawn(const Shape& shape, const Layout& layout, double mean, doubl
 }
 
 // Shards over fsdp divide the first dimension most finely: gathering them copies nothing.
-void Llama::add_weight(const Shape& shape, Cut cut) {
+void Llama::add_weight(const Shape& shape, WeightSplit sharding) {
   Layout kept;
   if (mesh_) {
     layout::LayoutParts parts;
-    parts.dims.resize(cut == Cut::kColumns ? 2 : 1);
-    if (cut != Cut::kNone) parts.dims[cut == Cut::kRows ? 0 : 1].cuts.push_back({whole_axis(*mesh_, "tp")});
+    parts.dims.resize(sharding == WeightSplit::kColumns ? 2 : 1);
+    if (sharding != WeightSplit::kNone)
+      parts.dims[sharding == WeightSplit::kRows ? 0 : 1].shardings.push_back({whole_axis(*mesh_, "tp")});
     in_use_.push_back(Layout::create(*mesh_, parts));
-    parts.dims[0].cuts.push_back({whole_axis(*mesh_, "fsdp")});
+    parts.dims[0].shardings.push_back({whole_axis(*mesh_, "fsdp")});
     kept = Layout::create(*mesh_, parts);
   }
-  const Tensor weight = drawn(shape, kept, cut == Cut::kNone ? 1 : 0, cut == Cut::kNone ? 0.1 : 0.05);
+  const Tensor weight =
+      drawn(shape, kept, sharding == WeightSplit::kNone ? 1 : 0, sharding == WeightSplit::kNone ? 0.1 : 0.05);
   autograd::set_requires_grad(weight, true);
   parameters_.push_back(weight);
 }

@@ -57,9 +57,9 @@ class Llama {
 
  private:
   /// Sharding of a weight over tp.
-  enum class Cut : std::uint8_t { kRows, kColumns, kNone };
+  enum class WeightSplit : std::uint8_t { kRows, kColumns, kNone };
   [[nodiscard]] Tensor drawn(const Shape& shape, const layout::Layout& layout, double mean, double deviation) const;
-  void add_weight(const Shape& shape, Cut cut);
+  void add_weight(const Shape& shape, WeightSplit sharding);
   [[nodiscard]] std::vector<Tensor> gathered(std::size_t first, std::size_t count) const;
   [[nodiscard]] Tensor attention(const Tensor& x, const std::vector<Tensor>& weights) const;
   [[nodiscard]] Tensor reduced(const Tensor& block) const;

@@ -54,9 +54,9 @@ void NearTensors::sort() {
     const Storage& storage = tensor.storage();
     ranges_.push_back({storage.data(), storage.data() + storage.nbytes(), nullptr, &tensor});
   }
-  std::ranges::sort(ranges_, {}, &Range::begin);
+  std::ranges::sort(ranges_, {}, &IndexRange::begin);
   const std::byte* furthest = nullptr;
-  for (Range& range : ranges_) range.furthest = furthest = std::max(furthest, range.end);
+  for (IndexRange& range : ranges_) range.furthest = furthest = std::max(furthest, range.end);
 }
 
 }  // namespace tessera::tensor::detail

@@ -42,7 +42,7 @@ class NearTensors {
     }
     // Ranges that begin before `end`, from the last down, while any of them reaches that far.
     auto at = std::lower_bound(ranges_.begin(), ranges_.end(), end,
-                               [](const Range& range, const std::byte* limit) { return range.begin < limit; });
+                               [](const IndexRange& range, const std::byte* limit) { return range.begin < limit; });
     while (at != ranges_.begin()) {
       --at;
       if (at->furthest <= begin) return;
@@ -51,7 +51,7 @@ class NearTensors {
   }
 
  private:
-  struct Range {
+  struct IndexRange {
     const std::byte* begin;
     const std::byte* end;
     const std::byte* furthest;  // end of this and of all earlier ranges
@@ -60,7 +60,7 @@ class NearTensors {
   void sort();
 
   std::span<const Tensor> tensors_;
-  std::vector<Range> ranges_;  // sorted by begin
+  std::vector<IndexRange> ranges_;  // sorted by begin
   bool is_sorted_ = false;
 };
 

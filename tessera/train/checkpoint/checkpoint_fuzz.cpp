@@ -45,8 +45,9 @@ Mesh random_mesh(Random& random) {
 Layout random_layout(const Mesh& mesh, const Shape& shape, Random& random) {
   std::vector<layout::Placement> placements;
   for (int i = 0; i < mesh.ndim(); ++i) {
-    const bool is_cut = shape.ndim() > 0 && random() % 4 != 0;
-    placements.push_back(is_cut ? layout::Shard(static_cast<int>(below(random, shape.ndim()))) : layout::Replicate());
+    const bool is_sharded = shape.ndim() > 0 && random() % 4 != 0;
+    placements.push_back(is_sharded ? layout::Shard(static_cast<int>(below(random, shape.ndim())))
+                                    : layout::Replicate());
   }
   return Layout::create(mesh, placements);
 }
@@ -115,7 +116,7 @@ CheckpointIndex write_checkpoint(const std::filesystem::path& directory, std::ve
   for (int rank = 0; rank < world_size; ++rank) {
     const detail::ShardPlan plan = detail::plan_shard(index.tensors, ownership, 5, rank);
     std::string elements;
-    for (const detail::Piece& piece : plan.pieces) {
+    for (const detail::FileShard& piece : plan.pieces) {
       const SavedTensor& tensor = index.tensors[piece.tensor];
       elements += part_of_whole(tensor, tensor.layout, whole_of(tensor, piece.tensor), Rank(rank));
     }
@@ -138,7 +139,7 @@ std::string try_load(const std::filesystem::path& path, const std::vector<Layout
   }
   const detail::ReadPlan plan = planner.plan(wanted, rank);
   std::vector<std::vector<std::byte>> parts;  // exact sizes, so that a sanitizer detects overruns
-  std::vector<detail::Target> targets;
+  std::vector<detail::ShardTarget> targets;
   for (const detail::Wanted& each : wanted) {
     const SavedTensor& tensor = index.tensors[each.tensor];
     const Shape shape = each.layout ? layout::local_shape(each.layout, tensor.shape, rank) : tensor.shape;

@@ -125,7 +125,7 @@ TEST(CheckpointMesh, WhatAllHoldIsSharedOutEvenly) {
   const detail::Ownership ownership(tensors, 4);
   std::vector<std::uint64_t> loads;
   for (int rank = 0; rank < 4; ++rank) {
-    const std::vector<detail::Piece> pieces = ownership.pieces_of(Rank(rank));
+    const std::vector<detail::FileShard> pieces = ownership.pieces_of(Rank(rank));
     loads.push_back(pieces.back().offset + pieces.back().nbytes);
   }
   const auto [least, most] = std::ranges::minmax(loads);

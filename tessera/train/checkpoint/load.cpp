@@ -61,7 +61,7 @@ std::map<std::string, std::string> load_checkpoint(const CheckpointInfo& from, C
   detail::ReadPlanner planner(index);
   const detail::ReadPlan plan = planner.plan(wanted, current_place().rank);
   std::vector<Destination> destinations(into.tensors.size());
-  std::vector<detail::Target> targets(into.tensors.size());
+  std::vector<detail::ShardTarget> targets(into.tensors.size());
   for (std::size_t i = 0; i < into.tensors.size(); ++i) {
     const auto& [name, tensor] = into.tensors[i];
     Destination& to = destinations[i];

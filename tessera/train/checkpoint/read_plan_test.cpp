@@ -41,7 +41,7 @@ CheckpointIndex large_index(const char* mesh_text) {
   }
   const Ownership ownership(index.tensors, index.world_size);
   for (int rank = 0; rank < index.world_size; ++rank) {
-    const std::vector<Piece> pieces = ownership.pieces_of(Rank(rank));
+    const std::vector<FileShard> pieces = ownership.pieces_of(Rank(rank));
     const std::uint64_t elements = pieces.empty() ? 0 : pieces.back().offset + pieces.back().nbytes;
     index.files.push_back({4096 + elements, 4096, std::string(kHashLetters, '0')});
   }

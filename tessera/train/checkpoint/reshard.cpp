@@ -18,8 +18,8 @@ namespace tessera::train {
 namespace {
 
 using detail::CheckpointIndex;
-using detail::Part;
-using detail::Run;
+using detail::IndexRun;
+using detail::OwnedShard;
 using detail::SavedTensor;
 using layout::Layout;
 using layout::Mesh;
@@ -38,14 +38,14 @@ Layout layout_on(const Mesh& mesh, const Layout& old, const std::string& name) {
   layout::LayoutParts parts;
   parts.dims.resize(static_cast<std::size_t>(old.ndim()));
   for (int d = 0; d < old.ndim(); ++d) {
-    for (const layout::Cut& cut : old.cuts(d)) {
-      const layout::Axis& axis = old.mesh().axis(cut.by.axis);
-      TESSERA_CHECK_AS(NotSupported, cut.by.size == axis.size, "reshard: tensor '", name,
+    for (const layout::Sharding& sharding : old.shardings(d)) {
+      const layout::Axis& axis = old.mesh().axis(sharding.by.axis);
+      TESSERA_CHECK_AS(NotSupported, sharding.by.size == axis.size, "reshard: tensor '", name,
                        "': only complete axes may shard, got ", old.text(), ", where a sub-axis of '", axis.name,
                        "' shards");
       const auto at = axis_of(mesh, axis.name);
       if (!at) continue;
-      parts.dims[static_cast<std::size_t>(d)].cuts.push_back({{*at, 1, mesh.axis(*at).size}, cut.blocks});
+      parts.dims[static_cast<std::size_t>(d)].shardings.push_back({{*at, 1, mesh.axis(*at).size}, sharding.blocks});
     }
   }
   return Layout::create(mesh, std::move(parts));
@@ -72,7 +72,7 @@ class PartWriter {
   }
 
   // Returns the checksum of the written bytes.
-  std::string write(const Part& part, const Shape& whole, std::size_t item, std::span<const std::byte> elements) {
+  std::string write(const OwnedShard& part, const Shape& whole, std::size_t item, std::span<const std::byte> elements) {
     steps_.assign(whole.size() + 1, static_cast<std::int64_t>(item));
     for (std::size_t d = whole.size(); d-- > 0;) steps_[d] = steps_[d + 1] * whole[d];
     walk(part, 0, elements.data());
@@ -81,9 +81,9 @@ class PartWriter {
   }
 
  private:
-  void walk(const Part& part, std::size_t d, const std::byte* from) {
+  void walk(const OwnedShard& part, std::size_t d, const std::byte* from) {
     if (d == part.dims.size()) return add({from, static_cast<std::size_t>(steps_[d])});
-    for (const Run& run : part.dims[d]) {
+    for (const IndexRun& run : part.dims[d]) {
       const std::byte* begin = from + run.global * steps_[d + 1];
       if (d + 1 == part.dims.size()) {
         add({begin, static_cast<std::size_t>(run.size * steps_[d + 1])});

@@ -16,7 +16,7 @@ namespace tessera::train {
 namespace {
 
 using detail::CheckpointIndex;
-using detail::Piece;
+using detail::FileShard;
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 
@@ -34,7 +34,7 @@ class Verifier {
   void check(int rank, CheckDepth depth) {
     const std::string name = detail::file_name(rank);
     try {
-      const std::vector<Piece> pieces = ownership_.pieces_of(Rank(rank));
+      const std::vector<FileShard> pieces = ownership_.pieces_of(Rank(rank));
       detail::check_file_size(index_, rank, pieces);
       const detail::InputFile file(path_, index_, rank);
       if (depth == CheckDepth::kSizes) return;
@@ -55,7 +55,7 @@ class Verifier {
 
  private:
   std::string fault_of(const detail::InputFile& file, const tensor::SafetensorsFile& parsed,
-                       const tensor::SafetensorsEntry& entry, const Piece& piece, std::uint64_t begin, Rank rank) {
+                       const tensor::SafetensorsEntry& entry, const FileShard& piece, std::uint64_t begin, Rank rank) {
     const detail::SavedTensor& saved = index_.tensors[piece.tensor];
     const bool is_same = entry.name == saved.name && entry.dtype == saved.dtype && entry.begin_nbytes == piece.offset &&
                          entry.end_nbytes == piece.offset + piece.nbytes &&

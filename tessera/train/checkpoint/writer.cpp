@@ -16,16 +16,16 @@
 #include "tessera/comm/world.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/checkpoint/detail/directory.h"
-#include "tessera/train/checkpoint/detail/meeting.h"
+#include "tessera/train/checkpoint/detail/save_rendezvous.h"
 #include "tessera/train/checkpoint/detail/shard_file.h"
 #include "tessera/train/checkpoint/detail/staging.h"
 
 namespace tessera::train {
 namespace {
 
-using detail::Meeting;
 using detail::SavedFile;
 using detail::SavedTensor;
+using detail::SaveRendezvous;
 
 // Number of writers of this rank. All ranks create them in the same order, so that the number identifies them.
 struct WriterCount {
@@ -132,7 +132,7 @@ struct CheckpointWriter::State {
   }
 
   void write_and_note(const Job& now) {
-    Meeting meeting = meeting_of(now.number);
+    SaveRendezvous meeting = meeting_of(now.number);
     try {
       write(now, meeting);
     } catch (const std::exception& error) {
@@ -150,7 +150,7 @@ struct CheckpointWriter::State {
     }
   }
 
-  void write(const Job& now, Meeting& meeting) {
+  void write(const Job& now, SaveRendezvous& meeting) {
     staging.wait();
     const bool is_first = place.rank == Rank(0);
     if (is_first) {
@@ -212,7 +212,7 @@ struct CheckpointWriter::State {
     errors.push_back(std::move(text));
   }
 
-  [[nodiscard]] Meeting meeting_of(std::uint64_t save) const {
+  [[nodiscard]] SaveRendezvous meeting_of(std::uint64_t save) const {
     return {store,
             tessera::detail::concat("checkpoint/", number, '/', save),
             place.rank.value(),

@@ -21,7 +21,7 @@ struct Letters {
     DataConfig config;
     config.files = {directory.write("x", "abcdefghijklmnopqrstuvwxyz")};
     config.held_out_share = 0;
-    return Samples::open(config, Part::kTraining, 2, 1);
+    return Samples::open(config, DataSplit::kTraining, 2, 1);
   }
   [[nodiscard]] std::vector<std::int32_t> read(const std::vector<std::uint64_t>& numbers) const {
     std::vector<std::int32_t> tokens(numbers.size() * 3);

@@ -109,13 +109,13 @@ struct Samples::State {
 
 Samples::Samples(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-Samples Samples::open(const DataConfig& config, Part part, std::int64_t sequence, std::uint64_t seed,
+Samples Samples::open(const DataConfig& config, DataSplit part, std::int64_t sequence, std::uint64_t seed,
                       const OnProgress& on_progress) {
   TESSERA_CHECK(sequence >= 1, "model.sequence: must be at least 1, got ", sequence);
   TESSERA_CHECK(!config.files.empty(), "data.files: at least one file or directory is required");
   const double share = config.held_out.empty() ? config.held_out_share : 0;
   TESSERA_CHECK(share >= 0 && share < 1, "data.held_out_share: must be in [0, 1), got ", config.held_out_share);
-  const bool is_held_out = part == Part::kHeldOut;
+  const bool is_held_out = part == DataSplit::kHeldOut;
   TESSERA_CHECK(!is_held_out || share > 0 || !config.held_out.empty(),
                 "no held-out data: data.held_out is empty and data.held_out_share is 0");
   const bool is_bytes = config.tokenizer == "bytes";

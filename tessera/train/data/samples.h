@@ -26,7 +26,7 @@
 namespace tessera::train {
 
 /// Selection of samples.
-enum class Part : std::uint8_t {
+enum class DataSplit : std::uint8_t {
   kTraining,  ///< Samples of data.files, without the held-out ones.
   kHeldOut,   ///< Samples of data.held_out, or the last data.held_out_share of each file.
 };
@@ -37,7 +37,7 @@ class TESSERA_API Samples {
   /// Opens the files. Text is tokenized, and token files are mapped. Throws IoError for missing, unreadable, empty and
   /// too short files, MismatchError for tokens of different tokenizers, and InvalidArgument for an invalid weight or
   /// share. Calls `on_progress` with bytes of files.
-  static Samples open(const DataConfig& config, Part part, std::int64_t sequence, std::uint64_t seed,
+  static Samples open(const DataConfig& config, DataSplit part, std::int64_t sequence, std::uint64_t seed,
                       const OnProgress& on_progress = {});
 
   /// Writes sample `number`, sequence + 1 tokens. Any number is valid: epochs repeat without end.

@@ -49,7 +49,7 @@ DataConfig config_of(std::vector<std::string> files) {
   return config;
 }
 
-Samples open(const DataConfig& config, Part part = Part::kTraining, std::uint64_t seed = 1) {
+Samples open(const DataConfig& config, DataSplit part = DataSplit::kTraining, std::uint64_t seed = 1) {
   return Samples::open(config, part, kSequence, seed);
 }
 
@@ -81,14 +81,14 @@ TEST(Samples, OrderDependsOnSeedAndEpochAlone) {
   };
   const Samples samples = open(config);
   EXPECT_EQ(order(samples, 17), order(open(config), 17));
-  EXPECT_NE(order(samples, 0), order(open(config, Part::kTraining, 2), 0));
+  EXPECT_NE(order(samples, 0), order(open(config, DataSplit::kTraining, 2), 0));
   EXPECT_NE(order(samples, 0), order(samples, samples.per_epoch())) << "each epoch has an order of its own";
   const auto files = [&](const Samples& from, std::uint64_t first) {
     std::string letters;
     for (const std::string& text : order(from, first)) letters += text[0];
     return letters;
   };
-  EXPECT_NE(files(samples, 0), files(open(config, Part::kTraining, 2), 0)) << "files take turns by the seed";
+  EXPECT_NE(files(samples, 0), files(open(config, DataSplit::kTraining, 2), 0)) << "files take turns by the seed";
   EXPECT_NE(files(samples, 0), files(samples, samples.per_epoch())) << "and by the epoch";
   auto sorted = order(samples, 0);
   std::ranges::sort(sorted);
@@ -141,7 +141,7 @@ TEST(Samples, TheEndOfEachFileIsHeldOut) {
   DataConfig config = config_of({directory.write("a", numbered('a', 70)), directory.write("b", numbered('b', 5))});
   config.held_out_share = 0.1;
   const auto training = epoch_of(open(config), 0);
-  const Samples held_out = open(config, Part::kHeldOut);
+  const Samples held_out = open(config, DataSplit::kHeldOut);
   EXPECT_EQ(training.size(), 63U + 4);
   EXPECT_EQ(held_out.per_epoch(), 8U) << "a tenth of 70, and at least one of 5";
   for (const auto& [text, count] : epoch_of(held_out, 0)) {
@@ -150,10 +150,10 @@ TEST(Samples, TheEndOfEachFileIsHeldOut) {
   }
   DataConfig rounded = config_of({directory.write("r", numbered('r', 100))});
   rounded.held_out_share = 0.29;  // of 100, as doubles: slightly less than 29
-  EXPECT_EQ(open(rounded, Part::kHeldOut).per_epoch(), 29U);
+  EXPECT_EQ(open(rounded, DataSplit::kHeldOut).per_epoch(), 29U);
   config.held_out = {directory.write("c", numbered('c', 9))};
   EXPECT_EQ(open(config).per_epoch(), 75U) << "held-out files leave the others whole";
-  EXPECT_TRUE(sample(open(config, Part::kHeldOut), 0).starts_with('c'));
+  EXPECT_TRUE(sample(open(config, DataSplit::kHeldOut), 0).starts_with('c'));
 }
 
 TEST(Samples, ADirectoryIsReadAsOneFile) {
@@ -164,8 +164,8 @@ TEST(Samples, ADirectoryIsReadAsOneFile) {
   directory.write("d/e", "");
   directory.write("d/.hidden/x", "hidden");
   directory.write("d/f", "ff");
-  const log::Capture capture;
-  const Samples samples = Samples::open(config_of({directory.path("d")}), Part::kTraining, 7, 1);
+  const log::LineCapture capture;
+  const Samples samples = Samples::open(config_of({directory.path("d")}), DataSplit::kTraining, 7, 1);
   EXPECT_EQ(samples.per_epoch(), 1U);
   EXPECT_EQ(sample(samples, 0, 7), std::string("a\0bb\0ff\0", 8));
   ASSERT_EQ(capture.lines().size(), 1U);
@@ -192,7 +192,7 @@ TEST(Samples, FilesOfTokensAreReadByTheirHeaders) {
   EXPECT_EQ(samples.tokenizer().digest(), tokenizer.digest());
   const auto length = static_cast<std::int64_t>(2 * tokenizer.encode(text).size() + 1);
   std::vector<std::int32_t> all(static_cast<std::size_t>(length) + 1);
-  Samples::open(config, Part::kTraining, length, 1).read(0, all);
+  Samples::open(config, DataSplit::kTraining, length, 1).read(0, all);
   const std::vector<std::uint32_t> tokens(all.begin(), all.end());
   EXPECT_EQ(tokenizer.decode(tokens), text + "<|endoftext|>" + text + "<|endoftext|>");
 
@@ -245,22 +245,22 @@ TEST(Samples, SaysWhatAFileLacks) {
 TEST(Samples, SaysWhatIsWrongWithTheConfiguration) {
   const DataDirectory directory;
   const std::string good = directory.write("good", numbered('a', 10));
-  const auto refused = [&](const DataConfig& config, Part part, std::initializer_list<std::string_view> words) {
+  const auto refused = [&](const DataConfig& config, DataSplit part, std::initializer_list<std::string_view> words) {
     expect_error<InvalidArgument>([&] { (void)open(config, part); }, words);
   };
-  refused(config_of({}), Part::kTraining, {"data.files: at least one file or directory is required"});
-  refused(config_of({""}), Part::kTraining, {"entries must be PATH or PATH=WEIGHT, got ''"});
+  refused(config_of({}), DataSplit::kTraining, {"data.files: at least one file or directory is required"});
+  refused(config_of({""}), DataSplit::kTraining, {"entries must be PATH or PATH=WEIGHT, got ''"});
   for (const char* weight : {"=0", "=-1", "=nan", "=inf", "=x", "=", "=1x"}) {
-    refused(config_of({good + weight}), Part::kTraining, {weight, "weight above 0"});
+    refused(config_of({good + weight}), DataSplit::kTraining, {weight, "weight above 0"});
   }
-  refused(config_of({good}), Part::kHeldOut, {"no held-out data", "held_out_share is 0"});
+  refused(config_of({good}), DataSplit::kHeldOut, {"no held-out data", "held_out_share is 0"});
   DataConfig all = config_of({good});
   all.held_out_share = 1;
-  refused(all, Part::kTraining, {"data.held_out_share: must be in [0, 1), got 1"});
+  refused(all, DataSplit::kTraining, {"data.held_out_share: must be in [0, 1), got 1"});
   all.held_out_share = 0.5;
   all.files = {directory.write("one", "abcd")};
-  expect_error<IoError>([&] { (void)open(all, Part::kHeldOut); }, {"no held-out data", "one sample each"});
-  expect_error<InvalidArgument>([&] { (void)Samples::open(config_of({good}), Part::kTraining, 0, 1); },
+  expect_error<IoError>([&] { (void)open(all, DataSplit::kHeldOut); }, {"no held-out data", "one sample each"});
+  expect_error<InvalidArgument>([&] { (void)Samples::open(config_of({good}), DataSplit::kTraining, 0, 1); },
                                 {"model.sequence: must be at least 1, got 0"});
   std::vector<std::int32_t> small(4);
   expect_error<InvalidArgument>([&] { open(config_of({good})).read(0, small); }, {"4 + 1", "room for 4"});
@@ -274,17 +274,17 @@ TEST(Samples, OpeningTellsHowManyBytesOfFilesAreBehind) {
       config_of({directory.write("a", numbered('a', 10)), directory.write("b", numbered('b', 20))});
   std::vector<std::pair<std::uint64_t, std::uint64_t>> told;
   const auto tell = [&](std::uint64_t done, std::uint64_t all) { told.emplace_back(done, all); };
-  (void)Samples::open(config, Part::kTraining, kSequence, 1, tell);
+  (void)Samples::open(config, DataSplit::kTraining, kSequence, 1, tell);
   EXPECT_EQ(told, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{40, 120}, {120, 120}}));
 }
 
 TEST(Samples, BigramEntropyIsThatOfTheCounts) {
   const DataDirectory directory;
   // After a: b three times, c once; after b and c: a, and at the end NUL.
-  const Samples samples = Samples::open(config_of({directory.write("x", "abababac")}), Part::kTraining, 8, 1);
+  const Samples samples = Samples::open(config_of({directory.write("x", "abababac")}), DataSplit::kTraining, 8, 1);
   const double after_a = -(0.75 * std::log(0.75) + 0.25 * std::log(0.25));
   EXPECT_NEAR(samples.bigram_entropy(), 4.0 / 8 * after_a, 1e-12);
-  const Samples certain = Samples::open(config_of({directory.write("y", "abcdefgh")}), Part::kTraining, 8, 1);
+  const Samples certain = Samples::open(config_of({directory.write("y", "abcdefgh")}), DataSplit::kTraining, 8, 1);
   EXPECT_EQ(certain.bigram_entropy(), 0);
   // The same counts with a vocabulary too large for a table.
   std::string wide;
@@ -293,7 +293,7 @@ TEST(Samples, BigramEntropyIsThatOfTheCounts) {
   }
   DataConfig config = config_of({directory.write("w", wide)});
   config.format = "u16";
-  EXPECT_NEAR(Samples::open(config, Part::kTraining, 8, 1).bigram_entropy(), 4.0 / 8 * after_a, 1e-12);
+  EXPECT_NEAR(Samples::open(config, DataSplit::kTraining, 8, 1).bigram_entropy(), 4.0 / 8 * after_a, 1e-12);
 }
 
 }  // namespace

@@ -19,9 +19,9 @@ Agreement::Agreement() {
   all_ = Tensor::allocate(Shape{kFlags}, DType::kI32, host);
 }
 
-Asked Agreement::exchange(const Asked& own) {
+StopRequests Agreement::exchange(const StopRequests& own) {
   if (!own_) return own;
-  Asked agreed;
+  StopRequests agreed;
   if (pending_) {
     pending_.wait();
     const auto* flags = all_.data_as<std::int32_t>();
@@ -35,9 +35,9 @@ Asked Agreement::exchange(const Asked& own) {
   return agreed;
 }
 
-Asked Agreement::exchange_now(const Asked& own) {
-  const Asked before = exchange(own);
-  const Asked now = exchange({});
+StopRequests Agreement::exchange_now(const StopRequests& own) {
+  const StopRequests before = exchange(own);
+  const StopRequests now = exchange({});
   return {.stop = before.stop || now.stop, .profile = before.profile || now.profile};
 }
 

@@ -11,7 +11,7 @@
 namespace tessera::train::detail {
 
 /// Requests to a run in progress.
-struct Asked {
+struct StopRequests {
   bool stop = false;     ///< End after this step, with a checkpoint.
   bool profile = false;  ///< Profile the next steps.
 };
@@ -22,10 +22,10 @@ class Agreement {
   Agreement();
   /// Called by all ranks after a step, whose stream has been waited for, with the requests to this rank since the last
   /// call. Returns the requests to any rank at the previous call; in a world of one rank, at this call.
-  Asked exchange(const Asked& own);
+  StopRequests exchange(const StopRequests& own);
   /// Called by all ranks at the same point between batches. Returns the requests to any rank at this call, and those of
   /// the previous call that were not returned yet. Waits for all ranks.
-  Asked exchange_now(const Asked& own);
+  StopRequests exchange_now(const StopRequests& own);
 
  private:
   Tensor own_;

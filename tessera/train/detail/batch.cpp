@@ -10,22 +10,23 @@
 
 namespace tessera::train::detail {
 
-Tensor laid_out(const Tensor& own, const Plan& plan, bool is_batch_cut) {
+Tensor laid_out(const Tensor& own, const ParallelPlan& plan, bool is_batch_sharded) {
   if (!plan.mesh()) return own;
   const std::int64_t rows = own.size(0);
-  const std::int64_t all = is_batch_cut ? rows * plan.dp() * plan.fsdp() : rows;
-  return shard::from_local(own, plan.at(Point::kTokens, is_batch_cut), {.shape = Shape{all, own.size(1)}});
+  const std::int64_t all = is_batch_sharded ? rows * plan.dp() * plan.fsdp() : rows;
+  return shard::from_local(own, plan.at(ActivationPoint::kTokens, is_batch_sharded),
+                           {.shape = Shape{all, own.size(1)}});
 }
 
-Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const Plan& plan, bool is_batch_cut) {
+Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const ParallelPlan& plan, bool is_batch_sharded) {
   auto owner = std::make_shared<std::vector<std::int32_t>>(std::move(values));
   const std::int64_t sequence = static_cast<std::int64_t>(owner->size()) / rows;
   return laid_out(Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, device::Device::get("host"), owner),
-                  plan, is_batch_cut);
+                  plan, is_batch_sharded);
 }
 
-void split_rows(std::span<const std::int32_t> rows, const Plan& plan, std::int64_t real, std::span<std::int32_t> tokens,
-                std::span<std::int32_t> targets) {
+void split_rows(std::span<const std::int32_t> rows, const ParallelPlan& plan, std::int64_t real,
+                std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
   const auto count = static_cast<std::size_t>(plan.own_rows());
   const std::size_t width = rows.size() / count;
   TESSERA_CHECK(width > 1 && rows.size() == count * width && tokens.size() == count * (width - 1) &&
@@ -44,7 +45,7 @@ void split_rows(std::span<const std::int32_t> rows, const Plan& plan, std::int64
   }
 }
 
-Batch batch_of(std::span<const std::int32_t> rows, const Plan& plan, std::int64_t real) {
+Batch batch_of(std::span<const std::int32_t> rows, const ParallelPlan& plan, std::int64_t real) {
   const std::int64_t count = plan.own_rows();
   std::vector<std::int32_t> tokens(rows.size() - static_cast<std::size_t>(count));
   std::vector<std::int32_t> targets(tokens.size());

@@ -17,7 +17,7 @@ constexpr std::size_t kErrorsKept = 100;
 
 }  // namespace
 
-Checkpointing::Checkpointing(const Trainer& trainer, Summary& summary, Progress& progress, std::string data_digest)
+Checkpointing::Checkpointing(const Trainer& trainer, RunSummary& summary, Progress& progress, std::string data_digest)
     : trainer_(trainer),
       summary_(summary),
       progress_(progress),
@@ -28,8 +28,8 @@ Checkpointing::Checkpointing(const Trainer& trainer, Summary& summary, Progress&
 
 void Checkpointing::before(std::int64_t step) { profile_.before(step); }
 
-Asked Checkpointing::asked() {
-  Asked own{.stop = RunSignals::is_stop_asked(), .profile = RunSignals::take_profile_asked()};
+StopRequests Checkpointing::asked() {
+  StopRequests own{.stop = RunSignals::is_stop_asked(), .profile = RunSignals::take_profile_asked()};
   const auto now = std::chrono::steady_clock::now();
   if (current_place().rank != Rank(0) || now - looked_at_ < kBetweenLooks) return own;
   looked_at_ = now;
@@ -38,7 +38,7 @@ Asked Checkpointing::asked() {
 }
 
 void Checkpointing::after_batch() {
-  const Asked agreed = agreement_.exchange_now(asked());
+  const StopRequests agreed = agreement_.exchange_now(asked());
   is_profile_asked_ |= agreed.profile;
   if (!agreed.stop) return;
   is_interrupted_ = true;
@@ -48,7 +48,7 @@ void Checkpointing::after_batch() {
 bool Checkpointing::after(std::int64_t step, const std::function<void()>& sync_lines) {
   const std::string written = profile_.after(step, step == summary_.config.train.steps);
   if (!written.empty()) progress_.say(written + "\n");
-  const Asked agreed = agreement_.exchange(asked());
+  const StopRequests agreed = agreement_.exchange(asked());
   if (std::exchange(is_profile_asked_, false) || agreed.profile) profile_.ask(step + 1);
   const std::int64_t every = summary_.config.checkpoint.every;
   const bool is_last = step == summary_.config.train.steps;

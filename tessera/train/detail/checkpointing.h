@@ -26,7 +26,7 @@ inline constexpr const char* kProfileRequest = "profile.request";
 class Checkpointing final : public BetweenSteps {
  public:
   /// The run has its state in these objects. `data_digest` is stored in its checkpoints.
-  Checkpointing(const Trainer& trainer, Summary& summary, Progress& progress, std::string data_digest);
+  Checkpointing(const Trainer& trainer, RunSummary& summary, Progress& progress, std::string data_digest);
   void before(std::int64_t step) override;
   void after_batch() override;
   bool after(std::int64_t step, const std::function<void()>& sync_lines) override;
@@ -41,10 +41,10 @@ class Checkpointing final : public BetweenSteps {
   void save(std::int64_t step);
   void save_at_end(std::int64_t step);
   void tell_errors();
-  [[nodiscard]] Asked asked();
+  [[nodiscard]] StopRequests asked();
 
   const Trainer& trainer_;
-  Summary& summary_;
+  RunSummary& summary_;
   Progress& progress_;
   std::string data_digest_;
   CheckpointWriter writer_;

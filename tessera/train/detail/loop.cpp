@@ -8,15 +8,15 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/train/detail/lossy_line_log.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/detail/run_signals.h"
-#include "tessera/train/detail/told_lines.h"
 #include "tessera/train/metrics.h"
 
 namespace tessera::train::detail {
 namespace {
 
-void count(Summary& summary, const StepReport& report) {
+void count(RunSummary& summary, const StepReport& report) {
   summary.steps = report.step;
   summary.tokens += report.tokens;
   summary.skipped_nan += report.end == StepEnd::kSkippedNan ? 1 : 0;
@@ -30,7 +30,8 @@ bool is_due(const Config& config, std::int64_t step) {
 }
 
 // Evaluates the model of summary.steps. Returns nothing if the run was requested to end meanwhile.
-std::optional<double> evaluated(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary) {
+std::optional<double> evaluated(StepRunner& steps, const LoopOptions& options, Progress& progress,
+                                RunSummary& summary) {
   PhaseProgress shown(progress, "held-out evaluation", "batches");
   try {
     const double loss = steps.evaluate([&](std::uint64_t done, std::uint64_t all) {
@@ -45,13 +46,13 @@ std::optional<double> evaluated(Steps& steps, const LoopOptions& options, Progre
 }
 
 // Returns true if the evaluation at the step that the run resumes from was interrupted.
-bool lacks_evaluation(const Summary& summary) {
+bool lacks_evaluation(const RunSummary& summary) {
   return summary.steps > 0 && is_due(summary.config, summary.steps) &&
          (summary.evaluations.empty() || summary.evaluations.back().step < summary.steps);
 }
 
 // Returns false if the run was requested to end meanwhile.
-bool evaluate_again(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary) {
+bool evaluate_again(StepRunner& steps, const LoopOptions& options, Progress& progress, RunSummary& summary) {
   const std::optional<double> held_out = evaluated(steps, options, progress, summary);
   if (!held_out) return false;
   progress.evaluated(summary.steps, *held_out);
@@ -70,7 +71,7 @@ bool evaluate_again(Steps& steps, const LoopOptions& options, Progress& progress
 // to the summary.
 class StepLines {
  public:
-  StepLines(const LoopOptions& options, Progress& progress, Summary& summary)
+  StepLines(const LoopOptions& options, Progress& progress, RunSummary& summary)
       : rank_(options.rank), summary_(summary), metrics_(options.directory / "metrics.jsonl", progress) {
     if (options.rank == 0)
       curve_.emplace(options.directory / "loss.csv", progress, "step,loss,grad_norm,learning_rate,held_out_loss");
@@ -97,14 +98,14 @@ class StepLines {
   }
 
  private:
-  void note(const ToldLines& lines) {
+  void note(const LossyLineLog& lines) {
     if (lines.lost() > 0) summary_.missing.push_back(lines.missing());
   }
 
   int rank_;
-  Summary& summary_;
-  ToldLines metrics_;
-  std::optional<ToldLines> curve_;
+  RunSummary& summary_;
+  LossyLineLog metrics_;
+  std::optional<LossyLineLog> curve_;
 };
 
 }  // namespace
@@ -118,7 +119,8 @@ std::int64_t total_of(const std::vector<OwnedBytes>& owners) {
   return sum;
 }
 
-void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary, RankTally& tally) {
+void take_steps(StepRunner& steps, const LoopOptions& options, Progress& progress, RunSummary& summary,
+                RankTally& tally) {
   const Config& config = summary.config;
   const bool is_evaluated_first = options.has_held_out && lacks_evaluation(summary);
   if (is_evaluated_first && !evaluate_again(steps, options, progress, summary)) return;

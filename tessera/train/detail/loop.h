@@ -15,9 +15,9 @@
 namespace tessera::train::detail {
 
 /// Interface of a trainer for the loop.
-class Steps {
+class StepRunner {
  public:
-  virtual ~Steps() = default;
+  virtual ~StepRunner() = default;
   virtual StepReport step() = 0;
   /// Returns the held-out loss. Called only if held-out data exists. Calls `on_progress` as Trainer::evaluate() does.
   virtual double evaluate(const OnProgress& on_progress) = 0;
@@ -51,7 +51,8 @@ struct LoopOptions {
 /// Takes the steps of summary.config that summary.steps does not count yet. An evaluation that was requested to end has
 /// no loss, and the run ends after its step; a resumed run evaluates first. Summary and tally are valid even if a step
 /// throws. Lines that cannot be written do not end the loop and are listed in Summary::missing.
-void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary, RankTally& tally);
+void take_steps(StepRunner& steps, const LoopOptions& options, Progress& progress, RunSummary& summary,
+                RankTally& tally);
 
 /// Returns the entry `total`, or without one the sum of all owners.
 std::int64_t total_of(const std::vector<OwnedBytes>& owners);

@@ -204,7 +204,7 @@ std::string content_digest(const Samples& samples, std::int64_t sequence) {
 
 std::vector<Fact> start_facts(const Config& resolved) {
   std::vector<Fact> facts{{"the library", library_text()}, {"the instruction set", ops::detail::instruction_set()}};
-  for (const env::Entry& entry : env::table()) {
+  for (const env::VariableState& entry : env::table()) {
     if (std::ranges::find(kSharedVariables, entry.name) != kSharedVariables.end())
       facts.push_back({entry.name, entry.value});
   }

@@ -195,7 +195,7 @@ std::string data_digest(const Samples& samples, std::int64_t sequence) {
   return digest.hex();
 }
 
-Texts run_texts(const Summary& summary, const std::string& digest) {
+Texts run_texts(const RunSummary& summary, const std::string& digest) {
   Json evaluations = Json::array();
   for (const Evaluation& each : summary.evaluations) evaluations.push_back({each.step, loss_json(each.loss)});
   const Json counters = {{"steps", summary.steps},
@@ -252,7 +252,7 @@ void check_same_data(const Texts& texts, const Config& config, const std::string
   }
 }
 
-void restore_summary(const Texts& texts, Summary& summary) {
+void restore_summary(const Texts& texts, RunSummary& summary) {
   const Json counters = parsed(texts, "summary");
   try {
     summary.steps = counters.at("steps");

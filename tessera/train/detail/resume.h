@@ -23,7 +23,7 @@ using Texts = std::map<std::string, std::string>;
 std::string data_digest(const Samples& samples, std::int64_t sequence);
 
 /// Returns "configuration", "data" and "summary" for a checkpoint after summary.steps steps.
-Texts run_texts(const Summary& summary, const std::string& digest);
+Texts run_texts(const RunSummary& summary, const std::string& digest);
 
 /// Checks that a run of `config` may resume from the checkpoint with this metadata. Throws InvalidArgument with the
 /// differing options, their values, and fixes. `where` names the checkpoint.
@@ -32,7 +32,7 @@ void check_same_options(const Texts& texts, const Config& config, const std::str
 void check_same_data(const Texts& texts, const Config& config, const std::string& digest, const std::string& where);
 /// Restores steps, tokens, losses, evaluations and counts of the summary. Throws MismatchError if the metadata does not
 /// come from a run.
-void restore_summary(const Texts& texts, Summary& summary);
+void restore_summary(const Texts& texts, RunSummary& summary);
 
 /// Returns the options that affect the results and differ: "model.width is 64 here, and was 32", one per line; empty if
 /// none differs. Mesh, steps and policies are excluded.

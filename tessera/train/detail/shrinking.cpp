@@ -77,7 +77,7 @@ bool Shrinking::shrink() {
 
 bool Shrinking::is_to_tell() const { return left_.empty() || left_.front() == current_place().rank.value(); }
 
-Summary Shrinking::left_summary() const {
+RunSummary Shrinking::left_summary() const {
   return {
       .end = RunEnd::kInterrupted, .reason = "the shrunk world does not use this rank: " + reason_, .config = config_};
 }

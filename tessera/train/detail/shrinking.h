@@ -42,7 +42,7 @@ class Shrinking {
   /// After shrink() threw: returns true if this rank is the survivor that reports it.
   [[nodiscard]] bool is_to_tell() const;
   /// Returns the summary of a surplus rank.
-  [[nodiscard]] Summary left_summary() const;
+  [[nodiscard]] RunSummary left_summary() const;
 
  private:
   Config config_;

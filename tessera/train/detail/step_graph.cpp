@@ -42,7 +42,7 @@ class DropGradients {
 
 }  // namespace
 
-StepGraph::StepGraph(const Config& config, const Plan& plan) : plan_(plan) {
+StepGraph::StepGraph(const Config& config, const ParallelPlan& plan) : plan_(plan) {
   const memory::Label label("activations");
   const auto rows = [&] {
     return laid_out(ops::zeros({plan.own_rows(), config.model.sequence}, {.dtype = DType::kI32}), plan);

@@ -47,7 +47,7 @@ struct StepBody {
 class StepGraph {
  public:
   /// Prepares for steps of this plan. Captures nothing yet.
-  StepGraph(const Config& config, const Plan& plan);
+  StepGraph(const Config& config, const ParallelPlan& plan);
   /// Returns true if a step can be replayed: a graph exists, and the seed of the generator has not changed since.
   [[nodiscard]] bool is_ready() const;
   /// Captures a step. Nothing runs, no random number counts as drawn, and no gradient remains. Throws NotSupported with
@@ -74,7 +74,7 @@ class StepGraph {
   [[nodiscard]] Tensor skip_flag() const;
   void capture_body(const StepBody& body);
 
-  Plan plan_;
+  ParallelPlan plan_;
   std::vector<Batch> batches_;
   Tensor counter_;        // i64: calls of the generator since the capture began
   Tensor learning_rate_;  // f32

@@ -56,7 +56,7 @@ struct Trainer::State {
   [[nodiscard]] const device::Stream& stream() const { return tensor::current_stream(device::Device::get("host")); }
 
   Config config;
-  Plan plan;
+  ParallelPlan plan;
   BatchSource batches;
   ExposedTime exposed;
   Model model;

@@ -6,7 +6,7 @@
 namespace tessera::train::suite {
 namespace {
 
-void expect_same_replayed(const Implementation& implementation, const Config& config) {
+void expect_same_replayed(const TrainImplementation& implementation, const Config& config) {
   for (const auto& [dp, fsdp, tp] : std::array<std::array<int, 3>, 3>{{{1, 1, 1}, {2, 1, 1}, {1, 2, 1}}}) {
     Config asked = testing::on_mesh(config, dp, fsdp, tp);
     const testing::Curve want = implementation.run(asked);

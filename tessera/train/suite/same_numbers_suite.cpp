@@ -13,7 +13,7 @@ constexpr double kTolerance = 1e-5;
 constexpr std::array<std::array<int, 3>, 8> kMeshes{
     {{2, 1, 1}, {4, 1, 1}, {1, 2, 1}, {1, 4, 1}, {1, 1, 2}, {1, 1, 4}, {2, 1, 2}, {1, 2, 2}}};
 
-void expect_same_on_meshes(const Implementation& implementation, const Config& config) {
+void expect_same_on_meshes(const TrainImplementation& implementation, const Config& config) {
   const Curve want = implementation.run(config);
   ASSERT_EQ(static_cast<std::int64_t>(want.losses.size()), config.train.steps);
   EXPECT_LT(want.losses.back(), 0.95 * want.losses.front()) << "nothing is learnt that could go wrong";

@@ -17,16 +17,18 @@
 namespace tessera::train::suite {
 
 /// A way to run ranks.
-struct Implementation {
+struct TrainImplementation {
   std::string name;  ///< Suffix of the test case names.
   /// Runs on the ranks of its mesh and returns the curve of the first rank.
   std::function<testing::Curve(const Config& config)> run = {};
 };
-inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
+inline void PrintTo(const TrainImplementation& implementation, std::ostream* out) { *out << implementation.name; }
 /// For INSTANTIATE_TEST_SUITE_P.
-inline std::string implementation_name(const ::testing::TestParamInfo<Implementation>& info) { return info.param.name; }
+inline std::string implementation_name(const ::testing::TestParamInfo<TrainImplementation>& info) {
+  return info.param.name;
+}
 
 /// Conformance suite over an Implementation.
-class TrainSuite : public ::testing::TestWithParam<Implementation> {};
+class TrainSuite : public ::testing::TestWithParam<TrainImplementation> {};
 
 }  // namespace tessera::train::suite

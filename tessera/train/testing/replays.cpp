@@ -22,9 +22,9 @@ std::vector<float> own_weights(const Trainer& trainer) {
   return out;
 }
 
-Seen seen_run(const Config& config, const std::function<void(Trainer&)>& between) {
+ReplayResults seen_run(const Config& config, const std::function<void(Trainer&)>& between) {
   Trainer trainer(config, synthetic_samples(config));
-  Seen seen;
+  ReplayResults seen;
   while (trainer.step_count() < config.train.steps) {
     const StepReport report = trainer.step();
     seen.losses.push_back(report.loss);
@@ -38,7 +38,7 @@ Seen seen_run(const Config& config, const std::function<void(Trainer&)>& between
   return seen;
 }
 
-std::string difference(const Seen& got, const Seen& want) {
+std::string difference(const ReplayResults& got, const ReplayResults& want) {
   if (got.losses.size() != want.losses.size()) return fmt::format("{} steps were taken", got.losses.size());
   const auto same = [](double a, double b) {
     return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);

@@ -13,7 +13,7 @@ namespace tessera::train::testing {
 
 /// Results of one rank. A step depends on the optimizer state of earlier steps, so the weights after many steps cover
 /// the state too.
-struct Seen {
+struct ReplayResults {
   std::vector<double> losses;  ///< Losses by step.
   std::vector<double> norms;   ///< Gradient norms before clipping.
   std::vector<double> rates;
@@ -24,8 +24,8 @@ struct Seen {
 /// Returns the shards of this rank of all parameters.
 std::vector<float> own_weights(const Trainer& trainer);
 /// Takes config.train.steps steps on synthetic samples, on every rank of the world. Calls `between` after each.
-Seen seen_run(const Config& config, const std::function<void(Trainer&)>& between = {});
+ReplayResults seen_run(const Config& config, const std::function<void(Trainer&)>& between = {});
 /// Returns the first difference: "step 7: loss 2.5 instead of 2.25"; empty if none.
-std::string difference(const Seen& got, const Seen& want);
+std::string difference(const ReplayResults& got, const ReplayResults& want);
 
 }  // namespace tessera::train::testing

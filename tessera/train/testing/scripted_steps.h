@@ -16,7 +16,7 @@
 namespace tessera::train::testing {
 
 /// Steps of 100 tokens whose loss falls by 1 each. `at` may change a report, or throw.
-class ScriptedSteps final : public detail::Steps {
+class ScriptedSteps final : public detail::StepRunner {
  public:
   StepReport step() override {
     StepReport report{.step = ++taken,

@@ -28,7 +28,7 @@ class ToldRuns : public ::testing::Test {
   /// Returns the path of a name in the directory of the test.
   [[nodiscard]] std::filesystem::path path(const char* name = "run") const { return directory.path() / name; }
   /// Runs, and raises the signal at the first line that begins with `begin`.
-  Summary run_and(const Config& config, const std::string& begin = "none", int signal = SIGTERM) {
+  RunSummary run_and(const Config& config, const std::string& begin = "none", int signal = SIGTERM) {
     said.clear();
     bool is_raised = false;
     const LineListener out([&](const std::string& line) {

@@ -42,7 +42,7 @@ std::string host_name() {
 
 }  // namespace
 
-std::string text_of_verdict(const ToldReport& told, const std::string& where) {
+std::string text_of_verdict(const RankReport& told, const std::string& where) {
   const Json json = {{"format", "tessera verdict"},
                      {"version", 1},
                      {"fault", told.report.fault},
@@ -71,17 +71,18 @@ HeardVerdict parse_verdict(const std::string& text) {
   return heard;
 }
 
-std::shared_ptr<Exchange> Exchange::start(std::shared_ptr<comm::Store> store, Teller teller,
-                                          std::function<void()> on_verdict) {
-  std::shared_ptr<Exchange> exchange(new Exchange(std::move(store), std::move(teller), std::move(on_verdict)));
+std::shared_ptr<SummaryExchange> SummaryExchange::start(std::shared_ptr<comm::Store> store, Teller teller,
+                                                        std::function<void()> on_verdict) {
+  std::shared_ptr<SummaryExchange> exchange(
+      new SummaryExchange(std::move(store), std::move(teller), std::move(on_verdict)));
   std::thread([exchange] { exchange->run(); }).detach();
   return exchange;
 }
 
-Exchange::Exchange(std::shared_ptr<comm::Store> store, Teller teller, std::function<void()> on_verdict)
+SummaryExchange::SummaryExchange(std::shared_ptr<comm::Store> store, Teller teller, std::function<void()> on_verdict)
     : store_(std::move(store)), teller_(std::move(teller)), on_verdict_(std::move(on_verdict)) {}
 
-void Exchange::run() {
+void SummaryExchange::run() {
   ::pthread_setname_np(::pthread_self(), "summaries");
   try {
     for (std::uint64_t number = 1;;) {
@@ -107,7 +108,7 @@ void Exchange::run() {
   changed_.notify_all();
 }
 
-bool Exchange::comes(const std::string& key, std::chrono::nanoseconds timeout) {
+bool SummaryExchange::comes(const std::string& key, std::chrono::nanoseconds timeout) {
   try {
     store_->wait(std::span(&key, 1), timeout);
     return true;
@@ -116,7 +117,7 @@ bool Exchange::comes(const std::string& key, std::chrono::nanoseconds timeout) {
   }
 }
 
-void Exchange::answer(std::uint64_t number) {
+void SummaryExchange::answer(std::uint64_t number) {
   store_->set(key_of(number, concat("summary ", teller_.rank)), summary_of(teller_));
   const std::string verdict = key_of(number, "verdict");
   if (!comes(verdict, std::min<std::chrono::milliseconds>(teller_.rank * kEach, kMostDelay))) {
@@ -130,7 +131,7 @@ void Exchange::answer(std::uint64_t number) {
   take(store_->find(verdict).value_or(""));
 }
 
-std::string Exchange::join(std::uint64_t number, const std::string& words) {
+std::string SummaryExchange::join(std::uint64_t number, const std::string& words) {
   const auto summary_key = [&](int rank) { return key_of(number, concat("summary ", rank)); };
   std::vector<std::string> keys;
   for (int rank = 0; rank < teller_.world_size; ++rank) {
@@ -148,18 +149,19 @@ std::string Exchange::join(std::uint64_t number, const std::string& words) {
     if (!text) text = store_->find(summary_key(rank));
     if (text) summaries.emplace(rank, *std::move(text));
   }
-  const ToldReport told = make_report(joined(teller_.world_size, summaries), teller_.run_dir, words);
+  const RankReport told = make_report(joined(teller_.world_size, summaries), teller_.run_dir, words);
   return text_of_verdict(told, told.report.path.empty() ? "" : host_name() + ":" + told.report.path);
 }
 
-void Exchange::take(const std::string& verdict) {
+void SummaryExchange::take(const std::string& verdict) {
   try {
     HeardVerdict heard = parse_verdict(verdict);
     Report report = heard.told.report;
     report.path = heard.where;
     if (!teller_.run_dir.empty()) {
       report.path = teller_.run_dir + "/explain.txt";
-      if (heard.where != host_name() + ":" + report.path) write_heard_report(teller_.run_dir, heard.told, heard.where);
+      if (heard.where != host_name() + ":" + report.path)
+        write_received_report(teller_.run_dir, heard.told, heard.where);
     }
     const std::lock_guard lock(mutex_);
     verdict_ = std::move(report);
@@ -169,7 +171,7 @@ void Exchange::take(const std::string& verdict) {
   }
 }
 
-std::optional<Report> Exchange::ask(const std::string& words, Clock::time_point since, Clock::time_point until) {
+std::optional<Report> SummaryExchange::ask(const std::string& words, Clock::time_point since, Clock::time_point until) {
   std::unique_lock lock(mutex_);
   const auto has_verdict = [&] { return verdict_ && heard_at_ >= since; };
   if (!has_verdict() && !is_answering_ && !is_over_) {
@@ -186,12 +188,12 @@ std::optional<Report> Exchange::ask(const std::string& words, Clock::time_point 
   return has_verdict() ? verdict_ : std::nullopt;
 }
 
-std::optional<Report> Exchange::heard(Clock::time_point since) {
+std::optional<Report> SummaryExchange::heard(Clock::time_point since) {
   const std::lock_guard lock(mutex_);
   return verdict_ && heard_at_ >= since ? verdict_ : std::nullopt;
 }
 
-void Exchange::leave(bool has_failed, std::chrono::milliseconds patience) {
+void SummaryExchange::leave(bool has_failed, std::chrono::milliseconds patience) {
   {
     const std::lock_guard lock(mutex_);
     if (is_over_) return;

@@ -20,31 +20,31 @@
 #include <string>
 
 #include "tessera/comm/store/store.h"
+#include "tessera/watch/detail/rank_report.h"
 #include "tessera/watch/detail/summary.h"
-#include "tessera/watch/detail/told_report.h"
-#include "tessera/watch/report.h"
+#include "tessera/watch/verdict_file.h"
 
 namespace tessera::watch::detail {
 
 /// Serializes the verdict of one rank for the others. Throws IoError if it is invalid or too long.
-std::string text_of_verdict(const ToldReport& told, const std::string& where);
+std::string text_of_verdict(const RankReport& told, const std::string& where);
 /// A received verdict, and the location of the full report.
 struct HeardVerdict {
-  ToldReport told = {};
+  RankReport told = {};
   std::string where = {};
 };
 /// Parses a verdict.
 HeardVerdict parse_verdict(const std::string& text);
 
 /// Exchange of summaries and verdicts. Thread-safe.
-class Exchange : public std::enable_shared_from_this<Exchange> {
+class SummaryExchange : public std::enable_shared_from_this<SummaryExchange> {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// Starts the exchange of this rank over this store. Calls `on_verdict` on the thread of the exchange, which keeps
   /// the object alive.
-  static std::shared_ptr<Exchange> start(std::shared_ptr<comm::Store> store, Teller teller,
-                                         std::function<void()> on_verdict);
+  static std::shared_ptr<SummaryExchange> start(std::shared_ptr<comm::Store> store, Teller teller,
+                                                std::function<void()> on_verdict);
 
   /// Raises the alarm with this message, unless a verdict arrived since `since`, and waits for one until `until`.
   std::optional<Report> ask(const std::string& words, Clock::time_point since, Clock::time_point until);
@@ -54,7 +54,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void leave(bool has_failed, std::chrono::milliseconds patience);
 
  private:
-  Exchange(std::shared_ptr<comm::Store> store, Teller teller, std::function<void()> on_verdict);
+  SummaryExchange(std::shared_ptr<comm::Store> store, Teller teller, std::function<void()> on_verdict);
   void run();
   void answer(std::uint64_t number);
   std::string join(std::uint64_t number, const std::string& words);

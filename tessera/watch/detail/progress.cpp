@@ -4,10 +4,10 @@
 
 namespace tessera::watch::detail {
 
-Standing standing_of(const comm::detail::GroupProgress& progress) {
-  if (progress.running != progress.ended) return progress.has_met ? Standing::kMoving : Standing::kPeer;
-  if (progress.asked > progress.begun) return Standing::kOwnStream;
-  return progress.last > progress.noticed ? Standing::kUnnoticed : Standing::kIdle;
+GroupStanding standing_of(const comm::detail::GroupProgress& progress) {
+  if (progress.running != progress.ended) return progress.has_met ? GroupStanding::kMoving : GroupStanding::kPeer;
+  if (progress.asked > progress.begun) return GroupStanding::kOwnStream;
+  return progress.last > progress.noticed ? GroupStanding::kUnnoticed : GroupStanding::kIdle;
 }
 
 std::string text_of(const comm::detail::GroupProgress& progress) {

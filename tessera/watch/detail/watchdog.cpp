@@ -16,7 +16,7 @@
 #include "tessera/comm/world.h"
 #include "tessera/watch/detail/ends.h"
 #include "tessera/watch/detail/progress.h"
-#include "tessera/watch/detail/told_report.h"
+#include "tessera/watch/detail/rank_report.h"
 
 namespace tessera::watch::detail {
 namespace {
@@ -137,15 +137,15 @@ void Watchdog::open_exchange() {
     if (recorder_ != nullptr) teller.record = recorder_->path();
   }
   if (!teller.run_dir.empty() && ::access((teller.run_dir + "/launch.json").c_str(), F_OK) == 0) return;
-  const std::shared_ptr<Exchange> exchange =
-      Exchange::start(comm::store(), std::move(teller), [] { comm::detail::look_now(); });
+  const std::shared_ptr<SummaryExchange> exchange =
+      SummaryExchange::start(comm::store(), std::move(teller), [] { comm::detail::look_now(); });
   const std::lock_guard lock(mutex_);
   exchange_ = exchange;
 }
 
 void Watchdog::leave(bool has_failed) noexcept {
   try {
-    std::shared_ptr<Exchange> exchange;
+    std::shared_ptr<SummaryExchange> exchange;
     {
       const std::lock_guard lock(mutex_);
       exchange = exchange_;
@@ -162,7 +162,7 @@ void Watchdog::group_opens(comm::GroupState& group) {
   const std::lock_guard lock(mutex_);
   // Who goes on after a failure is watched anew: with those that are left, or in the next simulation.
   const bool goes_on = groups_.empty() ? !is_process_ : group.generation > generation_;
-  if (goes_on && (is_told_ || is_telling_ || !troubles_.empty())) arm();
+  if (goes_on && (is_told_ || is_telling_ || !failures_.empty())) arm();
   generation_ = std::max(generation_, group.generation);
   groups_.push_back({.group = &group, .since = Clock::now()});
 }
@@ -173,36 +173,36 @@ void Watchdog::group_closes(comm::GroupState& group) noexcept {
 }
 
 // The operation throws the message after this.
-void Watchdog::failed(const Trouble& trouble) noexcept {
+void Watchdog::failed(const RankFailure& failure) noexcept {
   try {
     if (comm::detail::is_watching_thread()) {
       const std::lock_guard lock(mutex_);
-      troubles_.push_back({trouble, arming_});
+      failures_.push_back({failure, arming_});
       return;
     }
     open_exchange();
     std::unique_lock lock(mutex_);
-    if (is_process_) note_reason(first_line(trouble.words));
+    if (is_process_) note_reason(first_line(failure.words));
     if (!is_told_) {
       const std::uint64_t arming = arming_;
-      troubles_.push_back({trouble, arming});
+      failures_.push_back({failure, arming});
       lock.unlock();
       comm::detail::look_now();
       lock.lock();
       told_.wait_for(lock, kMostHeld, [&] { return is_told_ || arming_ != arming; });
     }
     lock.unlock();
-    if (trouble.kind == ErrorKind::kTimeout) act(trouble);
+    if (failure.kind == ErrorKind::kTimeout) act(failure);
   } catch (const std::exception& error) {
     log::debug("watchdog: ", error.what());
   }
 }
 
-void Watchdog::act(const Trouble& trouble) {
-  if (trouble.on_hang == comm::OnHang::kAbort) {
-    abort_groups(trouble.rank, concat("a deadline passed: ", first_line(trouble.words)));
-  } else if (trouble.on_hang == comm::OnHang::kExit) {
-    save_failure(first_line(trouble.words));
+void Watchdog::act(const RankFailure& failure) {
+  if (failure.on_hang == comm::OnHang::kAbort) {
+    abort_groups(failure.rank, concat("a deadline passed: ", first_line(failure.words)));
+  } else if (failure.on_hang == comm::OnHang::kExit) {
+    save_failure(first_line(failure.words));
     std::fflush(nullptr);
     ::_exit(kExitOnHang);
   }
@@ -256,7 +256,7 @@ std::chrono::nanoseconds Watchdog::extension_of(Seen& seen, const comm::detail::
 }
 
 // Returns a failure that no other thread reports: an operation past its deadline that has not started or has kWait.
-std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point now) {
+std::optional<Watchdog::RankFailure> Watchdog::overdue(Seen& seen, Clock::time_point now) {
   const comm::GroupState& group = *seen.group;
   const comm::detail::GroupProgress progress = seen.group->record.progress();
   const std::chrono::nanoseconds extra = extension_of(seen, progress);
@@ -268,30 +268,30 @@ std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point
     return std::nullopt;
   }
   const std::chrono::nanoseconds deadline(group.deadline_ns.load(std::memory_order_relaxed));
-  const Standing standing = standing_of(progress);
-  const bool is_ours =
-      standing == Standing::kOwnStream ||
-      (group.on_hang == comm::OnHang::kWait && (standing == Standing::kPeer || standing == Standing::kMoving));
+  const GroupStanding standing = standing_of(progress);
+  const bool is_ours = standing == GroupStanding::kOwnStream ||
+                       (group.on_hang == comm::OnHang::kWait &&
+                        (standing == GroupStanding::kPeer || standing == GroupStanding::kMoving));
   if (!is_ours || seen.was_told || now - seen.since - extra < deadline) return std::nullopt;
   seen.was_told = true;
   const std::string time = comm::detail::text_of_deadline(deadline, extra);
-  std::string words = standing == Standing::kOwnStream
+  std::string words = standing == GroupStanding::kOwnStream
                           ? concat("group ", group.name, ": launch ", progress.asked, " did not start within ", time,
                                    ": earlier work of this rank blocks its stream")
                           : concat("group ", group.name, ": ", text_of(progress), " did not finish within ", time,
-                                   ": it ", standing == Standing::kPeer ? "waits for a peer" : "transfers slowly",
+                                   ": it ", standing == GroupStanding::kPeer ? "waits for a peer" : "transfers slowly",
                                    "; this rank continues to wait");
-  return Trouble{.rank = rank_of(group),
-                 .group = group.name,
-                 .kind = ErrorKind::kTimeout,
-                 .words = std::move(words),
-                 .on_hang = group.on_hang,
-                 .at = now};
+  return RankFailure{.rank = rank_of(group),
+                     .group = group.name,
+                     .kind = ErrorKind::kTimeout,
+                     .words = std::move(words),
+                     .on_hang = group.on_hang,
+                     .at = now};
 }
 
-std::vector<Watchdog::Due> Watchdog::take_troubles() {
+std::vector<Watchdog::Due> Watchdog::take_failures() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(troubles_, {});
+  return std::exchange(failures_, {});
 }
 
 std::vector<Watchdog::Due> Watchdog::take_overdue() {
@@ -299,7 +299,7 @@ std::vector<Watchdog::Due> Watchdog::take_overdue() {
   std::vector<Due> all;
   const Clock::time_point now = Clock::now();
   for (Seen& seen : groups_) {
-    if (std::optional<Trouble> found = overdue(seen, now)) all.push_back({*std::move(found), arming_});
+    if (std::optional<RankFailure> found = overdue(seen, now)) all.push_back({*std::move(found), arming_});
   }
   return all;
 }
@@ -315,7 +315,7 @@ std::vector<LongWait> Watchdog::take_long_waits() {
   std::vector<LongWait> all;
   if (!is_process_ || is_told_) return all;
   for (Seen& seen : groups_) {
-    if (standing_of(seen.progress) != Standing::kPeer) continue;
+    if (standing_of(seen.progress) != GroupStanding::kPeer) continue;
     if (!seen.notice) seen.notice.emplace(seen.since, notice_delays_);
     const auto waited = seen.notice->due(Clock::now());
     if (!waited) continue;
@@ -346,10 +346,10 @@ void Watchdog::tell_of_wait(const LongWait& wait) {
 
 bool Watchdog::look() {
   beat();
-  for (const Due& due : take_troubles()) tell(due);
+  for (const Due& due : take_failures()) tell(due);
   for (const Due& due : take_overdue()) {
     tell(due);
-    act(due.trouble);  // no thread of the rank waits for the report
+    act(due.failure);  // no thread of the rank waits for the report
   }
   tell_of_others();
   for (const LongWait& wait : take_long_waits()) tell_of_wait(wait);
@@ -357,18 +357,18 @@ bool Watchdog::look() {
 }
 
 // Returns the report. The lowest rank that can creates it, and the others wait for it.
-Watchdog::Found Watchdog::report_of(const Trouble& trouble, const std::string& run_dir, const ReportMark& before) {
-  const auto delay = std::min<std::chrono::milliseconds>(trouble.rank * kEach, kMostDelay);
-  for (Clock::time_point now = Clock::now(); now < trouble.at + kGiveUp; now = Clock::now()) {
-    const bool takes_over = now >= trouble.at + kTakeOver + delay;
-    const bool has_claim = now >= trouble.at + delay && claim_report(run_dir, before);
+Watchdog::Found Watchdog::report_of(const RankFailure& failure, const std::string& run_dir, const ReportMark& before) {
+  const auto delay = std::min<std::chrono::milliseconds>(failure.rank * kEach, kMostDelay);
+  for (Clock::time_point now = Clock::now(); now < failure.at + kGiveUp; now = Clock::now()) {
+    const bool takes_over = now >= failure.at + kTakeOver + delay;
+    const bool has_claim = now >= failure.at + delay && claim_report(run_dir, before);
     // Searched after the claim: the previous holder may have created the report and released the claim.
     if (std::optional<Report> made = find_report(run_dir, before)) {
       if (has_claim) release_claim(run_dir);
       return {*std::move(made), true};
     }
     if (takes_over || has_claim) {
-      std::optional<Report> report = report_by_claimant(trouble, run_dir);
+      std::optional<Report> report = report_by_claimant(failure, run_dir);
       release_claim(run_dir);
       return {std::move(report), false};
     }
@@ -378,25 +378,25 @@ Watchdog::Found Watchdog::report_of(const Trouble& trouble, const std::string& r
 }
 
 // Creates it from the records in this directory if it has those of all ranks, otherwise from the summaries of all.
-std::optional<Report> Watchdog::report_by_claimant(const Trouble& trouble, const std::string& run_dir) {
+std::optional<Report> Watchdog::report_by_claimant(const RankFailure& failure, const std::string& run_dir) {
   const analysis::ReadOptions options{.smaller_since_ns = smaller_since_ns()};
   analysis::Evidence evidence = analysis::read_run(run_dir, options);
   const bool has_all =
       std::ranges::none_of(evidence.ranks, [](const analysis::Rank& rank) { return rank.file.empty(); });
   if (!has_all) {
-    if (std::optional<Report> report = report_of_all(trouble)) return report;
+    if (std::optional<Report> report = report_of_all(failure)) return report;
   }
   // The first failing rank reports while others are on their way, later on a busy machine: while the evidence is
   // insufficient, it reads again.
-  while (Clock::now() + kLookAgain < trouble.at + kSettle && !says_enough(evidence)) {
+  while (Clock::now() + kLookAgain < failure.at + kSettle && !says_enough(evidence)) {
     std::this_thread::sleep_for(kLookAgain);
     evidence = analysis::read_run(run_dir, options);
   }
-  return detail::make_report(evidence, run_dir, first_line(trouble.words)).report;
+  return detail::make_report(evidence, run_dir, first_line(failure.words)).report;
 }
 
-std::optional<Report> Watchdog::report_of_all(const Trouble& trouble) {
-  std::shared_ptr<Exchange> exchange;
+std::optional<Report> Watchdog::report_of_all(const RankFailure& failure) {
+  std::shared_ptr<SummaryExchange> exchange;
   Clock::time_point since;
   {
     const std::lock_guard lock(mutex_);
@@ -404,32 +404,32 @@ std::optional<Report> Watchdog::report_of_all(const Trouble& trouble) {
     since = armed_at_;
   }
   if (exchange == nullptr) return std::nullopt;
-  return exchange->ask(first_line(trouble.words), since, trouble.at + kGiveUp);
+  return exchange->ask(first_line(failure.words), since, failure.at + kGiveUp);
 }
 
 void Watchdog::tell(const Due& due) {
-  const Trouble& trouble = due.trouble;
+  const RankFailure& failure = due.failure;
   std::string run_dir;
   ReportMark before;
   {
     const std::lock_guard lock(mutex_);
     if (is_told_ || due.arming != arming_) return;
     is_telling_ = true;
-    run_dir = run_dirs_[trouble.rank];
+    run_dir = run_dirs_[failure.rank];
     before = mark_of(run_dir);
   }
   Found found;
   try {
-    found = run_dir.empty() ? Found{report_of_all(trouble)} : report_of(trouble, run_dir, before);
+    found = run_dir.empty() ? Found{report_of_all(failure)} : report_of(failure, run_dir, before);
   } catch (const std::exception& error) {
     release_claim(run_dir);
     log::warn("watchdog: cannot write a report to ", run_dir, ": ", error.what());
   }
   const std::optional<Report>& report = found.report;
   if (report && report->is_verdict()) {
-    say(trouble.rank, *report, found.is_of_another, due.arming);
+    say(failure.rank, *report, found.is_of_another, due.arming);
   } else {
-    say(trouble.rank, first_line(trouble.words), report ? report->path : "", due.arming);
+    say(failure.rank, first_line(failure.words), report ? report->path : "", due.arming);
   }
 }
 

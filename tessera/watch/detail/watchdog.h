@@ -20,13 +20,13 @@
 #include "tessera/watch/detail/exchange.h"
 #include "tessera/watch/detail/heartbeat.h"
 #include "tessera/watch/detail/wait_line.h"
-#include "tessera/watch/report.h"
+#include "tessera/watch/verdict_file.h"
 #include "tessera/watch/watchdog.h"
 
 namespace tessera::watch::detail {
 
 /// The watchdog. Thread-safe; one per process, never destroyed.
-class Watchdog final : public comm::detail::GroupObserver, public comm::detail::Watched {
+class Watchdog final : public comm::detail::GroupObserver, public comm::detail::PolledObject {
  public:
   /// Returns the watchdog of this process.
   static const std::shared_ptr<Watchdog>& of_process();
@@ -35,7 +35,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   void rank_is_placed() override;
   void group_opens(comm::GroupState& group) override;
   void group_closes(comm::GroupState& group) noexcept override;
-  void failed(const comm::detail::Trouble& trouble) noexcept override;
+  void failed(const comm::detail::RankFailure& failure) noexcept override;
 
   bool look() override;
   [[nodiscard]] std::chrono::milliseconds period() const override { return std::chrono::milliseconds(100); }
@@ -51,7 +51,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
 
  private:
   using Clock = std::chrono::steady_clock;
-  using Trouble = comm::detail::Trouble;
+  using RankFailure = comm::detail::RankFailure;
 
   // A group and the time of its last change.
   struct Seen {
@@ -67,16 +67,16 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
 
   // A failure to report, with its arming: failures before the last arm() are outdated.
   struct Due {
-    Trouble trouble;
+    RankFailure failure;
     std::uint64_t arming = 0;
   };
 
   void beat();
-  std::vector<Due> take_troubles();
+  std::vector<Due> take_failures();
   std::vector<Due> take_overdue();
   std::vector<LongWait> take_long_waits();
   void tell_of_wait(const LongWait& wait);
-  std::optional<Trouble> overdue(Seen& seen, Clock::time_point now);
+  std::optional<RankFailure> overdue(Seen& seen, Clock::time_point now);
   static std::chrono::nanoseconds extension_of(Seen& seen, const comm::detail::GroupProgress& progress);
   [[nodiscard]] std::int64_t smaller_since_ns();
   void tell(const Due& due);
@@ -86,13 +86,13 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
     std::optional<Report> report = {};
     bool is_of_another = false;
   };
-  Found report_of(const Trouble& trouble, const std::string& run_dir, const ReportMark& before);
-  std::optional<Report> report_by_claimant(const Trouble& trouble, const std::string& run_dir);
-  std::optional<Report> report_of_all(const Trouble& trouble);
+  Found report_of(const RankFailure& failure, const std::string& run_dir, const ReportMark& before);
+  std::optional<Report> report_by_claimant(const RankFailure& failure, const std::string& run_dir);
+  std::optional<Report> report_of_all(const RankFailure& failure);
   void open_exchange();
   void say(int rank, const Report& report, bool is_of_another, std::uint64_t arming);
   void say(int rank, const std::string& words, const std::string& path, std::uint64_t arming);
-  void act(const Trouble& trouble);
+  void act(const RankFailure& failure);
   void abort_groups(int rank, const std::string& reason);
   void begin_smaller_world();
   void arm();
@@ -104,13 +104,13 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   bool is_started_ = false;
   bool is_process_ = false;
   int process_rank_ = -1;
-  int world_size_ = 1;                   // of the process
-  std::int64_t smaller_since_ns_ = 0;    // time since 1970 when the world shrank; 0: never
-  std::shared_ptr<Exchange> exchange_;   // with ranks that may not see this run directory; null if all do
-  std::map<int, std::string> run_dirs_;  // by rank
+  int world_size_ = 1;                         // of the process
+  std::int64_t smaller_since_ns_ = 0;          // time since 1970 when the world shrank; 0: never
+  std::shared_ptr<SummaryExchange> exchange_;  // with ranks that may not see this run directory; null if all do
+  std::map<int, std::string> run_dirs_;        // by rank
   std::vector<Seen> groups_;
   comm::detail::NoticeDelays notice_delays_;
-  std::vector<Due> troubles_;
+  std::vector<Due> failures_;
   bool is_telling_ = false;
   std::uint64_t arming_ = 0;
   std::map<std::string, ReportMark> marks_;  // by run directory, at the last arming: later reports are new

@@ -35,8 +35,8 @@
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/label.h"
-#include "tessera/watch/report.h"
 #include "tessera/watch/testing/ranks.h"
+#include "tessera/watch/verdict_file.h"
 
 namespace tessera::watch {
 namespace {
@@ -100,7 +100,7 @@ void settle(const DrillFault& fault, const Place& place) {
   int code = 0;
   try {
     init({.rank = rank, .world_size = fault.ranks, .store = "file://" + place.base() + "/store", .timeout = kJoin});
-    DrillRank self(rank, fault.ranks, place.page(), place.run_dir());
+    WatchDrillRank self(rank, fault.ranks, place.page(), place.run_dir());
     self.run({.kind = OpKind::kBarrier});
     self.world.set_deadline(kDrillDeadline);
     fault.body(self);
@@ -116,7 +116,7 @@ void settle(const DrillFault& fault, const Place& place) {
   try {
     simulate(fault.ranks,
              [&] {
-               DrillRank self(current_place().rank.value(), fault.ranks, place.page(), place.run_dir());
+               WatchDrillRank self(current_place().rank.value(), fault.ranks, place.page(), place.run_dir());
                self.run({.kind = OpKind::kBarrier});
                fault.body(self);
              },
@@ -339,7 +339,7 @@ void compare_after_the_end(const Place& place, bool has_late_rank, Drilled& dril
 
 std::string to_string(DrillForm form) { return form == DrillForm::kProcesses ? "processes" : "threads"; }
 
-DrillRank::DrillRank(int rank, int ranks, DrillPage& page, std::string run_dir)
+WatchDrillRank::WatchDrillRank(int rank, int ranks, DrillPage& page, std::string run_dir)
     : rank_(rank), ranks_(ranks), page_(&page), run_dir_(std::move(run_dir)) {
   world = comm::world();
   const device::Device host = device::Device::get("host");
@@ -350,11 +350,11 @@ DrillRank::DrillRank(int rank, int ranks, DrillPage& page, std::string run_dir)
   std::memset(in_.data(), 0, kBytes);
 }
 
-void DrillRank::run(const comm::ProcessGroup& group, const Operation& operation) const {
+void WatchDrillRank::run(const comm::ProcessGroup& group, const Operation& operation) const {
   group.launch(operation, stream).wait();
 }
 
-void DrillRank::steps(int count) const {
+void WatchDrillRank::steps(int count) const {
   for (int step = 0; step < count; ++step) {
     const probe::Annotation scope("step", step);
     {
@@ -369,37 +369,37 @@ void DrillRank::steps(int count) const {
   }
 }
 
-void DrillRank::begin() const {
+void WatchDrillRank::begin() const {
   const std::int64_t now = now_ns();
   std::int64_t before = page_->began_ns;
   while (before < now && !page_->began_ns.compare_exchange_weak(before, now)) continue;
 }
 
-void DrillRank::wait_for_the_end() const {
+void WatchDrillRank::wait_for_the_end() const {
   say_ready();
   while (!page_->is_over) std::this_thread::yield();
 }
 
-void DrillRank::wait_for_ready(int ranks) const {
+void WatchDrillRank::wait_for_ready(int ranks) const {
   while (page_->ready < ranks) std::this_thread::yield();
 }
 
-Operation DrillRank::all_reduce(std::int64_t count) const {
+Operation WatchDrillRank::all_reduce(std::int64_t count) const {
   return {.kind = OpKind::kAllReduce, .dtype = DType::kF32, .in = in_.data(), .out = out_.data(), .count = count};
 }
-Operation DrillRank::broadcast(int root) const {
+Operation WatchDrillRank::broadcast(int root) const {
   Operation operation = all_reduce();
   operation.kind = OpKind::kBroadcast;
   operation.root = root;
   return operation;
 }
-Operation DrillRank::send(int peer, std::int64_t count) const {
+Operation WatchDrillRank::send(int peer, std::int64_t count) const {
   Operation operation = all_reduce(count);
   operation.kind = OpKind::kSend;
   operation.peer = peer;
   return operation;
 }
-Operation DrillRank::recv(int peer, std::int64_t count) const {
+Operation WatchDrillRank::recv(int peer, std::int64_t count) const {
   Operation operation = all_reduce(count);
   operation.kind = OpKind::kRecv;
   operation.peer = peer;
@@ -409,7 +409,7 @@ Operation DrillRank::recv(int peer, std::int64_t count) const {
 std::vector<DrillFault> all_drill_faults() {
   std::vector<DrillFault> all;
   for (const auto& part :
-       {faults_of_differences(), faults_of_absences(), faults_of_ends(), faults_of_circles(), faults_of_none()}) {
+       {faults_of_differences(), faults_of_absences(), faults_of_ends(), faults_of_cycles(), faults_of_none()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

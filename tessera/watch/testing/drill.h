@@ -41,10 +41,10 @@ enum class DrillForm : std::uint8_t { kProcesses, kThreads };
 std::string to_string(DrillForm form);
 
 /// One rank of a drill.
-class DrillRank {
+class WatchDrillRank {
  public:
   /// Uses the current rank, whose world must exist. Creates its buffers.
-  DrillRank(int rank, int ranks, DrillPage& page, std::string run_dir);
+  WatchDrillRank(int rank, int ranks, DrillPage& page, std::string run_dir);
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] bool is(int rank) const { return rank_ == rank; }
@@ -94,7 +94,7 @@ struct Expected {
 struct DrillFault {
   std::string name = {};                                        ///< Name of the fault.
   int ranks = 4;                                                ///< Number of ranks.
-  std::function<void(DrillRank&)> body = {};                    ///< Body of each rank.
+  std::function<void(WatchDrillRank&)> body = {};               ///< Body of each rank.
   std::vector<Expected> expected = {};                          ///< All must be found; empty: no fault.
   std::chrono::nanoseconds deadline = std::chrono::seconds(0);  ///< Deadline that must pass before detection.
   std::vector<DrillForm> forms = {DrillForm::kProcesses};
@@ -108,7 +108,7 @@ struct DrillFault {
 std::vector<DrillFault> faults_of_differences();
 std::vector<DrillFault> faults_of_absences();
 std::vector<DrillFault> faults_of_ends();
-std::vector<DrillFault> faults_of_circles();
+std::vector<DrillFault> faults_of_cycles();
 std::vector<DrillFault> faults_of_none();
 /// Returns all faults.
 std::vector<DrillFault> all_drill_faults();

@@ -22,7 +22,7 @@ DrillFault stuck(const std::string& name, int ranks, int culprit) {
   return {.name = name,
           .ranks = ranks,
           .body =
-              [culprit](DrillRank& rank) {
+              [culprit](WatchDrillRank& rank) {
                 rank.steps(3);
                 rank.begin();
                 if (rank.is(culprit)) {
@@ -35,7 +35,7 @@ DrillFault stuck(const std::string& name, int ranks, int culprit) {
           .deadline = kDrillDeadline};
 }
 
-void data_loader_stuck(DrillRank& rank) {
+void data_loader_stuck(WatchDrillRank& rank) {
   for (int step = 0; step < 6; ++step) {
     const probe::Annotation scope("step", step);
     {
@@ -48,7 +48,7 @@ void data_loader_stuck(DrillRank& rank) {
   }
 }
 
-void two_stuck(DrillRank& rank) {
+void two_stuck(WatchDrillRank& rank) {
   rank.steps(2);
   rank.begin();
   if (rank.is(1) || rank.is(4)) be_stuck();
@@ -56,7 +56,7 @@ void two_stuck(DrillRank& rank) {
 }
 
 // If `goes_on`, the ranks of the other half reach the world operation meanwhile; otherwise they end.
-void stuck_in_a_subgroup(DrillRank& rank, bool goes_on) {
+void stuck_in_a_subgroup(WatchDrillRank& rank, bool goes_on) {
   const bool is_low = rank.rank() < 3;
   const ProcessGroup group = rank.world.split(is_low ? 0 : 1, 0, {.name = is_low ? "low" : "high"});
   rank.steps(2);
@@ -69,7 +69,7 @@ void stuck_in_a_subgroup(DrillRank& rank, bool goes_on) {
   if (goes_on) rank.steps(1);
 }
 
-void stuck_before_a_subgroup(DrillRank& rank) {
+void stuck_before_a_subgroup(WatchDrillRank& rank) {
   rank.steps(2);
   rank.begin();
   if (rank.is(2)) be_stuck();
@@ -78,7 +78,7 @@ void stuck_before_a_subgroup(DrillRank& rank) {
 }
 
 // Until the others have given up: on a busy machine they may be late themselves.
-void late(DrillRank& rank) {
+void late(WatchDrillRank& rank) {
   rank.steps(2);
   rank.begin();
   if (rank.is(2)) {
@@ -94,7 +94,7 @@ void late(DrillRank& rank) {
 }
 
 // Later than the others in every step, but within the deadline.
-void slow(DrillRank& rank, int culprit) {
+void slow(WatchDrillRank& rank, int culprit) {
   for (int step = 0; step < 12; ++step) {
     if (rank.is(culprit)) std::this_thread::sleep_for(80ms);
     rank.run(rank.all_reduce());
@@ -104,7 +104,7 @@ void slow(DrillRank& rank, int culprit) {
 DrillFault slow_stream(const std::string& name, int culprit, std::function<void(const device::Stream&)> work) {
   return {.name = name,
           .body =
-              [culprit, work = std::move(work)](DrillRank& rank) {
+              [culprit, work = std::move(work)](WatchDrillRank& rank) {
                 rank.steps(3);
                 rank.begin();
                 if (rank.is(culprit)) {
@@ -118,7 +118,7 @@ DrillFault slow_stream(const std::string& name, int culprit, std::function<void(
           .deadline = kDrillDeadline};
 }
 
-device::GraphExec captured(const DrillRank& rank, const device::Stream& side, const std::function<void()>& body) {
+device::GraphExec captured(const WatchDrillRank& rank, const device::Stream& side, const std::function<void()>& body) {
   side.begin_capture();
   (void)rank.world.launch(rank.all_reduce(), side);
   side.run(body, {.label = "node of the host"});
@@ -126,7 +126,7 @@ device::GraphExec captured(const DrillRank& rank, const device::Stream& side, co
   return side.end_capture().instantiate();
 }
 // The host node of the graph of rank 3 does not end in the fifth replay.
-void stuck_in_a_replay(DrillRank& rank) {
+void stuck_in_a_replay(WatchDrillRank& rank) {
   const device::Stream side = device::Device::get("host").create_stream();
   int replays = 0;
   const device::GraphExec graph = captured(rank, side, [&] {
@@ -138,7 +138,7 @@ void stuck_in_a_replay(DrillRank& rank) {
   side.synchronize();
 }
 // Rank 1 does not launch the fifth replay.
-void a_replay_does_not_come(DrillRank& rank) {
+void a_replay_does_not_come(WatchDrillRank& rank) {
   const device::Stream side = device::Device::get("host").create_stream();
   const device::GraphExec graph = captured(rank, side, [] {});
   for (int i = 0; i < 8; ++i) {
@@ -151,7 +151,7 @@ void a_replay_does_not_come(DrillRank& rank) {
   }
   side.synchronize();
 }
-void a_replay_too_few(DrillRank& rank) {
+void a_replay_too_few(WatchDrillRank& rank) {
   const device::Stream side = device::Device::get("host").create_stream();
   const device::GraphExec graph = captured(rank, side, [] {});
   for (int i = 0; i < (rank.is(0) ? 4 : 5); ++i) graph.launch(side);
@@ -161,7 +161,7 @@ void a_replay_too_few(DrillRank& rank) {
 }
 
 // Rank 2 sets two signals, and rank 0 waits for three.
-void a_signal_does_not_come(DrillRank& rank) {
+void a_signal_does_not_come(WatchDrillRank& rank) {
   const comm::SymmetricPool pool(rank.world, rank.stream, {.name = "grads", .nbytes = 4096});
   rank.steps(2);
   rank.begin();
@@ -177,20 +177,20 @@ void a_signal_does_not_come(DrillRank& rank) {
 }
 
 // Operations of a separate group until the record has been overwritten many times, with a few of all ranks.
-void wrap_the_ring(const DrillRank& rank) {
+void wrap_the_ring(const WatchDrillRank& rank) {
   const ProcessGroup alone = rank.world.split(rank.rank(), 0, {.name = "alone"});
   for (int step = 0; step < 20; ++step) {
     for (int i = 0; i < 500; ++i) rank.run(alone, rank.all_reduce(1));
     rank.run({.kind = comm::OpKind::kBarrier});
   }
 }
-void wrapped(DrillRank& rank) {
+void wrapped(WatchDrillRank& rank) {
   wrap_the_ring(rank);
   rank.begin();
   if (rank.is(2)) be_stuck();
   rank.run(rank.all_reduce());
 }
-void wrapped_and_another_size(DrillRank& rank) {
+void wrapped_and_another_size(WatchDrillRank& rank) {
   wrap_the_ring(rank);
   rank.begin();
   rank.run(rank.all_reduce(rank.is(0) ? 7 : 8));
@@ -211,7 +211,7 @@ std::vector<DrillFault> faults_of_absences() {
                     side.wait_value(&never, 1);
                   }),
   };
-  const auto add = [&](const char* name, int ranks, std::function<void(DrillRank&)> body, Expected expected) {
+  const auto add = [&](const char* name, int ranks, std::function<void(WatchDrillRank&)> body, Expected expected) {
     faults.push_back({.name = name,
                       .ranks = ranks,
                       .body = std::move(body),
@@ -222,9 +222,9 @@ std::vector<DrillFault> faults_of_absences() {
       {.faults = {Fault::kAbsent}, .culprits = {2}, .words = {"waits for signal 3 on channel 1"}});
   add("data loader stuck", 4, data_loader_stuck, {.faults = {Fault::kAbsent}, .culprits = {3}, .words = {"data"}});
   add("two ranks stuck", 6, two_stuck, {.faults = {Fault::kAbsent}, .culprits = {1, 4}, .group = "world"});
-  add("stuck in a subgroup and missed in the world", 6, [](DrillRank& rank) { stuck_in_a_subgroup(rank, true); },
+  add("stuck in a subgroup and missed in the world", 6, [](WatchDrillRank& rank) { stuck_in_a_subgroup(rank, true); },
       {.faults = {Fault::kAbsent}, .culprits = {5}, .words = {"evaluate"}});
-  add("stuck in a subgroup", 6, [](DrillRank& rank) { stuck_in_a_subgroup(rank, false); },
+  add("stuck in a subgroup", 6, [](WatchDrillRank& rank) { stuck_in_a_subgroup(rank, false); },
       {.faults = {Fault::kAbsent}, .culprits = {5}, .group = "high", .words = {"evaluate"}});
   add("stuck before a subgroup", 4, stuck_before_a_subgroup, {.faults = {Fault::kAbsent}, .culprits = {2}});
   add("late once", 4, late, {.faults = {Fault::kAbsent, Fault::kSlow}, .culprits = {2}});
@@ -246,7 +246,7 @@ std::vector<DrillFault> faults_of_absences() {
   for (const int culprit : {2, 0}) {
     faults.push_back({.name = culprit == 2 ? "slow rank" : "slow rank 0",
                       .ranks = 4 + culprit,
-                      .body = [culprit](DrillRank& rank) { slow(rank, culprit); },
+                      .body = [culprit](WatchDrillRank& rank) { slow(rank, culprit); },
                       .expected = {{.faults = {Fault::kSlow, Fault::kNone}, .culprits = {culprit}}},
                       .is_told_at_the_end = true});
   }

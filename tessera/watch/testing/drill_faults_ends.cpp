@@ -26,7 +26,7 @@ DrillFault signalled(const std::string& name, int ranks, int culprit, int signal
   return {.name = name,
           .ranks = ranks,
           .body =
-              [culprit, signal](DrillRank& rank) {
+              [culprit, signal](WatchDrillRank& rank) {
                 rank.steps(3);
                 if (rank.is(culprit) || signal == SIGSTOP) rank.begin();
                 if (rank.is(culprit)) ::raise(signal);
@@ -37,7 +37,7 @@ DrillFault signalled(const std::string& name, int ranks, int culprit, int signal
 }
 
 // Rank 1 dies in an operation with all ranks but rank 3.
-void killed_during(DrillRank& rank) {
+void killed_during(WatchDrillRank& rank) {
   rank.steps(2);
   if (rank.is(3)) {
     rank.wait_for_ready(4);
@@ -57,7 +57,7 @@ void killed_during(DrillRank& rank) {
   work.wait();
 }
 
-void killed_after_all(DrillRank& rank) {
+void killed_after_all(WatchDrillRank& rank) {
   rank.steps(3);
   if (rank.is(2)) {
     rank.begin();
@@ -65,7 +65,7 @@ void killed_after_all(DrillRank& rank) {
   }
 }
 
-void throws(DrillRank& rank, int culprit) {
+void throws(WatchDrillRank& rank, int culprit) {
   rank.steps(3);
   if (rank.is(culprit)) {
     rank.begin();
@@ -74,7 +74,7 @@ void throws(DrillRank& rank, int culprit) {
   }
   rank.steps(1);
 }
-void throws_and_nobody_catches(DrillRank& rank) {
+void throws_and_nobody_catches(WatchDrillRank& rank) {
   rank.steps(3);
   if (rank.is(1)) {
     rank.begin();
@@ -82,7 +82,7 @@ void throws_and_nobody_catches(DrillRank& rank) {
   }
   rank.steps(1);
 }
-void throws_in_teardown(DrillRank& rank) {
+void throws_in_teardown(WatchDrillRank& rank) {
   rank.steps(3);
   if (rank.is(3)) {
     rank.begin();
@@ -90,7 +90,7 @@ void throws_in_teardown(DrillRank& rank) {
     std::exit(0);
   }
 }
-void exits_with_an_error(DrillRank& rank) {
+void exits_with_an_error(WatchDrillRank& rank) {
   rank.steps(3);
   rank.run({.kind = comm::OpKind::kBarrier});
   if (rank.is(2)) {
@@ -98,13 +98,13 @@ void exits_with_an_error(DrillRank& rank) {
     std::exit(3);
   }
 }
-void leaves_early(DrillRank& rank) {
+void leaves_early(WatchDrillRank& rank) {
   rank.steps(3);
   rank.begin();
   if (!rank.is(2)) rank.steps(1);
 }
 
-void out_of_memory(DrillRank& rank, int culprit) {
+void out_of_memory(WatchDrillRank& rank, int culprit) {
   rank.steps(2);
   if (rank.is(culprit)) {
     rank.begin();
@@ -117,7 +117,7 @@ void out_of_memory(DrillRank& rank, int culprit) {
 }
 
 // Removes the record of this rank from the run directory.
-void lose_record(const DrillRank& rank) {
+void lose_record(const WatchDrillRank& rank) {
   const std::string prefix = "rank-" + std::to_string(rank.rank()) + ".";
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(rank.run_dir())) {
@@ -125,7 +125,7 @@ void lose_record(const DrillRank& rank) {
   }
   for (const std::filesystem::path& path : paths) std::filesystem::remove(path);
 }
-void stuck_without_record(DrillRank& rank) {
+void stuck_without_record(WatchDrillRank& rank) {
   rank.steps(3);
   if (rank.is(3)) lose_record(rank);
   rank.run({.kind = comm::OpKind::kBarrier});
@@ -133,7 +133,7 @@ void stuck_without_record(DrillRank& rank) {
   if (rank.is(3)) be_stuck();
   rank.steps(1);
 }
-void stuck_and_another_without_record(DrillRank& rank) {
+void stuck_and_another_without_record(WatchDrillRank& rank) {
   rank.steps(3);
   if (rank.is(3)) lose_record(rank);
   rank.run({.kind = comm::OpKind::kBarrier});
@@ -141,7 +141,7 @@ void stuck_and_another_without_record(DrillRank& rank) {
   if (rank.is(1)) be_stuck();
   rank.steps(1);
 }
-void other_size_and_another_without_record(DrillRank& rank) {
+void other_size_and_another_without_record(WatchDrillRank& rank) {
   rank.steps(3);
   if (rank.is(2)) lose_record(rank);
   rank.run({.kind = comm::OpKind::kBarrier});
@@ -149,20 +149,20 @@ void other_size_and_another_without_record(DrillRank& rank) {
   rank.run(rank.all_reduce(rank.is(0) ? 10 : 11));
 }
 
-void stopped_and_stuck(DrillRank& rank) {
+void stopped_and_stuck(WatchDrillRank& rank) {
   rank.steps(2);
   rank.begin();
   if (rank.is(1)) ::raise(SIGSTOP);
   if (rank.is(4)) be_stuck();
   rank.steps(1);
 }
-void two_killed(DrillRank& rank) {
+void two_killed(WatchDrillRank& rank) {
   rank.steps(2);
   if (rank.is(0) || rank.is(3)) ::raise(SIGKILL);
   rank.steps(1);
 }
 // In two groups: rank 1 passes another size, rank 6 throws.
-void differs_and_throws(DrillRank& rank) {
+void differs_and_throws(WatchDrillRank& rank) {
   const bool is_low = rank.rank() < 4;
   const comm::ProcessGroup group = rank.world.split(is_low ? 0 : 1, 0, {.name = is_low ? "low" : "high"});
   rank.steps(2);
@@ -181,7 +181,7 @@ std::vector<DrillFault> faults_of_ends() {
       signalled("stopped", 4, 2, SIGSTOP, Fault::kStopped),
       signalled("stopped, rank 0", 6, 0, SIGSTOP, Fault::kStopped),
   };
-  const auto add = [&](const char* name, int ranks, std::function<void(DrillRank&)> body,
+  const auto add = [&](const char* name, int ranks, std::function<void(WatchDrillRank&)> body,
                        std::vector<Expected> expected) -> DrillFault& {
     return faults.emplace_back(
         DrillFault{.name = name, .ranks = ranks, .body = std::move(body), .expected = std::move(expected)});
@@ -189,11 +189,11 @@ std::vector<DrillFault> faults_of_ends() {
   add("killed in an operation", 4, killed_during, {{.faults = {Fault::kDied}, .culprits = {1}}});
   add("killed after all", 4, killed_after_all, {{.faults = {Fault::kDied}, .culprits = {2}}});
   for (const int culprit : {2, 0}) {
-    add(culprit == 2 ? "throws" : "throws, rank 0", 4, [culprit](DrillRank& rank) { throws(rank, culprit); },
+    add(culprit == 2 ? "throws" : "throws, rank 0", 4, [culprit](WatchDrillRank& rank) { throws(rank, culprit); },
         {{.faults = {Fault::kFailed}, .culprits = {culprit}}})
         .forms = kBoth;
     add(culprit == 2 ? "out of memory" : "out of memory, rank 0", 4,
-        [culprit](DrillRank& rank) { out_of_memory(rank, culprit); },
+        [culprit](WatchDrillRank& rank) { out_of_memory(rank, culprit); },
         {{.faults = {Fault::kOutOfMemory}, .culprits = {culprit}}})
         .forms = kBoth;
   }

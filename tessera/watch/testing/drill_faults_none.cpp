@@ -8,7 +8,7 @@ namespace {
 const std::vector<DrillForm> kBoth = {DrillForm::kProcesses, DrillForm::kThreads};
 
 // Batches go through the stages; ranks have different numbers of point-to-point operations, and odd ones add more.
-void pipeline(DrillRank& rank) {
+void pipeline(WatchDrillRank& rank) {
   const int last = rank.ranks() - 1;
   for (int batch = 0; batch < 8; ++batch) {
     if (!rank.is(0)) rank.run(rank.recv(rank.rank() - 1, 100 + batch));
@@ -19,18 +19,18 @@ void pipeline(DrillRank& rank) {
   rank.steps(1);
 }
 // Ranks are in groups of different sizes, and use them unevenly.
-void uneven_groups(DrillRank& rank) {
+void uneven_groups(WatchDrillRank& rank) {
   const comm::ProcessGroup group = rank.world.split(rank.rank() < 2 ? 0 : 1, 0);
   for (int i = 0; i < (rank.rank() < 2 ? 9 : 2); ++i) rank.run(group, rank.all_reduce());
   rank.steps(2);
 }
-void steps(DrillRank& rank) { rank.steps(5); }
-void steps_and_go_on(DrillRank& rank) {
+void steps(WatchDrillRank& rank) { rank.steps(5); }
+void steps_and_go_on(WatchDrillRank& rank) {
   rank.steps(5);
   rank.wait_for_the_end();
   rank.steps(1);
 }
-void pipeline_and_go_on(DrillRank& rank) {
+void pipeline_and_go_on(WatchDrillRank& rank) {
   pipeline(rank);
   rank.wait_for_the_end();
   rank.steps(1);

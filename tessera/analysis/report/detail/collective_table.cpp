@@ -26,7 +26,7 @@ struct Traffic {
   double bus_nbytes = 0;
 };
 
-Traffic traffic_of(const Operation& operation, std::size_t ranks) {
+Traffic traffic_of(const RecordedOperation& operation, std::size_t ranks) {
   const auto n = static_cast<double>(std::max<std::size_t>(ranks, 1));
   const std::string& kind = operation.kind;
   double nbytes = std::max(static_cast<double>(operation.count), 0.0) * itemsize_of(operation.dtype);
@@ -63,24 +63,24 @@ struct Row {
 
 using RowKey = std::tuple<std::string, std::vector<int>, std::string, std::string>;
 
-std::string operation_name(const Launch& launch) {
+std::string operation_name(const CollectiveCall& launch) {
   const std::string& kind = launch.operations.front().kind;
   const bool is_mixed = std::any_of(launch.operations.begin(), launch.operations.end(),
-                                    [&](const Operation& each) { return each.kind != kind; });
+                                    [&](const RecordedOperation& each) { return each.kind != kind; });
   return is_mixed ? "several" : visible(kind);
 }
 
-std::string dtype_name(const Launch& launch) {
+std::string dtype_name(const CollectiveCall& launch) {
   const std::string& dtype = launch.operations.front().dtype;
   const bool is_mixed = std::any_of(launch.operations.begin(), launch.operations.end(),
-                                    [&](const Operation& each) { return each.dtype != dtype; });
+                                    [&](const RecordedOperation& each) { return each.dtype != dtype; });
   return is_mixed ? "several" : visible(dtype);
 }
 
-void take(Row& row, const Group& group, const Launch& launch, const BusyTimes* kernels) {
+void take(Row& row, const Group& group, const CollectiveCall& launch, const BusyTimes* kernels) {
   row.group = &group;
   ++row.launches;
-  for (const Operation& operation : launch.operations) {
+  for (const RecordedOperation& operation : launch.operations) {
     const Traffic traffic = traffic_of(operation, group.ranks.size());
     row.nbytes += traffic.nbytes;
     row.bus_nbytes += traffic.bus_nbytes;
@@ -147,7 +147,7 @@ PageJson collectives_json(const Evidence& evidence, const Spans& spans) {
     const auto kernels = spans.kernels.find(rank.rank);
     const BusyTimes* busy = kernels == spans.kernels.end() ? nullptr : &kernels->second;
     for (const Group& group : rank.groups) {
-      for (const Launch& launch : group.launches) {
+      for (const CollectiveCall& launch : group.launches) {
         if (launch.operations.empty() || launch.stage == Stage::kAsked) continue;
         RowKey key{group.name, group.ranks, operation_name(launch), dtype_name(launch)};
         if (rows.size() == kMostRows && !rows.contains(key)) continue;

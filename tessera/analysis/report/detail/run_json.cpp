@@ -153,7 +153,7 @@ PageJson devices_of(const Evidence* evidence, int rank) {
   if (evidence == nullptr) return devices;
   for (const Rank& each : evidence->ranks) {
     if (each.rank != rank) continue;
-    for (const Memory& memory : each.memory) {
+    for (const DeviceMemory& memory : each.memory) {
       devices.push_back({{"device", memory.device}, {"live", memory.live_nbytes}, {"mapped", memory.mapped_nbytes}});
     }
   }

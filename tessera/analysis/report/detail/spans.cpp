@@ -91,7 +91,7 @@ class OwnLaunches {
   explicit OwnLaunches(const Rank& rank) {
     std::map<Name, std::vector<Span>> launches;
     for (const Group& group : rank.groups) {
-      for (const Launch& launch : group.launches) {
+      for (const CollectiveCall& launch : group.launches) {
         if (launch.begun_ns <= 0 || launch.ended_ns < launch.begun_ns) continue;
         launches[{launch.device, launch.stream}].push_back({launch.begun_ns, launch.ended_ns, 0});
       }
@@ -169,7 +169,7 @@ struct CommSpans {
 CommSpans comm_spans(const Rank& rank, NameTable& names, std::int64_t until_ns) {
   CommSpans found;
   for (const Group& group : rank.groups) {
-    for (const Launch& launch : group.launches) {
+    for (const CollectiveCall& launch : group.launches) {
       if (launch.begun_ns <= 0 || launch.operations.empty()) continue;
       const std::uint16_t name = names.number_of(text_of(launch) + " in " + visible(group.name));
       const std::int64_t end = launch.ended_ns > 0 ? launch.ended_ns : until_ns;
@@ -234,7 +234,7 @@ class SpanBuilder {
     std::int64_t since = 0;
     if (rank.lost == 0) return since;
     for (const Group& group : rank.groups) {
-      for (const Launch& launch : group.launches) {
+      for (const CollectiveCall& launch : group.launches) {
         const std::int64_t time = launch.asked_ns > 0 ? launch.asked_ns : launch.begun_ns;
         if (time > 0 && (since == 0 || time < since)) since = time;
       }

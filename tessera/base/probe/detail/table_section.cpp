@@ -13,7 +13,7 @@ TableSection::TableSection(std::byte* file, std::byte* section, std::uint64_t nb
 
 TableCore* TableSection::find_or_make(std::uint16_t kind, std::uint16_t payload_bytes, std::uint32_t rows) {
   const std::lock_guard lock(mutex_);
-  for (const Known& known : known_) {
+  for (const KnownTable& known : known_) {
     if (known.kind == kind) return known.core.get();
   }
   known_.push_back({kind, nullptr});

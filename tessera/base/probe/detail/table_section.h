@@ -19,7 +19,7 @@ class TableSection {
   TableCore* find_or_make(std::uint16_t kind, std::uint16_t payload_bytes, std::uint32_t rows);
 
  private:
-  struct Known {
+  struct KnownTable {
     std::uint16_t kind;
     std::unique_ptr<TableCore> core;
   };
@@ -31,7 +31,7 @@ class TableSection {
   std::byte* end_;
   ClockSource clock_;
   std::mutex mutex_;
-  std::vector<Known> known_;
+  std::vector<KnownTable> known_;
 };
 
 }  // namespace tessera::probe::detail

@@ -15,7 +15,7 @@ namespace tessera::comm::cuda::moves {
 
 // T is void if bytes are only copied.
 template <class T, Fold kFold>
-__device__ void make_moves(const Launch& launch, const Block& block) {
+__device__ void make_moves(const CudaLaunch& launch, const Block& block) {
   const auto item = static_cast<std::int64_t>(launch.item_nbytes);
   __shared__ const std::byte* in[kMostRanks];
   __shared__ std::byte* out[kMostRanks];
@@ -46,7 +46,7 @@ __device__ void make_moves(const Launch& launch, const Block& block) {
 }
 
 // Returns true in the last block of the kernel, which continues alone and sees all writes of the others.
-__device__ inline bool is_last_block(const Launch& launch, Block& block) {
+__device__ inline bool is_last_block(const CudaLaunch& launch, Block& block) {
   __syncthreads();
   if (gridDim.x == 1) return true;
   if (threadIdx.x == 0) {
@@ -58,12 +58,12 @@ __device__ inline bool is_last_block(const Launch& launch, Block& block) {
   return block.is_last;
 }
 
-__device__ inline void end(const Launch& launch, const Block& block, bool is_well) {
-  GroupMemory& group = *launch.group;
+__device__ inline void end(const CudaLaunch& launch, const Block& block, bool is_well) {
+  CudaGroupMemory& group = *launch.group;
   // Skipped if the group had ended before: then no rank waits for this rank, nor this rank for others.
   const bool came = load_acquire(&group.boards[launch.rank].arrived) >= block.waiter.step;
   if (threadIdx.x == 0) {
-    Counters& counters = group.counters[launch.rank];
+    CudaCounters& counters = group.counters[launch.rank];
     counters.blocks_ended = 0;
     counters.task = block.waiter.task;
     if (came) {
@@ -83,7 +83,7 @@ __device__ inline void end(const Launch& launch, const Block& block, bool is_wel
 }
 
 template <class T, Fold kFold>
-__device__ void run(const Launch& launch) {
+__device__ void run(const CudaLaunch& launch) {
   __shared__ Block block;
   begin(launch, block);
   bool is_well = !block.is_over;
@@ -99,6 +99,6 @@ __device__ void run(const Launch& launch) {
 /// The kernel tessera_comm_<name>.
 #define TESSERA_COMM_KERNEL(name, type, fold)                                                                   \
   extern "C" __global__ void __launch_bounds__(tessera::comm::cuda::kThreads, tessera::comm::cuda::kBlocksEach) \
-      tessera_comm_##name(const __grid_constant__ tessera::comm::cuda::Launch launch) {                         \
-    tessera::comm::cuda::moves::run<type, tessera::comm::cuda::Fold::fold>(launch);                             \
+      tessera_comm_##name(const __grid_constant__ tessera::comm::cuda::CudaLaunch launch) {                     \
+    tessera::comm::cuda::moves::run<type, tessera::comm::cuda::PendingFold::fold>(launch);                      \
   }

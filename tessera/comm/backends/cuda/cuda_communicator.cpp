@@ -191,7 +191,7 @@ void CudaCommunicator::record_progress() {
   std::vector<std::shared_ptr<const std::string>> groups;  // destroyed after the lock is released
   const std::lock_guard lock(look_mutex_);
   for (; !pending_.empty(); pending_.pop_front()) {
-    Pending& first = pending_.front();
+    PendingLaunch& first = pending_.front();
     const std::uint64_t sequence = load(first.cell->sequence);
     if (sequence == 0) return;
     const std::uint64_t result = load(first.cell->result);
@@ -228,9 +228,9 @@ void CudaCommunicator::launch(const Task& task, Cell* cell, const device::Stream
   }
 }
 
-void CudaCommunicator::launch_part(const Task& task, const Operation& operation, Part part, Cell* cell,
+void CudaCommunicator::launch_part(const Task& task, const Operation& operation, KernelPosition part, Cell* cell,
                                    const device::Stream& stream) {
-  Launch planned = plan(operation, task.group_digest, rank_, size_);
+  CudaLaunch planned = plan(operation, task.group_digest, rank_, size_);
   planned.group = shared_->memory();
   planned.control = shared_->control();
   planned.deadline_ns =

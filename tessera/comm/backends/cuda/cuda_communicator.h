@@ -23,7 +23,7 @@ namespace tessera::comm::cuda {
 /// The communicator of one rank. Thread-safe.
 class CudaCommunicator : public Communicator,
                          public SymmetricBackend,
-                         public detail::Watched,
+                         public detail::PolledObject,
                          public std::enable_shared_from_this<CudaCommunicator> {
  public:
   /// Waits until all ranks have joined.
@@ -56,7 +56,7 @@ class CudaCommunicator : public Communicator,
     std::weak_ptr<Task> task;
   };
   // An operation whose end is not recorded yet. Its task and group may be destroyed before.
-  struct Pending {
+  struct PendingLaunch {
     const Cell* cell = nullptr;
     detail::Launched launched;
     detail::GroupRecord* record = nullptr;   // valid while its group exists
@@ -64,14 +64,15 @@ class CudaCommunicator : public Communicator,
     bool has_begun = false;
   };
   // The position of a kernel in its task.
-  struct Part {
+  struct KernelPosition {
     bool is_ahead = false;
     bool is_first = false;
     bool is_last = false;
   };
 
   void launch(const Task& task, Cell* cell, const device::Stream& stream);
-  void launch_part(const Task& task, const Operation& operation, Part part, Cell* cell, const device::Stream& stream);
+  void launch_part(const Task& task, const Operation& operation, KernelPosition part, Cell* cell,
+                   const device::Stream& stream);
   void note_launched(const Task& task, const Cell& cell);
   void record_progress();
   void order_behind_last(const device::Stream& stream);
@@ -88,9 +89,9 @@ class CudaCommunicator : public Communicator,
   std::vector<Slot> slots_;
   std::uint64_t launched_ = 0;
   device::Stream last_stream_;
-  std::uint64_t last_group_ = 0;  // digest of the name
-  std::mutex look_mutex_;         // protects the results of tasks and the members below
-  std::deque<Pending> pending_;   // in launch order, which is the order of their ends
+  std::uint64_t last_group_ = 0;       // digest of the name
+  std::mutex look_mutex_;              // protects the results of tasks and the members below
+  std::deque<PendingLaunch> pending_;  // in launch order, which is the order of their ends
   bool is_watched_ = false;
 };
 

@@ -31,7 +31,7 @@ void run_on_gpu(int ranks, const std::function<void()>& body) {
 
 INSTANTIATE_TEST_SUITE_P(
     Cuda, CommSuite,
-    ::testing::Values(Implementation{
+    ::testing::Values(CommImplementation{
         .name = "cuda", .backend = "cuda", .device = "cuda:0", .has_messages = false, .run = run_on_gpu}),
     implementation_name);
 

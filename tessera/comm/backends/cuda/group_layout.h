@@ -32,21 +32,21 @@ inline constexpr int kBlocksEach = 2;
 inline constexpr std::size_t kStageBytes = std::size_t{16} << 10;
 
 /// Progress of a rank. Values only increase.
-struct alignas(128) Board {
+struct alignas(128) CudaBoard {
   std::uint64_t arrived;   ///< step that it has reached
   std::uint64_t finished;  ///< step in which it no longer accesses memory of peers
   std::uint64_t task;      ///< number of its current task
 };
 
 /// State that the kernels of a rank pass on.
-struct alignas(128) Counters {
+struct alignas(128) CudaCounters {
   std::uint64_t step;          ///< last step
   std::uint64_t task;          ///< last started task
   std::uint32_t blocks_ended;  ///< ended blocks of the running kernel
 };
 
 /// A rank's operation in a step.
-struct alignas(16) Notice {
+struct alignas(16) CudaNotice {
   std::uint64_t fingerprint_low;  ///< fingerprint of the operation
   std::uint64_t fingerprint_high;
   std::uint64_t task;              ///< number of the task that the step belongs to
@@ -71,19 +71,19 @@ struct alignas(16) Notice {
 };
 
 /// See comm::Offer; in elements.
-struct Offer {
+struct CudaOffer {
   std::int64_t from_offset;
   std::int64_t to_offset;
   std::int64_t count;
 };
 
 /// Device memory of a group.
-struct GroupMemory {
+struct CudaGroupMemory {
   alignas(128) std::uint32_t verdict;  ///< a VerdictState
-  Board boards[kMostRanks];
-  Counters counters[kMostRanks];
-  Notice notices[kMostRanks][2];
-  Offer offers[kMostRanks][2][kMostRanks];  ///< by rank, step, peer
+  CudaBoard boards[kMostRanks];
+  CudaCounters counters[kMostRanks];
+  CudaNotice notices[kMostRanks][2];
+  CudaOffer offers[kMostRanks][2][kMostRanks];  ///< by rank, step, peer
   alignas(128) std::byte stages[kMostRanks][2][kStageBytes];
 };
 
@@ -102,7 +102,7 @@ enum class Ending : std::uint32_t {
 };
 
 /// The group failure, in pinned memory, written once by a kernel.
-struct Verdict {
+struct CudaVerdict {
   std::uint32_t state;  ///< the other fields are valid in state kWritten
   Ending ending;
   std::int32_t by;            ///< rank that wrote it
@@ -116,7 +116,7 @@ struct Verdict {
   std::int32_t channel;       ///< for signals
   /// kOffer: sent, received or -1, first element, room; kRows: first, size, rows; signals: number, arrived so far
   std::int64_t numbers[4];
-  Notice notices[kMostRanks];       ///< notices of the step
+  CudaNotice notices[kMostRanks];   ///< notices of the step
   std::uint64_t tasks[kMostRanks];  ///< current task of each rank; kLogs: log of each rank
 };
 
@@ -131,14 +131,14 @@ struct Control {
     std::uint64_t extended_all;   ///< sum of all extensions of running and enqueued tasks, in ns
     std::uint64_t passed;         ///< the latest registration that it passed without a rendezvous
   } ranks[kMostRanks];
-  Verdict verdict;
+  CudaVerdict verdict;
 };
 
 /// The result of an operation, in pinned memory, written by its kernel without waiting. Valid after the end is known
 /// from another source.
 struct alignas(64) Cell {
   /// Values of `result`.
-  enum Result : std::uint64_t { kRuns, kWell, kFailed };
+  enum KernelResult : std::uint64_t { kRuns, kWell, kFailed };
   std::uint64_t sequence;  ///< number of the operation; 0 before it starts
   std::uint64_t began_ns;  ///< device time
   std::uint64_t ended_ns;  ///< device time
@@ -155,13 +155,13 @@ struct MoveRow {
 };
 
 /// The arguments of a kernel for one operation; passed by value.
-struct Launch {
-  GroupMemory* group;
+struct CudaLaunch {
+  CudaGroupMemory* group;
   Control* control;
   Cell* cell;                   ///< null if no host reads it, as in a capture
   std::uint64_t deadline_ns;    ///< limit after its start; all ones: none
   std::uint64_t extended_base;  ///< extended_all at the enqueue; all ones in a graph, where only the replay is extended
-  Notice notice;                ///< the kernel fills in the task number
+  CudaNotice notice;            ///< the kernel fills in the task number
   std::int32_t rank;
   std::int32_t size;
   bool is_first;    ///< first kernel of its task, which it counts
@@ -180,7 +180,7 @@ struct Launch {
   const std::int64_t* row_out_sizes;    ///< rows expected from each rank; null: as many as it sends
   std::int64_t row_count;               ///< elements per row
   std::int64_t in_rows;                 ///< rows of the input
-  Offer offers[kMostRanks];
+  CudaOffer offers[kMostRanks];
   std::uint64_t registration;  ///< registration of a rendezvous, or 0
   std::int32_t row_total;      ///< number of `rows`
   MoveRow rows[kMostRanks];
@@ -188,7 +188,7 @@ struct Launch {
 
 /// The arguments of a kernel for a signal of symmetric memory; passed by value.
 struct SignalLaunch {
-  GroupMemory* group;
+  CudaGroupMemory* group;
   Control* control;
   std::uint64_t deadline_ns;    ///< limit after its start; all ones: none
   std::uint64_t extended_base;  ///< extended_all at the enqueue; all ones in a graph, which is not extended

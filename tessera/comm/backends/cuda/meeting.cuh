@@ -23,11 +23,11 @@ struct Block {
   MoveRow rows[kMostRanks];
 };
 
-__device__ inline void begin(const Launch& launch, Block& block) {
+__device__ inline void begin(const CudaLaunch& launch, Block& block) {
   wait_for_stream();
   if (threadIdx.x == 0) {
     // Only the last block of a kernel changes them, after all others have read them.
-    const Counters& counters = launch.group->counters[launch.rank];
+    const CudaCounters& counters = launch.group->counters[launch.rank];
     block.waiter = {.group = launch.group,
                     .control = launch.control,
                     .rank = launch.rank,
@@ -54,14 +54,14 @@ __device__ inline void begin(const Launch& launch, Block& block) {
 }
 
 // Writes the offer of this rank to `peer`. Returns false if it is invalid; the group has then ended.
-__device__ inline bool write_offer(const Launch& launch, const Block& block, int peer) {
-  Offer offer = launch.offers[peer];
+__device__ inline bool write_offer(const CudaLaunch& launch, const Block& block, int peer) {
+  CudaOffer offer = launch.offers[peer];
   if (launch.row_offsets != nullptr) {
     const std::int64_t first = launch.row_offsets[peer];
     const std::int64_t size = launch.row_sizes[peer];
     if (size < 0 || first < 0 || size > launch.in_rows || first > launch.in_rows - size) {
       if (block.waiter.may_end()) {
-        Verdict& verdict = launch.control->verdict;
+        CudaVerdict& verdict = launch.control->verdict;
         verdict.peer = peer;
         verdict.numbers[0] = first;
         verdict.numbers[1] = size;
@@ -81,18 +81,18 @@ __device__ inline bool write_offer(const Launch& launch, const Block& block, int
 }
 
 // One word per thread; a complete copy by one thread would exceed the registers.
-__device__ inline void write_notice(const Launch& launch, const Block& block, Notice& to) {
-  constexpr unsigned kWords = sizeof(Notice) / sizeof(std::uint64_t);
+__device__ inline void write_notice(const CudaLaunch& launch, const Block& block, CudaNotice& to) {
+  constexpr unsigned kWords = sizeof(CudaNotice) / sizeof(std::uint64_t);
   const auto* from = reinterpret_cast<const std::uint64_t*>(&launch.notice);
   for (unsigned word = threadIdx.x; word < kWords; word += blockDim.x) {
-    const bool is_task = word == offsetof(Notice, task) / sizeof(std::uint64_t);
+    const bool is_task = word == offsetof(CudaNotice, task) / sizeof(std::uint64_t);
     reinterpret_cast<std::uint64_t*>(&to)[word] = is_task ? block.waiter.task : from[word];
   }
 }
 
 // Block 0: announces the operation of this rank, and copies a small input to the stage.
-__device__ inline bool announce(const Launch& launch, Block& block) {
-  GroupMemory& group = *launch.group;
+__device__ inline bool announce(const CudaLaunch& launch, Block& block) {
+  CudaGroupMemory& group = *launch.group;
   const auto turn = block.waiter.step % 2;
   write_notice(launch, block, group.notices[launch.rank][turn]);
   if (threadIdx.x == 0) group.boards[launch.rank].task = block.waiter.task;
@@ -109,7 +109,7 @@ __device__ inline bool announce(const Launch& launch, Block& block) {
   return true;
 }
 
-__device__ inline bool agrees(const Launch& launch, const Block& block, const Notice& other) {
+__device__ inline bool agrees(const CudaLaunch& launch, const Block& block, const CudaNotice& other) {
   const bool registers_alike = other.registrations == launch.notice.registrations || other.registrations == 0 ||
                                launch.notice.registrations == 0;
   return other.fingerprint_low == launch.notice.fingerprint_low &&
@@ -117,7 +117,7 @@ __device__ inline bool agrees(const Launch& launch, const Block& block, const No
 }
 
 // Waits for all peers and compares their operations.
-__device__ inline bool meet(const Launch& launch, Block& block) {
+__device__ inline bool meet(const CudaLaunch& launch, Block& block) {
   bool is_well = true;
   if (threadIdx.x < launch.size) {
     const int peer = threadIdx.x;
@@ -125,7 +125,7 @@ __device__ inline bool meet(const Launch& launch, Block& block) {
     const auto turn = block.waiter.step % 2;
     is_well = block.waiter.wait_for(&launch.group->boards[peer].arrived, block.waiter.step, peer, looks_around);
     if (is_well) {
-      const Notice& notice = launch.group->notices[peer][turn];
+      const CudaNotice& notice = launch.group->notices[peer][turn];
       if (!agrees(launch, block, notice)) {
         // The error message needs the notices of all other ranks.
         for (int other = 0; other < launch.size && is_well; ++other) {
@@ -142,12 +142,12 @@ __device__ inline bool meet(const Launch& launch, Block& block) {
 }
 
 // Fills in the offers of peers, and checks that they fit.
-__device__ inline bool resolve_rows(const Launch& launch, Block& block) {
+__device__ inline bool resolve_rows(const CudaLaunch& launch, Block& block) {
   bool is_well = true;
   if (threadIdx.x < launch.row_total) {
     MoveRow row = launch.rows[threadIdx.x];
     if (row.from_offset == kOffered) {
-      const Offer& offer = launch.group->offers[row.from][block.waiter.step % 2][launch.rank];
+      const CudaOffer& offer = launch.group->offers[row.from][block.waiter.step % 2][launch.rank];
       const bool is_expected = row.count == kOffered && launch.row_out_sizes != nullptr;
       const std::int64_t asked = is_expected ? launch.row_out_sizes[row.from] * launch.row_count : row.count;
       row.from_offset = offer.from_offset;
@@ -157,7 +157,7 @@ __device__ inline bool resolve_rows(const Launch& launch, Block& block) {
           row.to_offset >= 0 && row.count >= 0 && row.count <= launch.room && row.to_offset <= launch.room - row.count;
       if (row.count != offer.count || !fits) {
         if (block.waiter.may_end()) {
-          Verdict& verdict = launch.control->verdict;
+          CudaVerdict& verdict = launch.control->verdict;
           verdict.peer = row.from;
           verdict.numbers[0] = offer.count;
           verdict.numbers[1] = asked;
@@ -175,7 +175,7 @@ __device__ inline bool resolve_rows(const Launch& launch, Block& block) {
 
 // Returns true if peers' buffers may be accessed from here on; false if the group has ended. A rank that then releases
 // its buffers has seen that this rank arrived, and waits for it.
-__device__ inline bool may_reach(const Launch& launch) {
+__device__ inline bool may_reach(const CudaLaunch& launch) {
   bool is_open = true;
   if (threadIdx.x == 0) {
     fence_in_one_order();

@@ -10,7 +10,7 @@ namespace tessera::comm::cuda {
 namespace {
 
 // A row that continues the previous one is merged with it.
-void add_row(Launch& launch, const MoveRow& row) {
+void add_row(CudaLaunch& launch, const MoveRow& row) {
   if (launch.row_total > 0) {
     MoveRow& last = launch.rows[launch.row_total - 1];
     if (last.from == row.from && last.to == row.to && last.from_offset >= 0 && row.from_offset >= 0 &&
@@ -23,7 +23,7 @@ void add_row(Launch& launch, const MoveRow& row) {
   launch.rows[launch.row_total++] = row;
 }
 
-void plan_rows(const Operation& operation, int rank, int size, Launch& launch) {
+void plan_rows(const Operation& operation, int rank, int size, CudaLaunch& launch) {
   // With stages, a rank makes all transfers to itself; otherwise it makes its own transfers, whatever their target.
   for (int maker = 0; maker < size; ++maker) {
     if (!launch.is_staged && maker != rank) continue;
@@ -38,7 +38,7 @@ void plan_rows(const Operation& operation, int rank, int size, Launch& launch) {
   }
 }
 
-void plan_offers(const Operation& operation, int rank, int size, Launch& launch) {
+void plan_offers(const Operation& operation, int rank, int size, CudaLaunch& launch) {
   const CollectiveDef& def = definition(operation.kind);
   launch.has_offers = def.offer != nullptr;
   if (!launch.has_offers) return;
@@ -52,18 +52,18 @@ void plan_offers(const Operation& operation, int rank, int size, Launch& launch)
     return;
   }
   for (int peer = 0; peer < size; ++peer) {
-    const comm::Offer offer = def.offer(operation, rank, peer);
+    const comm::CudaOffer offer = def.offer(operation, rank, peer);
     launch.offers[peer] = {offer.from_offset, offer.to_offset, offer.count};
   }
 }
 
 }  // namespace
 
-Launch plan(const Operation& operation, std::uint64_t group, int rank, int size) {
+CudaLaunch plan(const Operation& operation, std::uint64_t group, int rank, int size) {
   const Extents extents = definition(operation.kind).extents(operation, rank, size);
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
-  const detail::Notice notice = detail::notice_of(operation, 0, group);
-  Launch launch{};
+  const detail::CudaNotice notice = detail::notice_of(operation, 0, group);
+  CudaLaunch launch{};
   launch.notice = {.fingerprint_low = notice.fingerprint.low,
                    .fingerprint_high = notice.fingerprint.high,
                    .task = 0,
@@ -105,7 +105,7 @@ Launch plan(const Operation& operation, std::uint64_t group, int rank, int size)
   return launch;
 }
 
-std::uint32_t blocks_for(const Operation& operation, const Launch& launch) {
+std::uint32_t blocks_for(const Operation& operation, const CudaLaunch& launch) {
   if (operation.kind == OpKind::kBarrier || launch.is_staged) return 1;
   std::int64_t elements = operation.kind == OpKind::kRaggedAllToAll ? launch.room : 0;
   for (int i = 0; i < launch.row_total; ++i) {

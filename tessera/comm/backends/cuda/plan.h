@@ -11,8 +11,8 @@ namespace tessera::comm::cuda {
 
 /// Returns the Launch of an operation. `group` is the digest of the group name. The caller sets memory, cell, deadline
 /// and the position in the task.
-Launch plan(const Operation& operation, std::uint64_t group, int rank, int size);
+CudaLaunch plan(const Operation& operation, std::uint64_t group, int rank, int size);
 /// Returns the useful number of blocks, regardless of the capacity of the device.
-std::uint32_t blocks_for(const Operation& operation, const Launch& launch);
+std::uint32_t blocks_for(const Operation& operation, const CudaLaunch& launch);
 
 }  // namespace tessera::comm::cuda

@@ -53,7 +53,7 @@ __device__ inline void wait_for_stream() { asm volatile("griddepcontrol.wait;" :
 
 /// A rank in a step; shared by the threads of a block.
 struct Waiter {
-  GroupMemory* group;
+  CudaGroupMemory* group;
   Control* control;
   std::int32_t rank;
   std::int32_t size;
@@ -78,7 +78,7 @@ struct Waiter {
     return false;
   }
   __device__ __noinline__ void end(Ending ending, std::uint32_t missing_ranks) const {
-    Verdict& verdict = control->verdict;
+    CudaVerdict& verdict = control->verdict;
     verdict.ending = ending;
     verdict.by = rank;
     verdict.missing = missing_ranks;
@@ -93,7 +93,7 @@ struct Waiter {
       const auto* from = reinterpret_cast<const std::uint64_t*>(&group->notices[other][step % 2]);
       auto* to = reinterpret_cast<std::uint64_t*>(&verdict.notices[other]);
 #pragma unroll 1
-      for (unsigned word = 0; word < sizeof(Notice) / sizeof(std::uint64_t); ++word) to[word] = from[word];
+      for (unsigned word = 0; word < sizeof(CudaNotice) / sizeof(std::uint64_t); ++word) to[word] = from[word];
       if (ending != Ending::kLogs) verdict.tasks[other] = group->boards[other].task;
     }
     __threadfence_system();
@@ -158,7 +158,7 @@ struct Waiter {
   /// it arrived. A rank that arrives later sees the verdict and accesses nothing.
   __device__ void wait_until_parted(int peer) const {
     constexpr std::uint64_t kBoundNs = 2'000'000'000;  // a peer takes no longer than its transfers
-    const Board& board = group->boards[peer];
+    const CudaBoard& board = group->boards[peer];
     if (wait_for(&board.finished, step, peer, true)) return;
     fence_in_one_order();
     const std::uint64_t since = now_ns();

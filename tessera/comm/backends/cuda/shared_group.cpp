@@ -44,8 +44,8 @@ bool reduces(OpKind kind) {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
 }
 
-detail::Notice notice_of(const Notice& notice) {
-  detail::Notice seen;
+detail::CudaNotice notice_of(const CudaNotice& notice) {
+  detail::CudaNotice seen;
   seen.fingerprint = {notice.fingerprint_low, notice.fingerprint_high};
   seen.task = notice.task;
   seen.registrations = notice.registrations;
@@ -71,14 +71,14 @@ std::string text_of_member(std::span<const Rank> world, int rank) {
   return detail::text_of_members(std::span(&rank, 1), world);
 }
 
-std::string text_of_offer(const Verdict& verdict, std::span<const Rank> world) {
+std::string text_of_offer(const CudaVerdict& verdict, std::span<const Rank> world) {
   const auto& [sent, taken, first, room] = verdict.numbers;
   const std::string text = tessera::detail::concat(text_of_member(world, verdict.peer), " sends ", sent, " elements");
   return taken == -1 ? tessera::detail::concat(text, " to offset ", first, " of ", room)
                      : tessera::detail::concat(text, ", ", text_of_member(world, verdict.by), " expects ", taken);
 }
 
-Failure difference_of_logs(const Verdict& verdict, std::span<const Rank> world) {
+Failure difference_of_logs(const CudaVerdict& verdict, std::span<const Rank> world) {
   const int size = static_cast<int>(world.size());
   std::map<std::uint64_t, std::vector<int>> by_log;
   for (int rank = 0; rank < size; ++rank) by_log[verdict.tasks[rank]].push_back(rank);
@@ -94,10 +94,10 @@ Failure difference_of_logs(const Verdict& verdict, std::span<const Rank> world) 
 }
 
 // `groups` holds names by digest.
-Failure failure_of(const Verdict& verdict, std::span<const Rank> world,
+Failure failure_of(const CudaVerdict& verdict, std::span<const Rank> world,
                    const std::map<std::uint64_t, std::string>& groups) {
   const int size = static_cast<int>(world.size());
-  std::vector<detail::Notice> notices;
+  std::vector<detail::CudaNotice> notices;
   std::vector<std::string> names;
   std::vector<int> missing;
   std::vector<std::uint64_t> tasks;  // tasks of the missing ranks
@@ -139,7 +139,7 @@ Failure failure_of(const Verdict& verdict, std::span<const Rank> world,
 }
 
 // "pool 1, wait_signal(rank 0, channel 3) of rank 1: signal 3 of rank 0 did not arrive within 0.05 s (2 arrived)"
-Failure failure_of_signal(const Verdict& verdict, const std::string& pool, std::span<const Rank> world) {
+Failure failure_of_signal(const CudaVerdict& verdict, const std::string& pool, std::span<const Rank> world) {
   constexpr const char* kNames[] = {"put_signal", "wait_signal", "barrier"};
   Failure failure = failure_of(verdict, world, {});
   if (verdict.ending == Ending::kDeadline) {
@@ -196,15 +196,15 @@ Kernels::Kernels(const device::Device& device) {
 
 // Uses a separate group that has ended: the kernels notice that and return.
 void Kernels::warm_up(const device::Device& device) const {
-  const std::size_t nbytes = up_to(sizeof(GroupMemory), device.properties().granularity);
+  const std::size_t nbytes = up_to(sizeof(CudaGroupMemory), device.properties().granularity);
   device::AddressRange range = device.reserve(nbytes);
   range.map(0, device.create_memory(nbytes));
   const device::PinnedMemory control = device.allocate_pinned(sizeof(Control));
-  auto* const group = reinterpret_cast<GroupMemory*>(range.data());
+  auto* const group = reinterpret_cast<CudaGroupMemory*>(range.data());
   const device::Stream stream = device.create_stream({.name = "comm warm-up"});
-  stream.fill(group, 0, 4, sizeof(GroupMemory) / 4);
+  stream.fill(group, 0, 4, sizeof(CudaGroupMemory) / 4);
   stream.fill(&group->verdict, kWritten, 4, 1);
-  Launch launch{};
+  CudaLaunch launch{};
   launch.group = group;
   launch.control = reinterpret_cast<Control*>(control.data());
   launch.size = 1;
@@ -239,13 +239,13 @@ SharedGroup::SharedGroup(const device::Device& device, int size)
       size_(size),
       is_checked_(env::comm_check()),
       has_joined_(static_cast<std::size_t>(size)) {
-  const std::size_t nbytes = up_to(sizeof(GroupMemory), device_.properties().granularity);
+  const std::size_t nbytes = up_to(sizeof(CudaGroupMemory), device_.properties().granularity);
   range_ = device_.reserve(nbytes);
   range_.map(0, device_.create_memory(nbytes));
   control_ = device_.allocate_pinned(sizeof(Control));
   std::fill_n(control_.data(), sizeof(Control), std::byte{0});
   const device::Stream stream = device_.create_stream({.name = "comm group"});
-  stream.fill(range_.data(), 0, 4, sizeof(GroupMemory) / 4);
+  stream.fill(range_.data(), 0, 4, sizeof(CudaGroupMemory) / 4);
   stream.synchronize();
 }
 
@@ -285,8 +285,8 @@ void SharedGroup::abort(int rank, std::string_view reason) noexcept {
   try {
     const std::lock_guard lock(mutex_);
     if (!ended_ && std::atomic_ref<std::uint32_t>(control()->verdict.state).load() != kWritten) {
-      ended_ =
-          Ended{Failure::Kind::kAborted, "aborted by " + text_of_member(world_, rank) + ": " + std::string(reason)};
+      ended_ = EndedLaunch{Failure::Kind::kAborted,
+                           "aborted by " + text_of_member(world_, rank) + ": " + std::string(reason)};
       has_ended_.store(true);
     }
   } catch (const std::exception&) {
@@ -309,14 +309,14 @@ std::exception_ptr SharedGroup::error(std::string_view group) {
   }
 }
 
-SharedGroup::Ended SharedGroup::verdict_of_kernel() const {
-  const Verdict& verdict = control()->verdict;
+SharedGroup::EndedLaunch SharedGroup::verdict_of_kernel() const {
+  const CudaVerdict& verdict = control()->verdict;
   if (verdict.pool != 0) {
     const Failure failure = failure_of_signal(verdict, pools_[verdict.pool - 1], world_);
     return {failure.kind, failure.text};
   }
   const Failure failure = failure_of(verdict, world_, groups_);
-  const detail::Notice seen = notice_of(verdict.notices[verdict.by]);
+  const detail::CudaNotice seen = notice_of(verdict.notices[verdict.by]);
   Operation operation{.kind = seen.kind, .dtype = seen.dtype, .root = seen.root, .count = seen.count};
   operation.reduction = {seen.reduction, seen.factor};
   return {failure.kind, detail::seen_in(operation, verdict.task, verdict.by, failure).text};

@@ -54,7 +54,7 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   /// first rank.
   [[nodiscard]] bool is_checked() const { return is_checked_; }
   /// Returns the device memory, which the host does not read.
-  [[nodiscard]] GroupMemory* memory() const { return reinterpret_cast<GroupMemory*>(range_.data()); }
+  [[nodiscard]] CudaGroupMemory* memory() const { return reinterpret_cast<CudaGroupMemory*>(range_.data()); }
   /// Returns the pinned memory.
   [[nodiscard]] Control* control() const { return reinterpret_cast<Control*>(control_.data()); }
 
@@ -77,11 +77,11 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   void keep();
 
  private:
-  struct Ended {
+  struct EndedLaunch {
     Failure::Kind kind;
     std::string text;
   };
-  [[nodiscard]] Ended verdict_of_kernel() const;
+  [[nodiscard]] EndedLaunch verdict_of_kernel() const;
 
   const device::Device device_;
   const Kernels& kernels_;
@@ -96,7 +96,7 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   std::condition_variable joined_;
   std::vector<bool> has_joined_;
   std::vector<Rank> world_;  // world rank of each rank
-  std::optional<Ended> ended_;
+  std::optional<EndedLaunch> ended_;
   std::map<std::uint64_t, std::string> groups_;  // names, by digest
   std::vector<std::string> pools_;               // names, by number
   std::vector<std::shared_ptr<const void>> pads_;

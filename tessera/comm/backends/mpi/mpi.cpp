@@ -17,12 +17,12 @@
 namespace tessera::comm {
 namespace {
 
-using mpi::Library;
+using mpi::MpiLibrary;
 
 class MpiCommunicator : public Communicator, public std::enable_shared_from_this<MpiCommunicator> {
  public:
   MpiCommunicator(MPI_Comm comm, const ConnectRequest& request, bool crowded, bool checked)
-      : endpoint_(Library::get(), comm, request),
+      : endpoint_(MpiLibrary::get(), comm, request),
         tasks_(request.rank, static_cast<int>(request.ranks.size())),
         steps_(endpoint_, tasks_, crowded, checked) {}
   ~MpiCommunicator() override { leave(); }
@@ -79,16 +79,16 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
  private:
   mutable mpi::Endpoint endpoint_;
   detail::TaskRunner tasks_;
-  mpi::Steps steps_;
+  mpi::MpiSteps steps_;
 };
 
 constexpr const char* kIsChecked = "is checked";
 
 std::string why_not(const ConnectRequest& request) {
   if (detail::WorldState::current().processes() == nullptr) return "the ranks are not processes";
-  if (std::string reason = Library::why_not(); !reason.empty()) return reason;
+  if (std::string reason = MpiLibrary::why_not(); !reason.empty()) return reason;
   const auto world_size = static_cast<std::size_t>(current_place().world_size);
-  if (request.ranks.size() < world_size && !Library::get().is_running()) {
+  if (request.ranks.size() < world_size && !MpiLibrary::get().is_running()) {
     return "the first group on mpi must contain all ranks, because MPI_Init waits for all; create such a group first";
   }
   return "";
@@ -115,7 +115,7 @@ void meet(const ConnectRequest& request) {
   }
 }
 
-void check_place(Library& library) {
+void check_place(MpiLibrary& library) {
   const mpi::Functions& call = library.functions();
   int rank = 0;
   int size = 0;
@@ -127,7 +127,7 @@ void check_place(Library& library) {
                    "; start the ranks with mpirun or srun and leave RANK and WORLD_SIZE unset");
 }
 
-MPI_Comm make_communicator(Library& library, const ConnectRequest& request) {
+MPI_Comm make_communicator(MpiLibrary& library, const ConnectRequest& request) {
   const mpi::Functions& call = library.functions();
   std::vector<int> ranks;
   for (const Rank rank : request.ranks) ranks.push_back(rank.value());
@@ -150,7 +150,7 @@ MPI_Comm make_communicator(Library& library, const ConnectRequest& request) {
 
 std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   meet(request);
-  Library& library = Library::get();
+  MpiLibrary& library = MpiLibrary::get();
   library.start();
   check_place(library);
   const bool is_crowded = current_place().local_world_size > ::sysconf(_SC_NPROCESSORS_ONLN);

@@ -128,7 +128,7 @@ void run_part(int ranks, const std::function<void()>& body) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, CommSuite,
-                         ::testing::Values(Implementation{.name = "mpi", .backend = "mpi", .run = run_part}),
+                         ::testing::Values(CommImplementation{.name = "mpi", .backend = "mpi", .run = run_part}),
                          implementation_name);
 
 }  // namespace

@@ -121,7 +121,7 @@ TEST(Mpirun, TheFirstGroupOnMpiHoldsAllRanks) {
 
 TEST(Mpirun, MpiThatTheProgramInitialisedIsUsedAndLeftToIt) {
   under_mpirun(2, [] {
-    mpi::Library& library = mpi::Library::get();
+    mpi::MpiLibrary& library = mpi::MpiLibrary::get();
     int level = 0;
     library.check(library.functions().init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
     init({.backend = "mpi"});

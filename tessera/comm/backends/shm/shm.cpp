@@ -22,9 +22,9 @@
 namespace tessera::comm {
 namespace {
 
+using detail::BufferLocation;
 using detail::Descriptor;
 using detail::PeerProcess;
-using detail::Place;
 using std::chrono::nanoseconds;
 
 // A mapping of group memory.
@@ -55,7 +55,7 @@ class Places {
   explicit Places(const device::Device& device) : file_(device) {}
   [[nodiscard]] const device::host::MemoryFileView& file() const { return file_; }
 
-  Place find(const void* address, std::size_t nbytes) {
+  BufferLocation find(const void* address, std::size_t nbytes) {
     const std::uint64_t epoch = file_.epoch();
     const auto key = reinterpret_cast<std::uintptr_t>(address);
     const std::lock_guard lock(mutex_);
@@ -75,7 +75,7 @@ class Places {
   struct Known {
     std::uintptr_t address = 0;
     std::uint64_t epoch = 0;
-    Place place = {};
+    BufferLocation place = {};
   };
   const device::host::MemoryFileView file_;
   std::mutex mutex_;
@@ -95,10 +95,10 @@ class SharedMemory : public detail::PeerMemory {
 
   [[nodiscard]] const detail::GroupMemory& group() const override { return group_; }
   [[nodiscard]] const detail::Waiting& waiting() const override { return waiting_; }
-  [[nodiscard]] Place place_of(const void* address, std::size_t nbytes) override {
+  [[nodiscard]] BufferLocation place_of(const void* address, std::size_t nbytes) override {
     return places_.find(address, nbytes);
   }
-  [[nodiscard]] std::byte* reach(int peer, const Place& place) override {
+  [[nodiscard]] std::byte* reach(int peer, const BufferLocation& place) override {
     return peers_[static_cast<std::size_t>(peer)]->reach(place.where);
   }
   [[nodiscard]] int world_rank(int peer) const override { return ranks_[static_cast<std::size_t>(peer)].value(); }

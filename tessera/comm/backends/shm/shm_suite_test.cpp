@@ -28,10 +28,10 @@ void run_processes(int ranks, const std::function<void()>& body) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, CommSuite,
-                         ::testing::Values(Implementation{.name = "shm", .backend = "shm", .run = run_processes}),
+                         ::testing::Values(CommImplementation{.name = "shm", .backend = "shm", .run = run_processes}),
                          implementation_name);
 INSTANTIATE_TEST_SUITE_P(Shm, SymmetricSuite,
-                         ::testing::Values(Implementation{.name = "shm", .backend = "shm", .run = run_processes}),
+                         ::testing::Values(CommImplementation{.name = "shm", .backend = "shm", .run = run_processes}),
                          implementation_name);
 
 }  // namespace

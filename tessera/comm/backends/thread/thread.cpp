@@ -21,10 +21,10 @@ class ThreadMemory : public detail::PeerMemory {
         world_(std::move(world)) {}
   [[nodiscard]] const detail::GroupMemory& group() const override { return group_; }
   [[nodiscard]] const detail::Waiting& waiting() const override { return waiting_; }
-  [[nodiscard]] detail::Place place_of(const void* address, std::size_t nbytes) override {
+  [[nodiscard]] detail::BufferLocation place_of(const void* address, std::size_t nbytes) override {
     return {.where = reinterpret_cast<std::uintptr_t>(address), .nbytes = nbytes};
   }
-  [[nodiscard]] std::byte* reach(int /*peer*/, const detail::Place& place) override {
+  [[nodiscard]] std::byte* reach(int /*peer*/, const detail::BufferLocation& place) override {
     return reinterpret_cast<std::byte*>(place.where);
   }
   [[nodiscard]] int world_rank(int peer) const override { return ranks_[static_cast<std::size_t>(peer)].value(); }
@@ -35,15 +35,15 @@ class ThreadMemory : public detail::PeerMemory {
 
   // Applies to ranks without a scheduler and without another thread that could raise the word. A thread that works for
   // a rank holds a reference to it, as do its simulation, the slot of this thread, and `rank` here.
-  [[nodiscard]] std::string circle_of(const Wait& wait) override {
+  [[nodiscard]] std::string cycle_of(const WordWait& wait) override {
     const std::shared_ptr<RankContext> rank = current_rank();
     if (waiting_.is_virtual() || rank.use_count() > 3) return "";
     if (device::host::has_threads(device::Device::get("host"))) return "";
     const Rank peer = ranks_[static_cast<std::size_t>(wait.peer)];
-    world_->circles().enter(rank->place().rank, {peer, &wait.word, wait.least, &wait.is_over, wait.what});
-    return world_->circles().of(rank->place().rank);
+    world_->cycles().enter(rank->place().rank, {peer, &wait.word, wait.least, &wait.is_over, wait.what});
+    return world_->cycles().of(rank->place().rank);
   }
-  void end_wait() override { world_->circles().leave(current_rank()->place().rank); }
+  void end_wait() override { world_->cycles().leave(current_rank()->place().rank); }
 
  private:
   std::shared_ptr<std::byte> memory_;

@@ -7,7 +7,7 @@
 namespace tessera::comm::suite {
 namespace {
 
-Implementation threads(const std::string& name, std::optional<std::uint64_t> seed, bool is_checked = false) {
+CommImplementation threads(const std::string& name, std::optional<std::uint64_t> seed, bool is_checked = false) {
   return {.name = name, .backend = "thread", .is_seeded = seed.has_value(), .run = [=](int ranks, const auto& body) {
             if (is_checked) ::setenv("TESSERA_COMM_CHECK", "1", 1);
             try {

@@ -24,12 +24,12 @@ extern const CollectiveDef kRendezvousDef;
 namespace detail {
 
 /// A chunk of a buffer: first element and length.
-struct Part {
+struct BufferChunk {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
 /// Returns chunk `rank` of chunks with `counts` elements, or with `count` elements each if `counts` is empty.
-Part part_of(std::span<const std::int64_t> counts, std::int64_t count, int rank);
+BufferChunk part_of(std::span<const std::int64_t> counts, std::int64_t count, int rank);
 /// Returns the number of elements of all chunks.
 std::int64_t whole_of(std::span<const std::int64_t> counts, std::int64_t count, int size);
 

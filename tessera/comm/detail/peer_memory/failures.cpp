@@ -85,9 +85,9 @@ void put_parts(Notice& notice, const Numbers& parts) {
 }  // namespace
 
 void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failure& failure) {
-  Verdict& verdict = group.verdict();
-  std::uint32_t open = Verdict::kOpen;
-  const bool is_first = verdict.state.compare_exchange_strong(open, Verdict::kBeingWritten);
+  GroupFailure& verdict = group.verdict();
+  std::uint32_t open = GroupFailure::kOpen;
+  const bool is_first = verdict.state.compare_exchange_strong(open, GroupFailure::kBeingWritten);
   if (is_first) {
     verdict.kind = static_cast<std::uint8_t>(failure.kind);
     verdict.operation = failure.operation;
@@ -99,7 +99,7 @@ void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failu
     const std::size_t length = std::min(failure.text.size(), sizeof(verdict.text) - 1);
     std::memcpy(verdict.text, failure.text.data(), length);
     verdict.text[length] = 0;
-    verdict.state.store(Verdict::kWritten, std::memory_order_seq_cst);
+    verdict.state.store(GroupFailure::kWritten, std::memory_order_seq_cst);
   }
   for (int rank = 0; rank < group.size(); ++rank) {
     waiting.wake(group.board(rank).arrived);
@@ -113,11 +113,11 @@ void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failu
 
 bool has_verdict(const GroupMemory& group) {
   // Sequentially consistent with Board::reaching; a plain load on x86-64.
-  return group.verdict().state.load(std::memory_order_seq_cst) == Verdict::kWritten;
+  return group.verdict().state.load(std::memory_order_seq_cst) == GroupFailure::kWritten;
 }
 
 void throw_verdict(const GroupMemory& group, std::string_view name) {
-  const Verdict& verdict = group.verdict();
+  const GroupFailure& verdict = group.verdict();
   throw_failure(static_cast<Failure::Kind>(verdict.kind), verdict.text, name);
 }
 

@@ -14,7 +14,7 @@ struct Parts {
     const auto n = static_cast<std::size_t>(ranks);
     verdict = 64;
     static_assert(sizeof(Rules) <= 64);
-    boards = up(verdict + sizeof(Verdict));
+    boards = up(verdict + sizeof(GroupFailure));
     notices = up(boards + n * sizeof(Board));
     offers = up(notices + n * 2 * sizeof(Notice));
     mails = up(offers + n * n * 2 * sizeof(Offer));
@@ -35,7 +35,7 @@ struct Parts {
 GroupMemory::GroupMemory(std::byte* memory, int size) : size_(size) {
   const Parts parts(size);
   rules_ = reinterpret_cast<Rules*>(memory);
-  verdict_ = reinterpret_cast<Verdict*>(memory + parts.verdict);
+  verdict_ = reinterpret_cast<GroupFailure*>(memory + parts.verdict);
   boards_ = reinterpret_cast<Board*>(memory + parts.boards);
   notices_ = reinterpret_cast<Notice*>(memory + parts.notices);
   offers_ = reinterpret_cast<Offer*>(memory + parts.offers);
@@ -47,7 +47,7 @@ std::size_t GroupMemory::nbytes(int size) { return Parts(size).end; }
 
 void GroupMemory::initialise(const Rules& rules) const {
   ::new (rules_) Rules(rules);
-  ::new (verdict_) Verdict;
+  ::new (verdict_) GroupFailure;
   for (int rank = 0; rank < size_; ++rank) {
     ::new (&board(rank)) Board;
     for (const std::uint64_t step : {0, 1}) {

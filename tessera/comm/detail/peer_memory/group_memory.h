@@ -31,7 +31,7 @@ inline constexpr int kMostPeers = 1024;
 inline constexpr std::size_t kStageBytes = std::size_t{64} << 10;
 
 /// The location of a rank's buffer, for its peers.
-struct Place {
+struct BufferLocation {
   std::uint64_t where = 0;        ///< an address, or an offset in the rank's memory file
   std::uint64_t nbytes = 0;       ///< size of the buffer
   std::uint8_t is_reachable = 1;  ///< 0: peers cannot access it; its bytes go through the stage
@@ -62,8 +62,8 @@ struct alignas(64) Notice {
   std::int32_t root = 0;
   std::int64_t count = 0;
   std::uint64_t counts_digest = 0;  ///< digest of uneven counts and targets
-  Place in;
-  Place out;
+  BufferLocation in;
+  BufferLocation out;
   std::uint64_t group = 0;       ///< digest of the group name
   double factor = 1;             ///< factor of the reduction; this and the fields below are for mismatch errors
   std::uint64_t layouts = 0;     ///< see Geometry
@@ -81,14 +81,14 @@ struct alignas(128) Mail {
   DType dtype = DType::kU8;              ///< dtype of the elements
   std::int64_t count = 0;                ///< elements of the complete message
   std::uint64_t group = 0;               ///< digest of the group name
-  Place place;               ///< location of the message; if unreachable, this window is in the sender's third stage
+  BufferLocation place;      ///< location of the message; if unreachable, this window is in the sender's third stage
   std::uint64_t offset = 0;  ///< first byte of this window
   std::uint64_t nbytes = 0;  ///< bytes of this window
   alignas(64) std::atomic<std::uint64_t> taken{0};  ///< written by the receiver
 };
 
 /// The group failure, written once.
-struct Verdict {
+struct GroupFailure {
   enum State : std::uint32_t { kOpen, kBeingWritten, kWritten };
   std::atomic<std::uint32_t> state{kOpen};      ///< the other fields are valid in state kWritten
   std::uint8_t kind = 0;                        ///< Failure::Kind
@@ -118,7 +118,7 @@ class GroupMemory {
 
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] const Rules& rules() const { return *rules_; }
-  [[nodiscard]] Verdict& verdict() const { return *verdict_; }
+  [[nodiscard]] GroupFailure& verdict() const { return *verdict_; }
   [[nodiscard]] Board& board(int rank) const { return boards_[rank]; }
   [[nodiscard]] Notice& notice(int rank, std::uint64_t step) const { return notices_[row_of(rank, step)]; }
   /// Returns the offer of `rank` to `peer`.
@@ -139,7 +139,7 @@ class GroupMemory {
 
   int size_ = 0;
   Rules* rules_ = nullptr;
-  Verdict* verdict_ = nullptr;
+  GroupFailure* verdict_ = nullptr;
   Board* boards_ = nullptr;
   Notice* notices_ = nullptr;
   Offer* offers_ = nullptr;

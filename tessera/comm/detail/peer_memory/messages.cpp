@@ -14,26 +14,26 @@
 namespace tessera::comm::detail {
 
 // A send or receive in flight.
-struct Steps::Message {
+struct PeerSteps::Message {
   const Operation& operation;
   Mail& mail;
   std::uint64_t nbytes;
-  Place place = {};          // location of a send
-  std::uint64_t offset = 0;  // bytes posted, or received, so far
-  bool is_posted = false;    // a window of a send is with the receiver
-  bool is_met = false;       // its peer has arrived
+  BufferLocation place = {};  // location of a send
+  std::uint64_t offset = 0;   // bytes posted, or received, so far
+  bool is_posted = false;     // a window of a send is with the receiver
+  bool is_met = false;        // its peer has arrived
   bool is_done = false;
 
   [[nodiscard]] bool is_send() const { return operation.kind == OpKind::kSend; }
 };
 
-void Steps::note_peer(Message& message) {
+void PeerSteps::note_peer(Message& message) {
   if (std::exchange(message.is_met, true) || to_come_ == 0) return;
   if (--to_come_ == 0 && !has_met_) note_met();
 }
 
 // Posts the next window, or notices that the last was received. Returns true if anything changed.
-bool Steps::advance_send(Message& message, const Message*& stage_owner) {
+bool PeerSteps::advance_send(Message& message, const Message*& stage_owner) {
   Mail& mail = message.mail;
   const std::uint64_t posted = mail.posted.load(std::memory_order_relaxed);
   if (message.is_posted) {
@@ -64,7 +64,7 @@ bool Steps::advance_send(Message& message, const Message*& stage_owner) {
   return true;
 }
 
-bool Steps::advance_receive(Message& message) {
+bool PeerSteps::advance_receive(Message& message) {
   Mail& mail = message.mail;
   const std::uint64_t taken = mail.taken.load(std::memory_order_relaxed);
   if (mail.posted.load(std::memory_order_acquire) == taken) return false;
@@ -91,7 +91,7 @@ bool Steps::advance_receive(Message& message) {
 }
 
 // If `is_ahead`, only exchanges and compares the descriptions, as messages without bytes.
-void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
+void PeerSteps::run_messages(std::span<const Operation> operations, bool is_ahead) {
   std::vector<Message> messages;
   for (const Operation& operation : operations) {
     const bool is_send = operation.kind == OpKind::kSend;
@@ -122,7 +122,7 @@ void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
 }
 
 // Sleeps on the first open message, and polls the others periodically.
-void Steps::wait_for_mail(std::span<const Message> messages, const Message& open) {
+void PeerSteps::wait_for_mail(std::span<const Message> messages, const Message& open) {
   const std::function<bool()> is_there = [&] {
     return std::ranges::any_of(messages, [](const Message& message) {
       const std::uint64_t posted = message.mail.posted.load(std::memory_order_acquire);

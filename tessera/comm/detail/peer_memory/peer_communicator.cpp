@@ -25,11 +25,11 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
     Board& board = group.board(peer);
     const std::function<bool()> is_there = [&] { return board.joined.load(std::memory_order_acquire) != 0; };
     const std::function<bool()> is_given_up = [&] { return has_verdict(group) || memory_->is_dead(peer); };
-    CircleLook circle(*memory_);
+    CycleView cycle(*memory_);
     const std::function<bool()> is_over = [&] {
       const auto waited = notice.due(WaitNotice::Clock::now());
       if (waited && !memory_->waiting().is_virtual()) log_wait(request.name, *waited);
-      return is_given_up() || circle.finds({peer, board.joined, 1, is_given_up, what});
+      return is_given_up() || cycle.finds({peer, board.joined, 1, is_given_up, what});
     };
     const bool came = memory_->waiting().wait({.is_there = is_there,
                                                .word = board.joined,
@@ -44,9 +44,9 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
                     .missing = {peer},
                     .text = tessera::detail::concat("rank ", request.ranks[static_cast<std::size_t>(peer)],
                                                     is_dead ? " ended before it joined" : " did not join in time")};
-    if (!circle.text().empty()) {
+    if (!cycle.text().empty()) {
       failure.kind = Failure::Kind::kMismatch;
-      failure.text = circle.text();
+      failure.text = cycle.text();
     }
     write_verdict(group, memory_->waiting(), failure);
     throw_verdict(group, "of ranks " + request.name);
@@ -126,7 +126,7 @@ void PeerCommunicator::extend_deadline(std::chrono::nanoseconds by) {
 }
 
 std::optional<PeerPlace> PeerCommunicator::place_of(const void* address, std::size_t nbytes) {
-  const Place place = memory_->place_of(address, nbytes);
+  const BufferLocation place = memory_->place_of(address, nbytes);
   return place.is_reachable != 0 ? std::optional(PeerPlace{place.where}) : std::nullopt;
 }
 

@@ -48,7 +48,7 @@ class PeerCommunicator : public Communicator,
   const std::unique_ptr<PeerMemory> memory_;
   const int rank_;
   TaskRunner tasks_;
-  Steps steps_;
+  PeerSteps steps_;
   std::atomic<std::int64_t> extended_ns_{0};  // sum of all extensions
   std::mutex pads_mutex_;
   std::vector<std::shared_ptr<const void>> pads_;  // pads of this rank, which peers write

@@ -26,8 +26,8 @@ class PlayedMemory : public PeerMemory {
   }
   [[nodiscard]] const GroupMemory& group() const override { return group_; }
   [[nodiscard]] const Waiting& waiting() const override { return waiting_; }
-  [[nodiscard]] Place place_of(const void* /*address*/, std::size_t /*nbytes*/) override { return {}; }
-  [[nodiscard]] std::byte* reach(int /*peer*/, const Place& /*place*/) override { return nullptr; }
+  [[nodiscard]] BufferLocation place_of(const void* /*address*/, std::size_t /*nbytes*/) override { return {}; }
+  [[nodiscard]] std::byte* reach(int /*peer*/, const BufferLocation& /*place*/) override { return nullptr; }
   [[nodiscard]] int world_rank(int peer) const override { return kWorld[static_cast<std::size_t>(peer)].value(); }
   [[nodiscard]] bool is_dead(int peer) const override { return peer == dead; }
 

@@ -22,15 +22,15 @@ class PeerMemory {
   /// Returns the wait strategy of this rank.
   [[nodiscard]] virtual const Waiting& waiting() const = 0;
   /// Returns the location of a buffer of this rank.
-  [[nodiscard]] virtual Place place_of(const void* address, std::size_t nbytes) = 0;
+  [[nodiscard]] virtual BufferLocation place_of(const void* address, std::size_t nbytes) = 0;
   /// Returns the local address of a reachable location of `peer`.
-  [[nodiscard]] virtual std::byte* reach(int peer, const Place& place) = 0;
+  [[nodiscard]] virtual std::byte* reach(int peer, const BufferLocation& place) = 0;
   /// Returns the world rank of a group rank.
   [[nodiscard]] virtual int world_rank(int peer) const = 0;
   /// Returns true if `peer` is known to have died.
   [[nodiscard]] virtual bool is_dead(int peer) const = 0;
   /// A wait for a word that `peer` raises, and its description: "all_gather of group 0-1".
-  struct Wait {
+  struct WordWait {
     int peer;
     const std::atomic<std::uint64_t>& word;
     std::uint64_t least;
@@ -39,7 +39,7 @@ class PeerMemory {
   };
   /// Notes that this rank waits. Returns a description of the wait cycle that contains it; empty if it is in no cycle
   /// or that is unknown. end_wait() must follow before the wait ends.
-  [[nodiscard]] virtual std::string circle_of(const Wait& wait) {
+  [[nodiscard]] virtual std::string cycle_of(const WordWait& wait) {
     (void)wait;
     return {};
   }
@@ -47,26 +47,26 @@ class PeerMemory {
 };
 
 /// Looks for a wait cycle while a rank waits, and removes the noted wait.
-class CircleLook {
+class CycleView {
  public:
-  explicit CircleLook(PeerMemory& memory) : memory_(memory) {}
-  ~CircleLook() {
+  explicit CycleView(PeerMemory& memory) : memory_(memory) {}
+  ~CycleView() {
     if (has_noted_) memory_.end_wait();
   }
-  CircleLook(const CircleLook&) = delete;
-  CircleLook& operator=(const CircleLook&) = delete;
+  CycleView(const CycleView&) = delete;
+  CycleView& operator=(const CycleView&) = delete;
   /// Returns true if the wait is part of a cycle.
-  bool finds(const PeerMemory::Wait& wait) {
+  bool finds(const PeerMemory::WordWait& wait) {
     has_noted_ = true;
-    circle_ = memory_.circle_of(wait);
-    return !circle_.empty();
+    cycle_ = memory_.cycle_of(wait);
+    return !cycle_.empty();
   }
   /// Describes the cycle; empty if none was found.
-  [[nodiscard]] std::string text() const { return circle_.empty() ? "" : "deadlock cycle: " + circle_; }
+  [[nodiscard]] std::string text() const { return cycle_.empty() ? "" : "deadlock cycle: " + cycle_; }
 
  private:
   PeerMemory& memory_;
-  std::string circle_;
+  std::string cycle_;
   bool has_noted_ = false;
 };
 

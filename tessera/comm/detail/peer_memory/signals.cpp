@@ -47,7 +47,7 @@ void PeerSignals::enqueue(const Signal& signal, const device::Stream& stream) {
 void PeerSignals::run(const Signal& signal, std::int64_t extended_ns) const {
   if (has_verdict(memory_.group())) throw_verdict(memory_.group(), *pads_.group);
   const nanoseconds now = memory_.waiting().now();
-  const Run run{
+  const RunningSignal run{
       .signal = signal,
       .until = signal.deadline >= nanoseconds::max() - now ? nanoseconds::max() : now + signal.deadline,
       .extended_ns = extended_ns == Task::kAtEachRun ? extended_ns_.load(std::memory_order_relaxed) : extended_ns};
@@ -58,7 +58,7 @@ void PeerSignals::run(const Signal& signal, std::int64_t extended_ns) const {
   }
 }
 
-void PeerSignals::put(const Run& run, int peer) const {
+void PeerSignals::put(const RunningSignal& run, int peer) const {
   SignalLine& line = pads_.line(peer, run.signal.channel, rank_);
   const Reaching reaching(memory_, rank_, *pads_.group);
   // Its pads are freed after it has left, when no other rank accesses them.
@@ -73,7 +73,7 @@ void PeerSignals::put(const Run& run, int peer) const {
 }
 
 // Returns the number of the signal that arrived.
-std::uint64_t PeerSignals::wait(const Run& run, int peer) const {
+std::uint64_t PeerSignals::wait(const RunningSignal& run, int peer) const {
   SignalLine& line = pads_.line(rank_, run.signal.channel, peer);
   const std::uint64_t number = atomic(line.awaited).fetch_add(1, std::memory_order_relaxed) + 1;
   const std::atomic<std::uint64_t>& arrived = atomic(line.arrived);
@@ -103,7 +103,7 @@ std::uint64_t PeerSignals::wait(const Run& run, int peer) const {
   return number;
 }
 
-void PeerSignals::barrier(const Run& run) const {
+void PeerSignals::barrier(const RunningSignal& run) const {
   const int size = memory_.group().size();
   for (int peer = 0; peer < size; ++peer) {
     if (peer != rank_) put(run, peer);
@@ -132,16 +132,16 @@ void PeerSignals::barrier(const Run& run) const {
   fail(run, std::move(failure), rank_);
 }
 
-nanoseconds PeerSignals::extra(const Run& run) const {
+nanoseconds PeerSignals::extra(const RunningSignal& run) const {
   return nanoseconds(extended_ns_.load(std::memory_order_relaxed) - run.extended_ns);
 }
 
-nanoseconds PeerSignals::time_left(const Run& run) const {
+nanoseconds PeerSignals::time_left(const RunningSignal& run) const {
   if (run.until == nanoseconds::max()) return run.until;
   return std::max(run.until + extra(run) - memory_.waiting().now(), nanoseconds(0));
 }
 
-void PeerSignals::fail_waiting(const Run& run, int peer, std::uint64_t number) const {
+void PeerSignals::fail_waiting(const RunningSignal& run, int peer, std::uint64_t number) const {
   if (has_verdict(memory_.group())) throw_verdict(memory_.group(), *pads_.group);
   if (is_gone(memory_, peer)) {
     fail(run, {.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = text_of_gone(memory_, peer)}, peer);
@@ -156,7 +156,7 @@ void PeerSignals::fail_waiting(const Run& run, int peer, std::uint64_t number) c
        peer);
 }
 
-void PeerSignals::fail(const Run& run, Failure failure, int peer) const {
+void PeerSignals::fail(const RunningSignal& run, Failure failure, int peer) const {
   failure.by = rank_;
   std::string what = pads_.pool + ", " + text_of(run.signal.kind) + "(";
   if (run.signal.kind != Signal::Kind::kBarrier) what += "rank " + std::to_string(peer) + ", ";

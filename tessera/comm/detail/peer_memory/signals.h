@@ -26,19 +26,19 @@ class PeerSignals : public SignalBackend, public std::enable_shared_from_this<Pe
 
  private:
   // A running signal.
-  struct Run {
+  struct RunningSignal {
     const Signal& signal;
     std::chrono::nanoseconds until;
     std::int64_t extended_ns;  // extension when it was enqueued; in a replay, when it started
   };
   void run(const Signal& signal, std::int64_t extended_ns) const;
-  void put(const Run& run, int peer) const;
-  std::uint64_t wait(const Run& run, int peer) const;
-  void barrier(const Run& run) const;
-  [[nodiscard]] std::chrono::nanoseconds extra(const Run& run) const;
-  [[nodiscard]] std::chrono::nanoseconds time_left(const Run& run) const;
-  [[noreturn]] void fail(const Run& run, Failure failure, int peer) const;
-  [[noreturn]] void fail_waiting(const Run& run, int peer, std::uint64_t number) const;
+  void put(const RunningSignal& run, int peer) const;
+  std::uint64_t wait(const RunningSignal& run, int peer) const;
+  void barrier(const RunningSignal& run) const;
+  [[nodiscard]] std::chrono::nanoseconds extra(const RunningSignal& run) const;
+  [[nodiscard]] std::chrono::nanoseconds time_left(const RunningSignal& run) const;
+  [[noreturn]] void fail(const RunningSignal& run, Failure failure, int peer) const;
+  [[noreturn]] void fail_waiting(const RunningSignal& run, int peer, std::uint64_t number) const;
 
   const std::shared_ptr<const Communicator> communicator_;
   const PeerMemory& memory_;

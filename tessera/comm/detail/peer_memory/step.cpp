@@ -23,7 +23,7 @@ constexpr std::size_t kFetchedBytes = 2048;
 
 }  // namespace
 
-void Steps::run(const Task& task) {
+void PeerSteps::run(const Task& task) {
   task_ = &task;
   has_met_ = false;
   name_ = *task.group;
@@ -41,7 +41,7 @@ void Steps::run(const Task& task) {
 }
 
 // A rank that fails during an operation cannot take part in later ones, so the group ends.
-void Steps::end_group(const std::exception& error, const Task& task) const {
+void PeerSteps::end_group(const std::exception& error, const Task& task) const {
   if (has_verdict(group_)) return;
   write_verdict(group_, memory_.waiting(),
                 {.kind = Failure::Kind::kLost,
@@ -53,7 +53,7 @@ void Steps::end_group(const std::exception& error, const Task& task) const {
                          " failed: " + error.what()});
 }
 
-void Steps::run_operations(const Task& task) {
+void PeerSteps::run_operations(const Task& task) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
   Board& board = group_.board(rank_);
   board.task.store(sequence_, std::memory_order_relaxed);
@@ -79,7 +79,7 @@ void Steps::run_operations(const Task& task) {
   if (!messages.empty()) run_messages(messages, /*is_ahead=*/false);
 }
 
-void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
+void PeerSteps::check_ahead(const Task& task, std::span<const Operation> messages) {
   for (const Operation& operation : task.operations) {
     if (is_message(operation.kind)) continue;
     announce(operation, /*is_staged=*/false);
@@ -97,7 +97,7 @@ void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
   meet(all_is_right);
 }
 
-void Steps::run_collective(const Operation& operation) {
+void PeerSteps::run_collective(const Operation& operation) {
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
   const std::int64_t most = most_given(operation, group_.size());
   const bool is_small = most >= 0 && most * item <= kSmallBytes;
@@ -115,7 +115,7 @@ void Steps::run_collective(const Operation& operation) {
   }
 }
 
-bool Steps::all_are_reachable() const {
+bool PeerSteps::all_are_reachable() const {
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Notice& notice = group_.notice(peer, step_);
     const bool is_reachable = notice.in.is_reachable != 0 && notice.out.is_reachable != 0;
@@ -125,14 +125,14 @@ bool Steps::all_are_reachable() const {
 }
 
 // Does what move_by_stages() does for a small all_reduce, without building transfers: each rank reduces all of it.
-void Steps::fold_stages(const Operation& operation) const {
+void PeerSteps::fold_stages(const Operation& operation) const {
   if (operation.count == 0) return;
   SmallVector<const std::byte*, 16> in;
   for (int peer = 0; peer < group_.size(); ++peer) in.push_back(group_.stage(peer, step_));
   fold(operation.dtype, operation.reduction, in, std::span(&operation.out, 1), operation.count);
 }
 
-void Steps::announce(const Operation& operation, bool is_staged) {
+void PeerSteps::announce(const Operation& operation, bool is_staged) {
   ++step_;
   is_staged_ = is_staged;
   const CollectiveDef& def = definition(operation.kind);
@@ -157,7 +157,7 @@ void Steps::announce(const Operation& operation, bool is_staged) {
   memory_.waiting().raise(board.arrived, step_, board.sleepers);
 }
 
-void Steps::meet(const Operation& operation) {
+void PeerSteps::meet(const Operation& operation) {
   const int size = group_.size();
   for (int peer = 0; peer < size; ++peer) {
     if (peer != rank_) wait_for(group_.board(peer).arrived, step_, peer, operation);
@@ -177,13 +177,13 @@ void Steps::meet(const Operation& operation) {
 }
 
 // Once per launch: at its first meeting, or for messages when all peers have arrived.
-void Steps::note_met() {
+void PeerSteps::note_met() {
   has_met_ = true;
   task_->record->met(*task_);
 }
 
 // The data of the peer is in the cache of another core: prefetches all lines that are read first, not one by one.
-void Steps::fetch_ahead(int peer) const {
+void PeerSteps::fetch_ahead(int peer) const {
   constexpr std::size_t kLine = 64;
   const auto* notice = reinterpret_cast<const std::byte*>(&group_.notice(peer, step_));
   // Staged operations do not read the locations, which are after the first line.
@@ -197,7 +197,7 @@ void Steps::fetch_ahead(int peer) const {
 
 // Peers last read the memory that this rank writes in the next step. Prefetches its lines for writing, since the next
 // announcement would otherwise wait for them one by one. No rank reads them any more: all have arrived.
-void Steps::own_ahead(std::size_t nbytes) const {
+void PeerSteps::own_ahead(std::size_t nbytes) const {
   constexpr std::size_t kLine = 64;
   const auto own = [](const std::byte* line) { asm volatile("prefetchw %0" : : "m"(*line)); };
   const auto* notice = reinterpret_cast<const std::byte*>(&group_.notice(rank_, step_ + 1));
@@ -206,7 +206,7 @@ void Steps::own_ahead(std::size_t nbytes) const {
   for (std::size_t at = 0; at < std::min(nbytes, kFetchedBytes); at += kLine) own(stage + at);
 }
 
-void Steps::part(const Operation& operation) {
+void PeerSteps::part(const Operation& operation) {
   Board& board = group_.board(rank_);
   memory_.waiting().raise(board.finished, step_, board.sleepers);
   for (int peer = 0; peer < group_.size(); ++peer) {
@@ -214,7 +214,7 @@ void Steps::part(const Operation& operation) {
   }
 }
 
-Move Steps::resolve(const Operation& operation, const Move& move) {
+Move PeerSteps::resolve(const Operation& operation, const Move& move) {
   if (move.from_offset != kOffered) return move;
   Accepted accepted = accept(operation, move, group_.offer(move.from, rank_, step_), rank_, group_.size());
   if (!accepted.wrong.empty()) {
@@ -223,8 +223,8 @@ Move Steps::resolve(const Operation& operation, const Move& move) {
   return accepted.move;
 }
 
-void Steps::make(const Operation& operation, const Move& move, std::span<const std::byte* const> in,
-                 std::span<std::byte* const> out) const {
+void PeerSteps::make(const Operation& operation, const Move& move, std::span<const std::byte* const> in,
+                     std::span<std::byte* const> out) const {
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
   SmallVector<std::byte*, 8> to;
   for (int rank = 0; rank < group_.size(); ++rank) {
@@ -244,7 +244,7 @@ void Steps::make(const Operation& operation, const Move& move, std::span<const s
   }
 }
 
-void Steps::move_directly(const Operation& operation) {
+void PeerSteps::move_directly(const Operation& operation) {
   const Reaching reaching(memory_, rank_, name_);
   const int size = group_.size();
   SmallVector<const std::byte*, 16> in;
@@ -261,7 +261,7 @@ void Steps::move_directly(const Operation& operation) {
   }
 }
 
-void Steps::stage_window(const Operation& operation, std::uint64_t window) {
+void PeerSteps::stage_window(const Operation& operation, std::uint64_t window) {
   const std::uint64_t nbytes = group_.notice(rank_, step_).in.nbytes;
   const std::uint64_t first = window * kStageBytes;
   if (first >= nbytes) return;
@@ -269,7 +269,7 @@ void Steps::stage_window(const Operation& operation, std::uint64_t window) {
 }
 
 // Makes all transfers to this rank, including those that another rank would make with direct access.
-void Steps::move_by_stages(const Operation& operation, bool is_first_staged) {
+void PeerSteps::move_by_stages(const Operation& operation, bool is_first_staged) {
   const int size = group_.size();
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
   Moves moves;
@@ -304,7 +304,7 @@ void Steps::move_by_stages(const Operation& operation, bool is_first_staged) {
   }
 }
 
-void Steps::next_window(const Operation& operation, std::uint64_t window) {
+void PeerSteps::next_window(const Operation& operation, std::uint64_t window) {
   const Notice last = group_.notice(rank_, step_);
   ++step_;
   group_.notice(rank_, step_) = last;
@@ -314,24 +314,24 @@ void Steps::next_window(const Operation& operation, std::uint64_t window) {
   meet(operation);
 }
 
-nanoseconds Steps::time_left() const {
+nanoseconds PeerSteps::time_left() const {
   if (deadline_ == nanoseconds::max()) return deadline_;
   const nanoseconds extra = tasks_.extra();
   const nanoseconds spent = memory_.waiting().is_virtual() ? memory_.waiting().now() - began_ : tasks_.elapsed();
   return std::max(deadline_ + extra - spent, nanoseconds(0));
 }
 
-void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least, int peer,
-                     const Operation& operation) {
+void PeerSteps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least, int peer,
+                         const Operation& operation) {
   if (memory_.waiting().comes_soon(word, least)) return;
   const std::function<bool()> is_there = [&] { return word.load(std::memory_order_acquire) >= least; };
   const std::function<bool()> is_given_up = [&] {
     return has_verdict(group_) || has_passed(operation, peer) || detail::is_gone(memory_, peer);
   };
-  CircleLook circle(memory_);
+  CycleView cycle(memory_);
   const std::function<bool()> is_over = [&] {
-    return is_given_up() || circle.finds({peer, word, least, is_given_up,
-                                          tessera::detail::concat(to_string(operation.kind), " of group ", name_)});
+    return is_given_up() || cycle.finds({peer, word, least, is_given_up,
+                                         tessera::detail::concat(to_string(operation.kind), " of group ", name_)});
   };
   std::string what;
   if (memory_.waiting().is_virtual()) {
@@ -347,7 +347,7 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
     if (came) return;
     // Unless the deadline was extended meanwhile.
     if (!is_over() && time_left() > nanoseconds(0)) continue;
-    if (const std::string text = circle.text(); !text.empty()) {
+    if (const std::string text = cycle.text(); !text.empty()) {
       fail({.kind = Failure::Kind::kMismatch, .missing = {peer}, .text = text}, operation);
     }
     fail_waiting(operation, peer);
@@ -355,14 +355,14 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
 }
 
 // Whether the peer took the registration that a rendezvous is for without one, so that it will not come.
-bool Steps::has_passed(const Operation& operation, int peer) const {
+bool PeerSteps::has_passed(const Operation& operation, int peer) const {
   if (operation.registration == 0) return false;
   const Board& board = group_.board(peer);
   return board.passed.load(std::memory_order_acquire) >= operation.registration &&
          board.arrived.load(std::memory_order_acquire) < step_;
 }
 
-void Steps::fail_waiting(const Operation& operation, int peer) {
+void PeerSteps::fail_waiting(const Operation& operation, int peer) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
   if (has_passed(operation, peer)) {
     fail({.kind = Failure::Kind::kMismatch,
@@ -389,7 +389,7 @@ void Steps::fail_waiting(const Operation& operation, int peer) {
   fail(std::move(failure), operation);
 }
 
-void Steps::fail_mismatch(const Operation& operation) {
+void PeerSteps::fail_mismatch(const Operation& operation) {
   std::vector<Notice> notices;
   std::vector<std::string> groups;
   for (int peer = 0; peer < group_.size(); ++peer) {
@@ -399,7 +399,7 @@ void Steps::fail_mismatch(const Operation& operation) {
   fail(difference_of(notices, world_of(memory_), groups), operation);
 }
 
-void Steps::fail(Failure failure, const Operation& operation) {
+void PeerSteps::fail(Failure failure, const Operation& operation) {
   failure = seen_in(operation, sequence_, rank_, std::move(failure));
   write_verdict(group_, memory_.waiting(), failure);
   if (has_verdict(group_)) throw_verdict(group_, name_);

@@ -29,10 +29,10 @@
 namespace tessera::comm::detail {
 
 /// The progress of one rank through the steps of its group. Used by one thread at a time.
-class Steps {
+class PeerSteps {
  public:
   /// Runs the tasks of `tasks` as `rank`.
-  Steps(PeerMemory& memory, int rank, TaskRunner& tasks)
+  PeerSteps(PeerMemory& memory, int rank, TaskRunner& tasks)
       : memory_(memory), group_(memory.group()), rank_(rank), tasks_(tasks) {}
   /// Runs the operations of a task that has its number. Throws the error that ends the group.
   void run(const Task& task);

@@ -43,9 +43,9 @@ void SymmetricRegistry::note(const SymmetricRequest& request) {
 namespace {
 
 // Starts again after ranks differed: all of them got the error at this point, and have no registrations.
-void forget(SymmetricRegistry& registry, std::span<const Record> records) {
+void forget(SymmetricRegistry& registry, std::span<const RankContribution> records) {
   std::uint64_t most = 0;
-  for (const Record& record : records) most = std::max(most, record.log.count);
+  for (const RankContribution& record : records) most = std::max(most, record.log.count);
   registry.entries.clear();
   registry.log = RequestLog();
   registry.log.count = most;
@@ -53,7 +53,7 @@ void forget(SymmetricRegistry& registry, std::span<const Record> records) {
 }
 
 std::shared_ptr<const RegisteredRange> reach_all(const ProcessGroup& group, std::byte* data, std::size_t nbytes,
-                                                 std::span<const Record> records) {
+                                                 std::span<const RankContribution> records) {
   auto range = std::make_shared<RegisteredRange>();
   range->data = data;
   range->nbytes = nbytes;
@@ -70,7 +70,7 @@ std::shared_ptr<const RegisteredRange> reach_all(const ProcessGroup& group, std:
 
 SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size_t nbytes,
                                 const device::Stream& stream) {
-  using detail::Record;
+  using detail::RankContribution;
   using detail::SymmetricRequest;
   TESSERA_CHECK(group, "register_memory: the group handle is empty; this rank is not a member");
   group.state()->owner.check("process group");
@@ -93,16 +93,17 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
   TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(), ": the first register_memory of ", nbytes,
                 " bytes must not run in a capture, because all ranks take part; call it before the capture");
   registry.note({.kind = SymmetricRequest::Kind::kRegister, .nbytes = nbytes});
-  const Record mine{.problem = place ? Record::Problem::kNone : Record::Problem::kUnreachable,
-                    .memory = place.value_or(PeerPlace{}),
-                    .log = registry.log};
-  const std::vector<Record> records = detail::meet(group, stream, mine, registry.log.count);
+  const RankContribution mine{
+      .problem = place ? RankContribution::Problem::kNone : RankContribution::Problem::kUnreachable,
+      .memory = place.value_or(PeerPlace{}),
+      .log = registry.log};
+  const std::vector<RankContribution> records = detail::meet(group, stream, mine, registry.log.count);
   const std::string differs = detail::difference(records);
   if (!differs.empty()) {
     detail::forget(registry, records);
     TESSERA_THROW(MismatchError, "group ", group.name(), ": registrations: ", differs);
   }
-  const std::vector<int> unreachable = detail::ranks_with(records, Record::Problem::kUnreachable);
+  const std::vector<int> unreachable = detail::ranks_with(records, RankContribution::Problem::kUnreachable);
   TESSERA_CHECK(unreachable.empty(), "group ", group.name(), ": register_memory of ", nbytes,
                 " bytes: peers cannot access the memory of ", detail::text_of_ranks(unreachable),
                 "; it must be one allocation of the device; allocate it from a SymmetricPool");

@@ -40,7 +40,7 @@ struct SymmetricSegment {
 
 /// The symmetric memory of one communicator.
 struct SymmetricRegistry {
-  struct Entry {
+  struct RegistryEntry {
     std::uint64_t number = 0;  // number of the registration that created it
     PeerPlace place = {};      // location of this rank's bytes
     std::shared_ptr<const RegisteredRange> range;
@@ -58,7 +58,7 @@ struct SymmetricRegistry {
 
   std::mutex mutex;  // protects the members below
   RequestLog log;
-  std::map<std::pair<const void*, std::size_t>, Entry> entries;
+  std::map<std::pair<const void*, std::size_t>, RegistryEntry> entries;
   std::uint64_t pools = 0;
   device::Device pad_device;
   std::shared_ptr<DeviceBytes> pads;  // the latest; users keep older ones alive

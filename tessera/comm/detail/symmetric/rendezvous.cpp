@@ -10,21 +10,21 @@
 
 namespace tessera::comm::detail {
 
-std::vector<Record> meet(const ProcessGroup& group, const device::Stream& stream, const Record& mine,
-                         std::uint64_t registration) {
-  static_assert(std::is_trivially_copyable_v<Record>);
-  std::vector<Record> all(static_cast<std::size_t>(group.size()));
-  const std::size_t nbytes = all.size() * sizeof(Record);
+std::vector<RankContribution> meet(const ProcessGroup& group, const device::Stream& stream,
+                                   const RankContribution& mine, std::uint64_t registration) {
+  static_assert(std::is_trivially_copyable_v<RankContribution>);
+  std::vector<RankContribution> all(static_cast<std::size_t>(group.size()));
+  const std::size_t nbytes = all.size() * sizeof(RankContribution);
   const memory::Allocator allocator = memory::Allocator::of(stream.device());
-  const memory::Buffer in = allocator.allocate(sizeof(Record), stream);
+  const memory::Buffer in = allocator.allocate(sizeof(RankContribution), stream);
   const memory::Buffer out = allocator.allocate(nbytes, stream);
-  stream.copy(in.data(), &mine, sizeof(Record), "rendezvous");
+  stream.copy(in.data(), &mine, sizeof(RankContribution), "rendezvous");
   group
       .launch({.kind = OpKind::kRendezvous,
                .dtype = DType::kU8,
                .in = in.data(),
                .out = out.data(),
-               .count = sizeof(Record),
+               .count = sizeof(RankContribution),
                .registration = registration},
               stream)
       .wait();
@@ -33,7 +33,7 @@ std::vector<Record> meet(const ProcessGroup& group, const device::Stream& stream
   return all;
 }
 
-std::string difference(std::span<const Record> records) {
+std::string difference(std::span<const RankContribution> records) {
   std::map<std::uint64_t, std::vector<int>> at;
   for (std::size_t rank = 0; rank < records.size(); ++rank) at[records[rank].pool].push_back(static_cast<int>(rank));
   if (at.size() > 1) {
@@ -45,11 +45,11 @@ std::string difference(std::span<const Record> records) {
     return "ranks call rendezvous for different objects: " + text;
   }
   std::vector<RequestLog> logs;
-  for (const Record& record : records) logs.push_back(record.log);
+  for (const RankContribution& record : records) logs.push_back(record.log);
   return difference(logs);
 }
 
-std::vector<int> ranks_with(std::span<const Record> records, Record::Problem problem) {
+std::vector<int> ranks_with(std::span<const RankContribution> records, RankContribution::Problem problem) {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < records.size(); ++rank) {
     if (records[rank].problem == problem) ranks.push_back(static_cast<int>(rank));

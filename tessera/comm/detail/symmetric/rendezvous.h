@@ -15,7 +15,7 @@
 namespace tessera::comm::detail {
 
 /// The contribution of one rank; trivially copyable.
-struct Record {
+struct RankContribution {
   /// Reasons why a rank has no usable memory.
   enum class Problem : std::uint64_t { kNone, kNoMemory, kUnreachable };
   std::uint64_t pool = 0;            ///< number of the pool; 0: a registration
@@ -26,11 +26,11 @@ struct Record {
 };
 
 /// Runs a rendezvous on the stream and waits for it. `registration` is its number, or 0.
-std::vector<Record> meet(const ProcessGroup& group, const device::Stream& stream, const Record& mine,
-                         std::uint64_t registration);
+std::vector<RankContribution> meet(const ProcessGroup& group, const device::Stream& stream,
+                                   const RankContribution& mine, std::uint64_t registration);
 /// Describes which ranks differ and in what; empty if all are at the same step with the same requests.
-std::string difference(std::span<const Record> records);
+std::string difference(std::span<const RankContribution> records);
 /// Returns the ranks with this problem.
-std::vector<int> ranks_with(std::span<const Record> records, Record::Problem problem);
+std::vector<int> ranks_with(std::span<const RankContribution> records, RankContribution::Problem problem);
 
 }  // namespace tessera::comm::detail

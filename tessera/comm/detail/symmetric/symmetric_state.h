@@ -62,7 +62,7 @@ struct SymmetricState {
  private:
   void note(const detail::SymmetricRequest& request);
   void check_usable() const;
-  std::vector<detail::Record> meet_and_map(std::uint64_t nbytes, std::size_t pad_lines);
+  std::vector<detail::RankContribution> meet_and_map(std::uint64_t nbytes, std::size_t pad_lines);
   void take_pad(std::size_t lines);
 };
 

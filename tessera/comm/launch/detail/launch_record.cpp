@@ -78,14 +78,14 @@ Json to_json(const SentSignal& sent, const std::string& time, int count) {
 
 }  // namespace
 
-LaunchRecord::LaunchRecord(const LaunchOptions& options)
+LaunchJournal::LaunchJournal(const LaunchOptions& options)
     : id_(new_launch_id()), command_(options.command), started_(now_text()) {
   const auto path = std::filesystem::absolute(chosen_directory(options)).lexically_normal();
   lock_ = take_directory(path, options);
   directory_ = path.string();
 }
 
-std::string LaunchRecord::lost_directory() const {
+std::string LaunchJournal::lost_directory() const {
   try {
     lock_->check_in_place();
     return {};
@@ -94,16 +94,16 @@ std::string LaunchRecord::lost_directory() const {
   }
 }
 
-void LaunchRecord::started(const std::vector<int>& pids, const std::string& store) {
+void LaunchJournal::started(const std::vector<int>& pids, const std::string& store) {
   store_ = store;
   starts_.push_back({now_text(), {}});
   for (const int pid : pids) starts_.back().ranks.push_back({.pid = pid});
   starts_.size() == 1 ? write() : try_to_write();
 }
 
-void LaunchRecord::signalled(const std::vector<int>& ranks, const SentSignal& signal) {
+void LaunchJournal::signalled(const std::vector<int>& ranks, const SentSignal& signal) {
   for (const int rank : ranks) {
-    std::vector<SignalLine>& lines = starts_.back().ranks.at(static_cast<std::size_t>(rank)).signals;
+    std::vector<LoggedSignal>& lines = starts_.back().ranks.at(static_cast<std::size_t>(rank)).signals;
     const bool is_same = !lines.empty() && lines.back().sent.number == signal.number &&
                          lines.back().sent.reason == signal.reason && lines.back().sent.sender_pid == signal.sender_pid;
     if (is_same) {
@@ -115,14 +115,14 @@ void LaunchRecord::signalled(const std::vector<int>& ranks, const SentSignal& si
   if (!ranks.empty()) try_to_write();
 }
 
-void LaunchRecord::ended(const RankEnd& end) {
+void LaunchJournal::ended(const RankEnd& end) {
   RankLine& line = starts_.back().ranks.at(static_cast<std::size_t>(end.rank));
   line.end = end;
   line.time = now_text();
   if (!end.is_good()) try_to_write();
 }
 
-int LaunchRecord::finished(int exit_code) {
+int LaunchJournal::finished(int exit_code) {
   exit_code_ = exit_code;
   ended_ = now_text();
   problem_.clear();
@@ -130,13 +130,13 @@ int LaunchRecord::finished(int exit_code) {
   return exit_code == 0 && !problem_.empty() ? 1 : exit_code;
 }
 
-std::string LaunchRecord::take_problem() {
+std::string LaunchJournal::take_problem() {
   if (problem_.empty() || std::exchange(is_told_, true)) return {};
   return problem_;
 }
 
 // A full disk must not end ranks that continue.
-void LaunchRecord::try_to_write() noexcept {
+void LaunchJournal::try_to_write() noexcept {
   try {
     write();
   } catch (const Error& error) {
@@ -146,7 +146,7 @@ void LaunchRecord::try_to_write() noexcept {
   }
 }
 
-void LaunchRecord::write() const {
+void LaunchJournal::write() const {
   lock_->check_in_place();  // a directory that replaced it is not ours
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
@@ -175,7 +175,8 @@ void LaunchRecord::write() const {
         rank["signal"] = line.end->signal;
         rank["time"] = line.time;
       }
-      for (const SignalLine& sent : line.signals) rank["signals"].push_back(to_json(sent.sent, sent.time, sent.count));
+      for (const LoggedSignal& sent : line.signals)
+        rank["signals"].push_back(to_json(sent.sent, sent.time, sent.count));
       ranks.push_back(std::move(rank));
     }
     json["starts"].push_back({{"time", start.time}, {"ranks", std::move(ranks)}});

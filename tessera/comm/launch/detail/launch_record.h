@@ -41,11 +41,11 @@ struct SentSignal {
 };
 
 /// The record of one run. Not thread-safe.
-class LaunchRecord {
+class LaunchJournal {
  public:
   /// Creates the run directory of the options or the environment, and locks it for the lifetime of this object. Throws
   /// IoError if the directory cannot be created or an active run has locked it.
-  explicit LaunchRecord(const LaunchOptions& options);
+  explicit LaunchJournal(const LaunchOptions& options);
   /// Returns the absolute path of the run directory.
   [[nodiscard]] const std::string& directory() const { return directory_; }
   /// Returns the value of TESSERA_RUN_DIR_LOCK for the ranks.
@@ -65,7 +65,7 @@ class LaunchRecord {
   [[nodiscard]] std::string take_problem();
 
  private:
-  struct SignalLine {
+  struct LoggedSignal {
     SentSignal sent;
     std::string time;  // time of the first
     int count = 1;     // number sent in a row for the same reason
@@ -74,7 +74,7 @@ class LaunchRecord {
     int pid = 0;
     std::optional<RankEnd> end = {};
     std::string time = {};
-    std::vector<SignalLine> signals = {};
+    std::vector<LoggedSignal> signals = {};
   };
   struct Start {
     std::string time;

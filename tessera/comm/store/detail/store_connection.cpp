@@ -130,19 +130,19 @@ void StoreConnection::forget_connection() {
 void StoreConnection::greet(const std::string& secret, const std::string& label, Clock::time_point deadline) {
   const std::string client_nonce = random_nonce();
   const Answer challenge =
-      ask_greeting({.verb = Verb::kHello, .key = client_nonce, .version = kProtocolVersion}, deadline);
+      ask_greeting({.verb = StoreRequestKind::kHello, .key = client_nonce, .version = kProtocolVersion}, deadline);
   const std::string server_nonce(BodyReader(challenge.body).text());
   TESSERA_CHECK_AS(IoError, server_nonce.size() == kNonceBytes, name_,
                    ": the program that listens there is not a store of Tessera");
   const std::string own_proof = client_proof(secret, client_nonce, server_nonce, label);
-  const Answer answer = ask_greeting({.verb = Verb::kProof, .key = own_proof, .value = label}, deadline);
+  const Answer answer = ask_greeting({.verb = StoreRequestKind::kProof, .key = own_proof, .value = label}, deadline);
   const std::string expected = server_proof(secret, client_nonce, server_nonce, label);
   TESSERA_CHECK_AS(MismatchError, is_same_proof(BodyReader(answer.body).text(), expected), name_,
                    ": the server must prove that it knows the secret of this run, and it did not; another program may "
                    "listen at this port: choose another port");
 }
 
-Answer StoreConnection::ask_greeting(const Request& request, Clock::time_point deadline) {
+Answer StoreConnection::ask_greeting(const StoreRequest& request, Clock::time_point deadline) {
   std::optional<Answer> answer;
   try {
     answer = receive(send(request), deadline);
@@ -160,7 +160,7 @@ Answer StoreConnection::ask_greeting(const Request& request, Clock::time_point d
   return *std::move(answer);
 }
 
-std::uint64_t StoreConnection::send(Request request) {
+std::uint64_t StoreConnection::send(StoreRequest request) {
   const Lock lock(mutex_);
   if (!lost_.empty()) throw_lost();
   request.number = next_number_++;

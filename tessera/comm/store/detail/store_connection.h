@@ -39,7 +39,7 @@ class StoreConnection {
 
   /// Sends a request, at the latest when a thread next waits for a reply. Returns its number, which must be received
   /// once.
-  std::uint64_t send(Request request);
+  std::uint64_t send(StoreRequest request);
   /// Returns the reply to a request, or nullopt after the deadline; the reply is then discarded.
   std::optional<Answer> receive(std::uint64_t number, Clock::time_point deadline);
 
@@ -54,7 +54,7 @@ class StoreConnection {
 
   void greet(const std::string& secret, const std::string& label, Clock::time_point deadline);
   void forget_connection();
-  Answer ask_greeting(const Request& request, Clock::time_point deadline);
+  Answer ask_greeting(const StoreRequest& request, Clock::time_point deadline);
   void flush(Lock& lock, Clock::time_point deadline);
   bool write_some(Lock& lock, std::string_view& bytes, Clock::time_point deadline);
   void read_once(Lock& lock, short events, Clock::time_point deadline);

@@ -45,8 +45,9 @@ void StoreCore::consume(StoreSession& session, Clock::time_point now) {
   while (!session.is_refused && !session.is_bad && session.out.size() < kMostOutBytes) {
     const std::optional<std::string_view> frame = session.reader.next();
     if (!frame) break;
-    const std::optional<Request> request = parse_request(*frame);
-    const bool is_greeting = request && (request->verb == Verb::kHello || request->verb == Verb::kProof);
+    const std::optional<StoreRequest> request = parse_request(*frame);
+    const bool is_greeting =
+        request && (request->verb == StoreRequestKind::kHello || request->verb == StoreRequestKind::kProof);
     if (!request || is_greeting == session.is_in) {
       session.is_bad = true;
       break;
@@ -66,9 +67,9 @@ void StoreCore::consume(StoreSession& session, Clock::time_point now) {
   if (session.is_bad) ++statistics.bad_frames;
 }
 
-void StoreCore::greet(StoreSession& session, const Request& request) {
+void StoreCore::greet(StoreSession& session, const StoreRequest& request) {
   const bool is_first = session.server_nonce.empty();
-  if (is_first != (request.verb == Verb::kHello)) {
+  if (is_first != (request.verb == StoreRequestKind::kHello)) {
     session.is_bad = true;
   } else if (is_first) {
     challenge(session, request);
@@ -77,7 +78,7 @@ void StoreCore::greet(StoreSession& session, const Request& request) {
   }
 }
 
-void StoreCore::challenge(StoreSession& session, const Request& request) {
+void StoreCore::challenge(StoreSession& session, const StoreRequest& request) {
   if (request.version != kProtocolVersion) {
     return refuse(
         session, request,
@@ -92,7 +93,7 @@ void StoreCore::challenge(StoreSession& session, const Request& request) {
   reply_text(session, request.number, Status::kOk, session.server_nonce);
 }
 
-void StoreCore::check_proof(StoreSession& session, const Request& request) {
+void StoreCore::check_proof(StoreSession& session, const StoreRequest& request) {
   const std::string expected = client_proof(secret_, session.client_nonce, session.server_nonce, request.value);
   if (request.value.size() > kMostLabelBytes || !is_same_proof(request.key, expected))
     return refuse(session, request, "the secret does not match that of this store");
@@ -105,16 +106,16 @@ void StoreCore::check_proof(StoreSession& session, const Request& request) {
              server_proof(secret_, session.client_nonce, session.server_nonce, request.value));
 }
 
-void StoreCore::refuse(StoreSession& session, const Request& request, std::string_view why) {
+void StoreCore::refuse(StoreSession& session, const StoreRequest& request, std::string_view why) {
   ++statistics.refused;
   session.is_refused = true;
   reply_text(session, request.number, Status::kRefused, why);
 }
 
-void StoreCore::answer(StoreSession& session, const Request& request, Clock::time_point now) {
-  if (request.verb != Verb::kWait && request.verb != Verb::kKeys) check_key(request.key);
+void StoreCore::answer(StoreSession& session, const StoreRequest& request, Clock::time_point now) {
+  if (request.verb != StoreRequestKind::kWait && request.verb != StoreRequestKind::kKeys) check_key(request.key);
   switch (request.verb) {
-    case Verb::kSet:
+    case StoreRequestKind::kSet:
       check_value(request.key, request.value);
       ledger_.check_key_fits(session.id, request.key, request.value.size());
       table_.set(request.key, request.value);
@@ -122,7 +123,7 @@ void StoreCore::answer(StoreSession& session, const Request& request, Clock::tim
       reply_nothing(session, request.number, Status::kOk);
       changed(request.key);
       break;
-    case Verb::kFind: {
+    case StoreRequestKind::kFind: {
       const std::string* value = table_.find(request.key);
       if (value != nullptr) {
         reply_text(session, request.number, Status::kOk, *value);
@@ -131,13 +132,13 @@ void StoreCore::answer(StoreSession& session, const Request& request, Clock::tim
       }
       break;
     }
-    case Verb::kAdd:
+    case StoreRequestKind::kAdd:
       ledger_.check_key_fits(session.id, request.key, kNumberBytes);
       reply_number(session, request.number, table_.add(request.key, request.by));
       ledger_.note_key(session.id, request.key, kNumberBytes);
       changed(request.key);
       break;
-    case Verb::kCompareSet: {
+    case StoreRequestKind::kCompareSet: {
       check_value(request.key, request.value);
       const bool is_set = table_.is(request.key, request.expected);
       if (is_set) {
@@ -154,18 +155,18 @@ void StoreCore::answer(StoreSession& session, const Request& request, Clock::tim
       if (is_set) changed(request.key);
       break;
     }
-    case Verb::kRemove:
+    case StoreRequestKind::kRemove:
       reply_number(session, request.number, table_.remove(request.key) ? 1 : 0);
       ledger_.forget_key(request.key);
       break;
-    case Verb::kKeys: answer_keys(session, request); break;
-    case Verb::kWait: begin_wait(session, request, now); break;
-    case Verb::kHello:
-    case Verb::kProof: break;
+    case StoreRequestKind::kKeys: answer_keys(session, request); break;
+    case StoreRequestKind::kWait: begin_wait(session, request, now); break;
+    case StoreRequestKind::kHello:
+    case StoreRequestKind::kProof: break;
   }
 }
 
-void StoreCore::answer_keys(StoreSession& session, const Request& request) {
+void StoreCore::answer_keys(StoreSession& session, const StoreRequest& request) {
   std::vector<std::string> found;
   std::size_t nbytes = kLeastBodyBytes + 4;
   table_.for_keys(request.key, [&](const std::string& key) {
@@ -178,17 +179,17 @@ void StoreCore::answer_keys(StoreSession& session, const Request& request) {
   reply_list(session, request.number, Status::kOk, found);
 }
 
-std::size_t StoreCore::first_missing(const Wait& wait) const {
+std::size_t StoreCore::first_missing(const KeyWait& wait) const {
   std::size_t at = 0;
   while (at < wait.keys.size() && table_.find(wait.keys[at]) != nullptr) ++at;
   return at;
 }
 
-void StoreCore::begin_wait(StoreSession& session, const Request& request, Clock::time_point now) {
+void StoreCore::begin_wait(StoreSession& session, const StoreRequest& request, Clock::time_point now) {
   for (const std::string_view key : request.keys) check_key(key);
   TESSERA_CHECK(session.waits.size() < kMostWaits, "store: a connection must have at most ", kMostWaits, " waits");
   constexpr std::uint64_t kLongest = std::uint64_t{365} * 24 * 3600 * 1'000'000'000;
-  Wait wait;
+  KeyWait wait;
   wait.session = &session;
   wait.number = request.number;
   wait.keys.assign(request.keys.begin(), request.keys.end());
@@ -218,7 +219,7 @@ void StoreCore::changed(std::string_view key) {
   const std::set<std::uint64_t> ids = std::move(found->second);
   waits_by_key_.erase(found);
   for (const std::uint64_t id : ids) {
-    Wait& wait = waits_.at(id);
+    KeyWait& wait = waits_.at(id);
     // From the start: a key that had a value may have been removed since.
     wait.at = first_missing(wait);
     if (wait.at < wait.keys.size()) {
@@ -231,7 +232,7 @@ void StoreCore::changed(std::string_view key) {
 }
 
 // Removes a wait that is no longer registered under a key; its session has its reply.
-void StoreCore::end_wait(std::uint64_t id, const Wait& wait) {
+void StoreCore::end_wait(std::uint64_t id, const KeyWait& wait) {
   woken_.push_back(wait.session);
   ledger_.release(wait.session->id, wait.nbytes);
   wait.session->waits.erase(id);
@@ -243,7 +244,7 @@ void StoreCore::end_wait(std::uint64_t id, const Wait& wait) {
 void StoreCore::drop(StoreSession& session) {
   const std::set<std::uint64_t> ids = session.waits;
   for (const std::uint64_t id : ids) {
-    const Wait& wait = waits_.at(id);
+    const KeyWait& wait = waits_.at(id);
     const auto by_key = waits_by_key_.find(wait.keys[wait.at]);
     by_key->second.erase(id);
     if (by_key->second.empty()) waits_by_key_.erase(by_key);
@@ -256,7 +257,7 @@ void StoreCore::drop(StoreSession& session) {
 void StoreCore::expire(Clock::time_point now) {
   while (!waits_by_deadline_.empty() && waits_by_deadline_.begin()->first <= now) {
     const std::uint64_t id = waits_by_deadline_.begin()->second;
-    const Wait& wait = waits_.at(id);
+    const KeyWait& wait = waits_.at(id);
     reply_list(*wait.session, wait.number, Status::kTimeout, table_.missing(wait.keys));
     const auto by_key = waits_by_key_.find(wait.keys[wait.at]);
     by_key->second.erase(id);

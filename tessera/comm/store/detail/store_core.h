@@ -70,7 +70,7 @@ class StoreCore {
   [[nodiscard]] const StoreLedger& ledger() const { return ledger_; }
 
  private:
-  struct Wait {
+  struct KeyWait {
     StoreSession* session = nullptr;
     std::uint64_t number = 0;
     std::vector<std::string> keys;
@@ -79,22 +79,22 @@ class StoreCore {
     Clock::time_point deadline;
   };
 
-  void greet(StoreSession& session, const Request& request);
-  void challenge(StoreSession& session, const Request& request);
-  void check_proof(StoreSession& session, const Request& request);
-  void refuse(StoreSession& session, const Request& request, std::string_view why);
-  void answer(StoreSession& session, const Request& request, Clock::time_point now);
-  void answer_keys(StoreSession& session, const Request& request);
-  void begin_wait(StoreSession& session, const Request& request, Clock::time_point now);
+  void greet(StoreSession& session, const StoreRequest& request);
+  void challenge(StoreSession& session, const StoreRequest& request);
+  void check_proof(StoreSession& session, const StoreRequest& request);
+  void refuse(StoreSession& session, const StoreRequest& request, std::string_view why);
+  void answer(StoreSession& session, const StoreRequest& request, Clock::time_point now);
+  void answer_keys(StoreSession& session, const StoreRequest& request);
+  void begin_wait(StoreSession& session, const StoreRequest& request, Clock::time_point now);
   void changed(std::string_view key);
-  void end_wait(std::uint64_t id, const Wait& wait);
-  [[nodiscard]] std::size_t first_missing(const Wait& wait) const;
+  void end_wait(std::uint64_t id, const KeyWait& wait);
+  [[nodiscard]] std::size_t first_missing(const KeyWait& wait) const;
 
   std::string secret_;
   StoreTable table_;
   StoreLedger ledger_;
   std::uint64_t next_wait_ = 1;
-  std::unordered_map<std::uint64_t, Wait> waits_;
+  std::unordered_map<std::uint64_t, KeyWait> waits_;
   std::map<std::string, std::set<std::uint64_t>, std::less<>> waits_by_key_;
   std::set<std::pair<Clock::time_point, std::uint64_t>> waits_by_deadline_;
   std::vector<StoreSession*> woken_;

@@ -28,7 +28,7 @@ void hand_over(StoreCore& core, StoreSession& session, std::string_view bytes) {
   }
 }
 
-std::string frame(const Request& request) {
+std::string frame(const StoreRequest& request) {
   std::string bytes;
   write_request(bytes, request);
   return bytes;
@@ -36,9 +36,10 @@ std::string frame(const Request& request) {
 
 void let_in(StoreCore& core, StoreSession& session, const std::string& label) {
   const std::string nonce(kNonceBytes, 'n');
-  hand_over(core, session, frame({.number = 1, .verb = Verb::kHello, .key = nonce, .version = kProtocolVersion}));
+  hand_over(core, session,
+            frame({.number = 1, .verb = StoreRequestKind::kHello, .key = nonce, .version = kProtocolVersion}));
   const std::string proof = client_proof("s", nonce, session.server_nonce, label);
-  hand_over(core, session, frame({.number = 2, .verb = Verb::kProof, .key = proof, .value = label}));
+  hand_over(core, session, frame({.number = 2, .verb = StoreRequestKind::kProof, .key = proof, .value = label}));
   ASSERT_TRUE(session.is_in);
   session.out.clear();
 }
@@ -58,9 +59,9 @@ TEST(StoreCore, ALargeRequestLeavesNoLargeBuffer) {
   StoreSession session;
   let_in(core, session, "rank 0");
   const std::string value(Store::kMostValueBytes, 'v');
-  hand_over(core, session, frame({.number = 3, .verb = Verb::kSet, .key = "a", .value = value}));
+  hand_over(core, session, frame({.number = 3, .verb = StoreRequestKind::kSet, .key = "a", .value = value}));
   EXPECT_GT(session.reader.capacity(), value.size());
-  hand_over(core, session, frame({.number = 4, .verb = Verb::kRemove, .key = "a"}));
+  hand_over(core, session, frame({.number = 4, .verb = StoreRequestKind::kRemove, .key = "a"}));
   EXPECT_LE(session.reader.capacity(), std::size_t{256} << 10);
 }
 

@@ -92,29 +92,29 @@ std::optional<std::string_view> FrameReader::next() {
   return frame;
 }
 
-std::optional<Request> parse_request(std::string_view frame) {
+std::optional<StoreRequest> parse_request(std::string_view frame) {
   BodyReader in(frame);
-  Request request;
+  StoreRequest request;
   request.number = in.u64();
-  request.verb = static_cast<Verb>(in.u8());
+  request.verb = static_cast<StoreRequestKind>(in.u8());
   switch (request.verb) {
-    case Verb::kHello:
+    case StoreRequestKind::kHello:
       request.version = in.u32();
       request.key = in.text();
       break;
-    case Verb::kSet:
-    case Verb::kProof:
+    case StoreRequestKind::kSet:
+    case StoreRequestKind::kProof:
       request.key = in.text();
       request.value = in.text();
       break;
-    case Verb::kFind:
-    case Verb::kRemove:
-    case Verb::kKeys: request.key = in.text(); break;
-    case Verb::kAdd:
+    case StoreRequestKind::kFind:
+    case StoreRequestKind::kRemove:
+    case StoreRequestKind::kKeys: request.key = in.text(); break;
+    case StoreRequestKind::kAdd:
       request.key = in.text();
       request.by = static_cast<std::int64_t>(in.u64());
       break;
-    case Verb::kCompareSet: {
+    case StoreRequestKind::kCompareSet: {
       request.key = in.text();
       const std::uint8_t has_expected = in.u8();
       if (has_expected > 1) return std::nullopt;
@@ -122,7 +122,7 @@ std::optional<Request> parse_request(std::string_view frame) {
       request.value = in.text();
       break;
     }
-    case Verb::kWait: {
+    case StoreRequestKind::kWait: {
       request.timeout_ns = in.u64();
       const std::uint32_t count = in.u32();
       // Each key takes at least four bytes: rejects impossible counts.
@@ -148,22 +148,22 @@ std::optional<Reply> parse_reply(std::string_view frame) {
   return reply;
 }
 
-void write_request(std::string& out, const Request& request) {
+void write_request(std::string& out, const StoreRequest& request) {
   FrameWriter frame(out, request.number, static_cast<std::uint8_t>(request.verb));
   switch (request.verb) {
-    case Verb::kHello: frame.u32(request.version).text(request.key); break;
-    case Verb::kSet:
-    case Verb::kProof: frame.text(request.key).text(request.value); break;
-    case Verb::kFind:
-    case Verb::kRemove:
-    case Verb::kKeys: frame.text(request.key); break;
-    case Verb::kAdd: frame.text(request.key).u64(static_cast<std::uint64_t>(request.by)); break;
-    case Verb::kCompareSet:
+    case StoreRequestKind::kHello: frame.u32(request.version).text(request.key); break;
+    case StoreRequestKind::kSet:
+    case StoreRequestKind::kProof: frame.text(request.key).text(request.value); break;
+    case StoreRequestKind::kFind:
+    case StoreRequestKind::kRemove:
+    case StoreRequestKind::kKeys: frame.text(request.key); break;
+    case StoreRequestKind::kAdd: frame.text(request.key).u64(static_cast<std::uint64_t>(request.by)); break;
+    case StoreRequestKind::kCompareSet:
       frame.text(request.key).u8(request.expected ? 1 : 0);
       if (request.expected) frame.text(*request.expected);
       frame.text(request.value);
       break;
-    case Verb::kWait:
+    case StoreRequestKind::kWait:
       frame.u64(request.timeout_ns).u32(static_cast<std::uint32_t>(request.keys.size()));
       for (const std::string_view key : request.keys) frame.text(key);
       break;

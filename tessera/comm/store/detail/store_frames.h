@@ -28,7 +28,17 @@
 namespace tessera::comm::detail {
 
 /// Kinds of requests.
-enum class Verb : std::uint8_t { kHello = 1, kSet, kFind, kAdd, kCompareSet, kWait, kRemove, kKeys, kProof };
+enum class StoreRequestKind : std::uint8_t {
+  kHello = 1,
+  kSet,
+  kFind,
+  kAdd,
+  kCompareSet,
+  kWait,
+  kRemove,
+  kKeys,
+  kProof
+};
 /// Results of requests.
 enum class Status : std::uint8_t {
   kOk = 0,
@@ -47,9 +57,9 @@ inline constexpr std::size_t kMostFrameBytes = 2 * Store::kMostValueBytes + 4096
 inline constexpr std::size_t kMostHelloBytes = kLeastBodyBytes + 8 + kMostSecretBytes;
 
 /// A parsed request; texts point into the frame.
-struct Request {
+struct StoreRequest {
   std::uint64_t number = 0;
-  Verb verb = Verb::kHello;
+  StoreRequestKind verb = StoreRequestKind::kHello;
   std::string_view key = {};    ///< or prefix, nonce, proof
   std::string_view value = {};  ///< or desired, label
   std::optional<std::string_view> expected = {};
@@ -134,11 +144,11 @@ class FrameReader {
 };
 
 /// Parses a request; nullopt if the frame is invalid. Keys are not checked.
-std::optional<Request> parse_request(std::string_view frame);
+std::optional<StoreRequest> parse_request(std::string_view frame);
 /// Parses a reply; nullopt if the frame is invalid.
 std::optional<Reply> parse_reply(std::string_view frame);
 /// Writes a request.
-void write_request(std::string& out, const Request& request);
+void write_request(std::string& out, const StoreRequest& request);
 
 /// Returns the proof that a client sends.
 std::string client_proof(std::string_view secret, std::string_view client_nonce, std::string_view server_nonce,

@@ -12,15 +12,15 @@ CaptureId next_capture() {
 
 }  // namespace
 
-Capture::Capture() : id_(next_capture()) {}
+HostCapture::HostCapture() : id_(next_capture()) {}
 
-GraphNodes Capture::end() {
+GraphNodes HostCapture::end() {
   active_.store(false);
   const std::lock_guard lock(lock_);
   return std::exchange(nodes_, {});
 }
 
-Dependencies Capture::predecessors(NodeId node) const {
+Dependencies HostCapture::predecessors(NodeId node) const {
   const std::lock_guard lock(lock_);
   check_node(node);
   Dependencies edges;
@@ -28,12 +28,12 @@ Dependencies Capture::predecessors(NodeId node) const {
   return edges;
 }
 
-void Capture::check_nodes(std::span<const NodeId> nodes) const {
+void HostCapture::check_nodes(std::span<const NodeId> nodes) const {
   const std::lock_guard lock(lock_);
   for (const NodeId node : nodes) check_node(node);
 }
 
-void Capture::check_node(NodeId node) const {
+void HostCapture::check_node(NodeId node) const {
   TESSERA_CHECK(node.value() >= 1 && node.value() <= nodes_.size(), "capture ", id_, ": node must be in [1, ",
                 nodes_.size(), "], got ", node);
 }

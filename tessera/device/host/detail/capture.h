@@ -14,9 +14,9 @@
 namespace tessera::device::host::detail {
 
 /// An active capture. Thread-safe.
-class Capture {
+class HostCapture {
  public:
-  Capture();
+  HostCapture();
   /// Returns the id, unique in the process.
   [[nodiscard]] CaptureId id() const { return id_; }
   /// Returns true while the capture is active.
@@ -48,13 +48,13 @@ class Capture {
 struct CaptureLane {
   std::atomic<bool> may_capture{false};   ///< if false, it does not capture; read without the lock
   SpinLock lock;                          ///< taken by each call of a handle that may access the other fields
-  std::shared_ptr<Capture> capture;       ///< null, or a capture that may have ended meanwhile
+  std::shared_ptr<HostCapture> capture;   ///< null, or a capture that may have ended meanwhile
   Dependencies dependencies;              ///< dependencies of the next node
   NodeId last_launch;                     ///< latest kernel or host node
   std::atomic<std::uint64_t> changes{0};  ///< number of changes of capture and dependencies; read without the lock
 
   /// Enters a capture at these nodes.
-  void enter(std::shared_ptr<Capture> joined, Dependencies at) {
+  void enter(std::shared_ptr<HostCapture> joined, Dependencies at) {
     capture = std::move(joined);
     dependencies = std::move(at);
     last_launch = {};

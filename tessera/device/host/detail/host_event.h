@@ -13,12 +13,12 @@
 
 namespace tessera::device::host::detail {
 
-class Capture;
+class HostCapture;
 
 /// The position of an event in a capture.
 struct CapturedPoint {
-  std::shared_ptr<Capture> capture = nullptr;  ///< null: not recorded in an active capture
-  Dependencies dependencies = {};              ///< nodes before it
+  std::shared_ptr<HostCapture> capture = nullptr;  ///< null: not recorded in an active capture
+  Dependencies dependencies = {};                  ///< nodes before it
 };
 
 /// An event of the host device. Thread-safe.

@@ -73,7 +73,7 @@ void HostStream::do_work(NodeKind kind, HostFunction&& work, const LaunchInfo& i
 void HostStream::launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config,
                         const KernelArgs& args, const LaunchInfo& info, bool overlap) {
   const auto& own = static_cast<const HostKernel&>(*kernel);
-  do_work(NodeKind::kKernel, KernelCall(own.function(), config, args), info, overlap);
+  do_work(NodeKind::kKernel, HostKernelCall(own.function(), config, args), info, overlap);
 }
 
 void HostStream::run(HostFunction&& body, const LaunchInfo& info, bool overlap) {
@@ -189,7 +189,7 @@ void HostStream::publish(Tick tick) { core_->enqueue(RecordOp{tick, nullptr}); }
 void HostStream::begin_capture() {
   TESSERA_CHECK(!capturing().owns_lock(), "begin_capture: stream '", core_->name(), "' is already capturing");
   const Lane lane(lane_.lock);
-  lane_.enter(std::make_shared<Capture>(), {});
+  lane_.enter(std::make_shared<HostCapture>(), {});
 }
 
 std::unique_ptr<GraphBackend> HostStream::end_capture() {

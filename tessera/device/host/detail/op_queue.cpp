@@ -3,19 +3,19 @@
 namespace tessera::device::host::detail {
 
 OpQueue::~OpQueue() {
-  for (Segment* list : {head_, tail_spare_, returned_.load()}) {
+  for (QueueSegment* list : {head_, tail_spare_, returned_.load()}) {
     while (list != nullptr) delete std::exchange(list, list->next);
   }
 }
 
 void OpQueue::grow() {
   if (tail_spare_ == nullptr) tail_spare_ = returned_.exchange(nullptr);
-  Segment* fresh = tail_spare_;
+  QueueSegment* fresh = tail_spare_;
   if (fresh != nullptr) {
     tail_spare_ = std::exchange(fresh->next, nullptr);
     spare_count_.fetch_sub(1);
   } else {
-    fresh = new Segment;
+    fresh = new QueueSegment;
   }
   tail_->next = fresh;
   tail_ = fresh;
@@ -24,7 +24,7 @@ void OpQueue::grow() {
 
 // The number of pushed operations was read before, so the link to the next segment is visible.
 void OpQueue::leave_segment() {
-  Segment* left = std::exchange(head_, head_->next);
+  QueueSegment* left = std::exchange(head_, head_->next);
   head_at_ = 0;
   if (spare_count_.load() >= kMostSpare) {
     delete left;

@@ -60,7 +60,7 @@ static_assert(sizeof(Op) <= 128);
 /// The queue. One thread at a time calls push(); one thread at a time calls front() and pop().
 class OpQueue {
  public:
-  OpQueue() : head_(new Segment), tail_(head_) {}
+  OpQueue() : head_(new QueueSegment), tail_(head_) {}
   OpQueue(const OpQueue&) = delete;
   OpQueue& operator=(const OpQueue&) = delete;
   ~OpQueue();
@@ -102,24 +102,24 @@ class OpQueue {
   static constexpr std::size_t kSlots = 126;  // a segment has 16 KiB
   static constexpr std::size_t kAhead = 8;
   static constexpr std::size_t kMostSpare = 64;
-  struct Segment {
+  struct QueueSegment {
     Op ops[kSlots];
-    Segment* next = nullptr;
+    QueueSegment* next = nullptr;
   };
   void grow();
   void leave_segment();
 
   // Used by the consumer.
-  alignas(64) Segment* head_;
+  alignas(64) QueueSegment* head_;
   std::size_t head_at_ = 0;
   std::uint64_t popped_ = 0;
   // Used by the producer.
-  alignas(64) Segment* tail_;
+  alignas(64) QueueSegment* tail_;
   std::size_t tail_at_ = 0;
-  Segment* tail_spare_ = nullptr;  // returned, not yet used
+  QueueSegment* tail_spare_ = nullptr;  // returned, not yet used
   std::atomic<std::uint64_t> pushed_{0};
   // Returned by the consumer: a stack that the producer takes as one.
-  alignas(64) std::atomic<Segment*> returned_{nullptr};
+  alignas(64) std::atomic<QueueSegment*> returned_{nullptr};
   std::atomic<std::size_t> spare_count_{0};
 };
 

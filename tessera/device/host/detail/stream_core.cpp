@@ -53,8 +53,8 @@ std::exception_ptr thread_ended(const std::string& where) {
 }  // namespace
 
 void HostHold::release() {
-  State held = State::kHeld;
-  state_.compare_exchange_strong(held, State::kReleased);
+  GateState held = GateState::kHeld;
+  state_.compare_exchange_strong(held, GateState::kReleased);
   bell_.ring();
 }
 
@@ -62,8 +62,8 @@ void HostHold::wait(HostShared& shared, const std::string& stream) {
   const bool in_time = shared.wait(
       bell_, [&] { return is_over(); }, timeout_,
       [&] { return tessera::detail::concat("the release of a hold on stream '", stream, "'"); });
-  State held = State::kHeld;
-  if (in_time || !state_.compare_exchange_strong(held, State::kTimedOut)) return;
+  GateState held = GateState::kHeld;
+  if (in_time || !state_.compare_exchange_strong(held, GateState::kTimedOut)) return;
   TESSERA_THROW(TimeoutError, "stream '", stream, "' was held for ", timeout_,
                 " and not released; call Hold::release in time, or pass a longer timeout to hold");
 }

@@ -31,16 +31,16 @@ class HostHold : public HoldBackend {
  public:
   explicit HostHold(std::chrono::nanoseconds timeout) : timeout_(timeout) {}
   void release() override;
-  [[nodiscard]] bool timed_out() const override { return state_.load() == State::kTimedOut; }
+  [[nodiscard]] bool timed_out() const override { return state_.load() == GateState::kTimedOut; }
   /// Returns true if the stream may continue.
-  [[nodiscard]] bool is_over() const { return state_.load() != State::kHeld; }
+  [[nodiscard]] bool is_over() const { return state_.load() != GateState::kHeld; }
   /// Waits for release(). Throws TimeoutError, which names `stream`, after the timeout.
   void wait(HostShared& shared, const std::string& stream);
 
  private:
-  enum class State : std::uint8_t { kHeld, kReleased, kTimedOut };
+  enum class GateState : std::uint8_t { kHeld, kReleased, kTimedOut };
   const std::chrono::nanoseconds timeout_;
-  std::atomic<State> state_{State::kHeld};
+  std::atomic<GateState> state_{GateState::kHeld};
   Bell bell_;
 };
 

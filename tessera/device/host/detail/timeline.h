@@ -48,7 +48,7 @@ class Timeline {
 
  private:
   static constexpr std::uint64_t kOpen = std::numeric_limits<std::uint64_t>::max();
-  struct Failure {
+  struct TimelineFailure {
     std::uint64_t first;
     std::uint64_t last;
     std::exception_ptr error;
@@ -61,8 +61,8 @@ class Timeline {
   Bell bell_;
   std::atomic<bool> has_failures_{false};
   mutable std::mutex mutex_;
-  std::vector<Failure> failures_;      // ascending
-  std::vector<std::uint64_t> resets_;  // ascending; resets that may apply to a later failure
+  std::vector<TimelineFailure> failures_;  // ascending
+  std::vector<std::uint64_t> resets_;      // ascending; resets that may apply to a later failure
 };
 
 /// A point on a timeline.

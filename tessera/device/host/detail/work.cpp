@@ -20,13 +20,13 @@ void fill_as(void* to, Item item, std::size_t count) {
 }  // namespace
 
 // Followed by the pointers, then by the arguments, each aligned.
-struct KernelCall::Block {
+struct HostKernelCall::Block {
   std::align_val_t alignment;
 };
 
-KernelCall::KernelCall(HostKernelFn function, const LaunchConfig& config, const KernelArgs& args)
+HostKernelCall::HostKernelCall(HostKernelFn function, const LaunchConfig& config, const KernelArgs& args)
     : function_(function), config_(config) {
-  static_assert(sizeof(KernelCall) <= HostFunction::kInline);
+  static_assert(sizeof(HostKernelCall) <= HostFunction::kInline);
   if (fits_in_place(args)) [[likely]] {
     for (std::size_t i = 0; i < count_; ++i) std::memcpy(place_ + offsets_[i], args.pointers()[i], args.sizes()[i]);
   } else {
@@ -35,18 +35,18 @@ KernelCall::KernelCall(HostKernelFn function, const LaunchConfig& config, const 
   }
 }
 
-KernelCall::KernelCall(KernelCall&& other) noexcept
+HostKernelCall::HostKernelCall(HostKernelCall&& other) noexcept
     : function_(other.function_), config_(other.config_), count_(std::exchange(other.count_, std::uint8_t{0})) {
   std::memcpy(place_, other.place_, sizeof place_);
   std::memcpy(offsets_, other.offsets_, sizeof offsets_);
 }
 
-KernelCall::~KernelCall() {
+HostKernelCall::~HostKernelCall() {
   if (count_ == kInBlock) ::operator delete(block_, block_->alignment);
 }
 
 // Lays out the arguments and sets count_ if there is room for all.
-bool KernelCall::fits_in_place(const KernelArgs& args) {
+bool HostKernelCall::fits_in_place(const KernelArgs& args) {
   const auto sizes = args.sizes();
   if (sizes.size() > sizeof offsets_) return false;
   std::size_t nbytes = 0;
@@ -54,14 +54,14 @@ bool KernelCall::fits_in_place(const KernelArgs& args) {
     const std::size_t own = enough_alignment(sizes[i]);
     const std::size_t at = (nbytes + own - 1) / own * own;
     nbytes = at + sizes[i];
-    if (own > alignof(KernelCall) || nbytes > kPlaceNbytes) return false;
+    if (own > alignof(HostKernelCall) || nbytes > kPlaceNbytes) return false;
     offsets_[i] = static_cast<std::uint8_t>(at);
   }
   count_ = static_cast<std::uint8_t>(sizes.size());
   return true;
 }
 
-KernelCall::Block* KernelCall::make_block(const KernelArgs& args) {
+HostKernelCall::Block* HostKernelCall::make_block(const KernelArgs& args) {
   const auto pointers = args.pointers();
   const auto sizes = args.sizes();
   std::size_t nbytes = sizeof(Block) + pointers.size() * sizeof(void*);
@@ -83,7 +83,7 @@ KernelCall::Block* KernelCall::make_block(const KernelArgs& args) {
   return block;
 }
 
-void KernelCall::operator()() const {
+void HostKernelCall::operator()() const {
   if (count_ == kInBlock) return function_(config_, reinterpret_cast<void* const*>(block_ + 1));
   void* arguments[sizeof offsets_];
   for (std::size_t i = 0; i < count_; ++i) arguments[i] = const_cast<std::byte*>(place_) + offsets_[i];

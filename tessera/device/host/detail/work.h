@@ -23,14 +23,14 @@ class HostKernel : public KernelBackend {
 
 /// A kernel with its grid and a copy of its arguments: a few small ones in place, others in a separate block. Small
 /// enough to be stored in a HostFunction.
-class KernelCall {
+class HostKernelCall {
  public:
   /// Copies the arguments.
-  KernelCall(HostKernelFn function, const LaunchConfig& config, const KernelArgs& args);
+  HostKernelCall(HostKernelFn function, const LaunchConfig& config, const KernelArgs& args);
   /// Takes the arguments of `other`.
-  KernelCall(KernelCall&& other) noexcept;
-  KernelCall& operator=(KernelCall&&) = delete;
-  ~KernelCall();
+  HostKernelCall(HostKernelCall&& other) noexcept;
+  HostKernelCall& operator=(HostKernelCall&&) = delete;
+  ~HostKernelCall();
   /// Calls the kernel; may be repeated.
   void operator()() const;
 

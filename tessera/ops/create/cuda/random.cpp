@@ -20,7 +20,7 @@ Image image(TESSERA_CUDA_BYTES(random_draws));
 struct Kernels {
   explicit Kernels(const std::string& name)
       : dense(image, "random_" + name + "_dense"), placed(image, "random_" + name + "_placed") {}
-  Kernel dense, placed;
+  ImageKernel dense, placed;
 };
 const Kernels uniform("uniform");
 const Kernels normal("normal");

@@ -20,7 +20,7 @@ namespace {
 using tensor::KernelCall;
 
 Image image(TESSERA_CUDA_BYTES(embedding_rows));
-const Kernel embedding_kernel(image, "embedding_rows");
+const ImageKernel embedding_kernel(image, "embedding_rows");
 
 constexpr std::int64_t kWordNbytes = 16;
 // Streams whose slots differ by a multiple of this share a word.

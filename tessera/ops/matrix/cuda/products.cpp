@@ -17,8 +17,8 @@ using detail::GemmOperand;
 using tensor::KernelCall;
 
 Image image(TESSERA_CUDA_BYTES(gemm_strided));
-const Kernel move_kernel(image, "gemm_move_strided");
-const Kernel integers_kernel(image, "gemm_integers");
+const ImageKernel move_kernel(image, "gemm_move_strided");
+const ImageKernel integers_kernel(image, "gemm_integers");
 
 void launch_move(const KernelCall& call, const StridedMove& move) {
   launch(call, move_kernel, blocks_for(call, move.numel, kThreads), kThreads, move);

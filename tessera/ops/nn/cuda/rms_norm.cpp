@@ -12,12 +12,12 @@ namespace {
 using tensor::KernelCall;
 
 Image image(TESSERA_CUDA_BYTES(rms_norm_rows));
-const RowKernels forward_kernels(image, "rms_norm");
-const RowKernels backward_kernels(image, "rms_norm_backward");
-const Kernel parts_f32(image, "rms_norm_weight_parts_f32");
-const Kernel parts_f64(image, "rms_norm_weight_parts_f64");
-const Kernel sum_f32(image, "rms_norm_weight_sum_f32");
-const Kernel sum_f64(image, "rms_norm_weight_sum_f64");
+const CudaRowKernels forward_kernels(image, "rms_norm");
+const CudaRowKernels backward_kernels(image, "rms_norm_backward");
+const ImageKernel parts_f32(image, "rms_norm_weight_parts_f32");
+const ImageKernel parts_f64(image, "rms_norm_weight_parts_f64");
+const ImageKernel sum_f32(image, "rms_norm_weight_sum_f32");
+const ImageKernel sum_f64(image, "rms_norm_weight_sum_f64");
 
 // Groups of rows with separate sums: enough to keep a device busy. They depend only on the number of rows.
 constexpr std::int64_t kRowsEach = 64;

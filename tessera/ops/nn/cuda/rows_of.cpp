@@ -39,7 +39,7 @@ DeviceRows rows_of(const tensor::KernelCall& call, const Tensor& tensor, int dim
   return rows;
 }
 
-RowKernels::RowKernels(Image& image, const std::string& name)
+CudaRowKernels::CudaRowKernels(Image& image, const std::string& name)
     : short1_(image, name + "_f32_short1"),
       short4_(image, name + "_f32_short4"),
       short8_(image, name + "_f32_short8"),
@@ -49,7 +49,7 @@ RowKernels::RowKernels(Image& image, const std::string& name)
       double_short_(image, name + "_f64_short1"),
       double_long_(image, name + "_f64_long1") {}
 
-const Kernel& RowKernels::form(std::initializer_list<const DeviceRows*> all) const {
+const ImageKernel& CudaRowKernels::form(std::initializer_list<const DeviceRows*> all) const {
   const DeviceRows& first = **all.begin();
   const bool is_short = first.length <= kShortRow;
   if (first.dtype == DType::kF64) return is_short ? double_short_ : double_long_;
@@ -65,7 +65,7 @@ const Kernel& RowKernels::form(std::initializer_list<const DeviceRows*> all) con
   return is_short ? short1_ : long1_;
 }
 
-device::LaunchConfig RowKernels::config(const tensor::KernelCall& call, const DeviceRows& rows) {
+device::LaunchConfig CudaRowKernels::config(const tensor::KernelCall& call, const DeviceRows& rows) {
   if (rows.length <= kShortRow)
     return {.grid = {blocks_for(call, rows.count, kWarps), 1, 1}, .block = {32 * kWarps, 1, 1}};
   return {.grid = {blocks_for(call, rows.count, 1), 1, 1}, .block = {long_threads(rows.length), 1, 1}};

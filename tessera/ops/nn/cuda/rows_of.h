@@ -12,10 +12,10 @@ DeviceRows rows_of(const tensor::KernelCall& call, const Tensor& tensor, int dim
 
 /// The forms of one row kernel: for short rows (one warp each, in registers) and long rows (one block each), by the
 /// number of elements per load. f64 loads one at a time.
-class RowKernels {
+class CudaRowKernels {
  public:
   /// Looks up the kernels of "softmax": softmax_f32_short1, softmax_f32_long8 and so on.
-  RowKernels(Image& image, const std::string& name);
+  CudaRowKernels(Image& image, const std::string& name);
   /// Launches the suitable form. `all` are the operands that are read along rows, with `count` rows.
   template <class... T>
   void launch(const tensor::KernelCall& call, std::initializer_list<const DeviceRows*> all, const T&... args) const {
@@ -25,10 +25,10 @@ class RowKernels {
   }
 
  private:
-  [[nodiscard]] const Kernel& form(std::initializer_list<const DeviceRows*> all) const;
+  [[nodiscard]] const ImageKernel& form(std::initializer_list<const DeviceRows*> all) const;
   [[nodiscard]] static device::LaunchConfig config(const tensor::KernelCall& call, const DeviceRows& rows);
 
-  Kernel short1_, short4_, short8_, long1_, long4_, long8_, double_short_, double_long_;
+  ImageKernel short1_, short4_, short8_, long1_, long4_, long8_, double_short_, double_long_;
 };
 
 }  // namespace tessera::ops::cuda

@@ -12,22 +12,22 @@ namespace {
 using tensor::KernelCall;
 
 Image image(TESSERA_CUDA_BYTES(softmax_rows));
-const RowKernels softmax_kernels(image, "softmax");
-const RowKernels log_softmax_kernels(image, "log_softmax");
-const RowKernels softmax_backward_kernels(image, "softmax_backward");
-const RowKernels log_softmax_backward_kernels(image, "log_softmax_backward");
+const CudaRowKernels softmax_kernels(image, "softmax");
+const CudaRowKernels log_softmax_kernels(image, "log_softmax");
+const CudaRowKernels softmax_backward_kernels(image, "softmax_backward");
+const CudaRowKernels log_softmax_backward_kernels(image, "log_softmax_backward");
 
 int dim_of(const KernelCall& call) {
   return tensor::normalized_dim(call, call.as<SoftmaxAttributes>().dim, call.inputs[0].ndim());
 }
 
-void forward(const KernelCall& call, const RowKernels& kernels) {
+void forward(const KernelCall& call, const CudaRowKernels& kernels) {
   if (call.outputs[0].numel() == 0) return;
   const DeviceRows x = rows_of(call, call.inputs[0], dim_of(call));
   const DeviceRows y = rows_of(call, call.outputs[0], dim_of(call));
   kernels.launch(call, {&x, &y}, x, y);
 }
-void backward(const KernelCall& call, const RowKernels& kernels) {
+void backward(const KernelCall& call, const CudaRowKernels& kernels) {
   if (call.outputs[0].numel() == 0) return;
   const DeviceRows grad = rows_of(call, call.inputs[0], dim_of(call));
   const DeviceRows y = rows_of(call, call.inputs[1], dim_of(call));

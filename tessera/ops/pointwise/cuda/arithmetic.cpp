@@ -14,7 +14,7 @@ using namespace detail;  // NOLINT(google-build-using-namespace): the words of t
 // The parameters determine the dtype of a call, and thus the kernel.
 template <unsigned kTypes, Numbers kNumbers>
 void run(const tensor::KernelCall& call, const PointwiseKernels& kernels) {
-  static constexpr Row kRow = {.name = "", .inputs = "", .types = kTypes, .numbers = kNumbers};
+  static constexpr PointwiseRow kRow = {.name = "", .inputs = "", .types = kTypes, .numbers = kNumbers};
   const Compute compute = compute_of(computed_dtype(kRow, call));
   TileInput inputs[4];
   std::size_t count = 0;

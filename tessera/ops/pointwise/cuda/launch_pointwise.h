@@ -17,11 +17,11 @@ struct TypedKernels {
   /// Looks up the kernels whose names begin with `name` and that compute in the type of `computed`; f32 has additional
   /// kernels.
   TypedKernels(Image& image, const std::string& name, DType computed);
-  Kernel dense;
-  Kernel strided;
-  std::optional<Kernel> wide;  // contiguous, for dtypes of two bytes
-  std::optional<Kernel> rows;  // strided, in vectors
-  DType dtype;                 // compute dtype
+  ImageKernel dense;
+  ImageKernel strided;
+  std::optional<ImageKernel> wide;  // contiguous, for dtypes of two bytes
+  std::optional<ImageKernel> rows;  // strided, in vectors
+  DType dtype;                      // compute dtype
 };
 
 /// The kernels of a row (arithmetic_rows.h) by Compute; absent for types that it does not compute in.

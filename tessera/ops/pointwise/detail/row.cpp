@@ -62,7 +62,7 @@ Shape broadcast_shape(const tensor::Call& call) {
 
 }  // namespace
 
-DType computed_dtype(const Row& row, const tensor::Call& call) {
+DType computed_dtype(const PointwiseRow& row, const tensor::Call& call) {
   const std::size_t first = row.first_is_mask ? 1 : 0;
   DType dtype = call.inputs[first].dtype();
   // Also rejected together with computable dtypes: u64 would be read as a signed integer.
@@ -89,7 +89,7 @@ DType computed_dtype(const Row& row, const tensor::Call& call) {
   return dtype;
 }
 
-void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::OutputInfo> outputs) {
+void infer_row(const PointwiseRow& row, const tensor::Call& call, std::span<tensor::OutputInfo> outputs) {
   const DType dtype = computed_dtype(row, call);
   TESSERA_CHECK_CALL(call, !row.first_is_mask || call.inputs[0].dtype() == DType::kBool, "mask must be bool, got ",
                      call.inputs[0].dtype());
@@ -106,7 +106,7 @@ void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::Outpu
   for (std::size_t i = 1; i < outputs.size(); ++i) outputs[i] = outputs[0];
 }
 
-void run_row(const Row& row, const tensor::KernelCall& call) {
+void run_row(const PointwiseRow& row, const tensor::KernelCall& call) {
   // For most rows, the compute dtype is the inferred dtype of the result.
   const DType dtype = row.result == Result::kSame ? call.outputs[0].dtype() : computed_dtype(row, call);
   const Compute compute = compute_of(dtype);
@@ -124,7 +124,7 @@ void run_row(const Row& row, const tensor::KernelCall& call) {
   launch_tiles(call, compute, kernel, std::span(inputs, count));
 }
 
-layout::FactorRule rule_of_row(const Row& row, const tensor::Call& call) {
+layout::FactorRule rule_of_row(const PointwiseRow& row, const tensor::Call& call) {
   std::vector<Shape> shapes;
   for (const Tensor& input : call.inputs) shapes.push_back(input.shape());
   layout::FactorRule rule = layout::pointwise_rule(std::string(row.name), shapes);
@@ -144,7 +144,7 @@ layout::FactorRule rule_of_row(const Row& row, const tensor::Call& call) {
   return rule;
 }
 
-tensor::Cost cost_of_row(const Row& row, const tensor::Call& call) {
+tensor::Cost cost_of_row(const PointwiseRow& row, const tensor::Call& call) {
   tensor::OutputInfo info;
   infer_row(row, call, std::span(&info, 1));
   tensor::Cost cost{.flops = row.flops * static_cast<double>(info.shape.numel()),

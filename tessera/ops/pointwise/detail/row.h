@@ -44,7 +44,7 @@ inline constexpr layout::Algebra kLinearRising = {layout::Linearity::kJoint, lay
 inline constexpr layout::Algebra kLinearFalling = {layout::Linearity::kJoint, layout::Monotony::kDown};
 
 /// The description of a pointwise operator.
-struct Row {
+struct PointwiseRow {
   std::string_view name;
   std::string_view inputs;
   std::string_view outputs = "out";  // of one shape and dtype
@@ -61,15 +61,15 @@ struct Row {
 };
 
 /// The functions of the OpDef of a row.
-TESSERA_API void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::OutputInfo> outputs);
-TESSERA_API void run_row(const Row& row, const tensor::KernelCall& call);
-TESSERA_API layout::FactorRule rule_of_row(const Row& row, const tensor::Call& call);
-TESSERA_API tensor::Cost cost_of_row(const Row& row, const tensor::Call& call);
+TESSERA_API void infer_row(const PointwiseRow& row, const tensor::Call& call, std::span<tensor::OutputInfo> outputs);
+TESSERA_API void run_row(const PointwiseRow& row, const tensor::KernelCall& call);
+TESSERA_API layout::FactorRule rule_of_row(const PointwiseRow& row, const tensor::Call& call);
+TESSERA_API tensor::Cost cost_of_row(const PointwiseRow& row, const tensor::Call& call);
 /// Returns the dtype that a call computes with.
-TESSERA_API DType computed_dtype(const Row& row, const tensor::Call& call);
+TESSERA_API DType computed_dtype(const PointwiseRow& row, const tensor::Call& call);
 
 /// Registers the operator of a row.
-template <const Row& kRow>
+template <const PointwiseRow& kRow>
 tensor::Operator register_row() {
   return tensor::register_op(
       {.name = kRow.name,

@@ -27,10 +27,10 @@ struct SumKernels {
         lanes(image, "sum_" + name + "_lanes"),
         columns(image, "sum_" + name + "_columns"),
         stretches(image, "sum_" + name + "_stretches") {}
-  Kernel blocks;
-  Kernel lanes;
-  Kernel columns;
-  Kernel stretches;
+  ImageKernel blocks;
+  ImageKernel lanes;
+  ImageKernel columns;
+  ImageKernel stretches;
 };
 
 Image image(TESSERA_CUDA_BYTES(reduce_kernels));
@@ -91,7 +91,7 @@ ReduceCall laid_out(const Reduction& of) {
   return fold;
 }
 
-void launch_stretches(const KernelCall& call, const SumKernels& kernels, const Kernel& kernel, ReduceCall fold,
+void launch_stretches(const KernelCall& call, const SumKernels& kernels, const ImageKernel& kernel, ReduceCall fold,
                       device::LaunchConfig config) {
   if (fold.stretches == 1) {
     launch(call, kernel, config, device::KernelArgs(fold));

@@ -17,8 +17,8 @@ using detail::ListCall;
 using tensor::KernelCall;
 
 Image image(TESSERA_CUDA_BYTES(adamw_lists));
-const Kernel lists_kernel(image, "adamw_lists");
-const Kernel strided_kernel(image, "adamw_strided");
+const ImageKernel lists_kernel(image, "adamw_lists");
+const ImageKernel strided_kernel(image, "adamw_strided");
 
 // Blocks a multiprocessor: each works out the step for itself, so no more than run at once.
 constexpr std::int64_t kBlocksEach = 8;

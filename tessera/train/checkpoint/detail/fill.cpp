@@ -44,7 +44,7 @@ class RowReader {
 // One region: rows of the shard of a file go to rows of the target.
 class RegionFill {
  public:
-  RegionFill(const std::vector<const DimSource*>& sources, const Shape& filled, const Target& target,
+  RegionFill(const std::vector<const DimSource*>& sources, const Shape& filled, const ShardTarget& target,
              std::uint64_t offset, RowReader& rows)
       : sources_(sources), target_(target), offset_(offset), rows_(rows) {
     const std::size_t ndim = sources.size();
@@ -94,7 +94,7 @@ class RegionFill {
   }
 
   const std::vector<const DimSource*>& sources_;
-  const Target& target_;
+  const ShardTarget& target_;
   std::uint64_t offset_;
   RowReader& rows_;
   std::vector<std::int64_t> from_steps_;  // elements of a step of the previous dimension
@@ -106,7 +106,7 @@ class RegionFill {
 }  // namespace
 
 void fill(const std::filesystem::path& directory, const CheckpointIndex& index, const ReadPlan& plan,
-          const std::vector<Target>& targets) {
+          const std::vector<ShardTarget>& targets) {
   std::optional<InputFile> file;
   std::int32_t open = -1;
   std::vector<std::byte> buffer;

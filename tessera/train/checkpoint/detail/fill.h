@@ -9,7 +9,7 @@
 namespace tessera::train::detail {
 
 /// Destination of a wanted shard.
-struct Target {
+struct ShardTarget {
   std::byte* data = nullptr;  ///< First element; dense, last dimension fastest.
   std::size_t item = 1;       ///< Bytes per element.
 };
@@ -17,6 +17,6 @@ struct Target {
 /// Reads the complete plan; `targets[i]` belongs to wanted tensor i. The header of a file is checked before the file is
 /// read.
 void fill(const std::filesystem::path& directory, const CheckpointIndex& index, const ReadPlan& plan,
-          const std::vector<Target>& targets);
+          const std::vector<ShardTarget>& targets);
 
 }  // namespace tessera::train::detail

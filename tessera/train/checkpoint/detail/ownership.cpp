@@ -48,11 +48,11 @@ Standing standing_of(const SavedTensor& tensor, Rank rank, int world_size) {
 std::int64_t count_of_holders(const SavedTensor& tensor, int world_size) {
   if (!tensor.layout) return world_size;
   // Each element has the same number of holders: the ranks that differ only along axes without a cut.
-  std::int64_t cut = 1;
+  std::int64_t sharding = 1;
   for (int d = 0; d < tensor.layout.ndim(); ++d) {
-    for (const layout::Cut& each : tensor.layout.cuts(d)) cut *= each.by.size;
+    for (const layout::Sharding& each : tensor.layout.shardings(d)) sharding *= each.by.size;
   }
-  return tensor.layout.mesh().size() / cut;
+  return tensor.layout.mesh().size() / sharding;
 }
 
 // Selects holders for tensors of one layout: the largest first, to the one with the fewest bytes.
@@ -78,20 +78,20 @@ void choose_places(const std::vector<SavedTensor>& tensors, std::vector<std::siz
 
 }  // namespace
 
-std::string Part::text() const {
+std::string OwnedShard::text() const {
   std::string out = "[";
   for (std::size_t d = 0; d < dims.size(); ++d) {
     if (d > 0) out += ", ";
     for (std::size_t i = 0; i < dims[d].size(); ++i) {
-      const Run& run = dims[d][i];
+      const IndexRun& run = dims[d][i];
       out += tessera::detail::concat(i > 0 ? "+" : "", run.global, ':', run.global + run.size);
     }
   }
   return out + "]";
 }
 
-std::vector<Run> runs_of(const layout::IndexMap& map) {
-  std::vector<Run> runs;
+std::vector<IndexRun> runs_of(const layout::IndexMap& map) {
+  std::vector<IndexRun> runs;
   const std::int64_t size = map.size();
   for (std::int64_t local = 0; local < size; local += map.block) {
     const std::int64_t global = map.global(local);
@@ -104,12 +104,12 @@ std::vector<Run> runs_of(const layout::IndexMap& map) {
   return runs;
 }
 
-Part part_of(const layout::Layout& layout, const Shape& shape, Rank rank) {
-  Part part;
+OwnedShard part_of(const layout::Layout& layout, const Shape& shape, Rank rank) {
+  OwnedShard part;
   if (!layout) {
     part.shape = shape;
     for (const std::int64_t size : shape)
-      part.dims.push_back(size > 0 ? std::vector<Run>{{0, 0, size}} : std::vector<Run>());
+      part.dims.push_back(size > 0 ? std::vector<IndexRun>{{0, 0, size}} : std::vector<IndexRun>());
     return part;
   }
   part.shape = layout::local_shape(layout, shape, rank);
@@ -144,11 +144,11 @@ Ownership::Ownership(const std::vector<SavedTensor>& tensors, int world_size)
   }
 }
 
-std::vector<Piece> Ownership::pieces_of(Rank rank) const {
+std::vector<FileShard> Ownership::pieces_of(Rank rank) const {
   std::vector<Standing> standings;
   standings.reserve(first_of_kind_.size());
   for (const std::size_t t : first_of_kind_) standings.push_back(standing_of((*tensors_)[t], rank, world_size_));
-  std::vector<Piece> pieces;
+  std::vector<FileShard> pieces;
   std::uint64_t offset = 0;
   for (const std::size_t t : file_order_) {
     const Standing& standing = standings[kinds_[t]];

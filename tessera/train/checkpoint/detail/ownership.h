@@ -28,30 +28,30 @@ struct SavedTensor {
 };
 
 /// Consecutive indices of one dimension, global and local.
-struct Run {
+struct IndexRun {
   std::int64_t global = 0;  ///< First index in the tensor.
   std::int64_t local = 0;   ///< First index in the shard.
   std::int64_t size = 0;    ///< Number of indices.
 };
 
 /// Shard of a rank: the product of the runs of its dimensions.
-struct Part {
-  Shape shape = {};                         ///< Shape of the shard.
-  std::vector<std::vector<Run>> dims = {};  ///< Runs per dimension, ascending.
+struct OwnedShard {
+  Shape shape = {};                              ///< Shape of the shard.
+  std::vector<std::vector<IndexRun>> dims = {};  ///< Runs per dimension, ascending.
 
   /// Returns "[0:2+4:6, 0:8]".
   [[nodiscard]] std::string text() const;
 };
 
 /// Returns the shard of `rank`, which may be empty.
-Part part_of(const layout::Layout& layout, const Shape& shape, Rank rank);
+OwnedShard part_of(const layout::Layout& layout, const Shape& shape, Rank rank);
 /// Returns the runs of an index map.
-std::vector<Run> runs_of(const layout::IndexMap& map);
+std::vector<IndexRun> runs_of(const layout::IndexMap& map);
 /// Returns the ranks that hold the element at `index`; all ranks for a plain tensor.
 layout::RankSet holders(const SavedTensor& tensor, std::span<const std::int64_t> index, int world_size);
 
 /// A shard in the file of the rank that writes it.
-struct Piece {
+struct FileShard {
   std::size_t tensor = 0;    ///< Index of the tensor.
   std::uint64_t offset = 0;  ///< First byte, from the end of the header.
   std::uint64_t nbytes = 0;  ///< At least 1: empty shards are not written.
@@ -64,7 +64,7 @@ class Ownership {
   Ownership(const std::vector<SavedTensor>& tensors, int world_size);
 
   /// Returns the shards that a rank writes, in file order.
-  [[nodiscard]] std::vector<Piece> pieces_of(Rank rank) const;
+  [[nodiscard]] std::vector<FileShard> pieces_of(Rank rank) const;
   /// Returns the index, among the holders of a shard, of the one that writes it.
   [[nodiscard]] std::int64_t place_of(std::size_t tensor) const { return places_[tensor]; }
   /// Returns the kind of a tensor. Tensors of equal layout and shape have the same kind.

@@ -28,8 +28,8 @@ class DimWalk {
     for (int d = 0; d < tensor.shape.ndim(); ++d) index_.push_back(0);
   }
 
-  std::vector<DimSource> walk(const std::vector<Run>& wanted) {
-    for (const Run& run : wanted) {
+  std::vector<DimSource> walk(const std::vector<IndexRun>& wanted) {
+    for (const IndexRun& run : wanted) {
       for (std::int64_t at = run.global; at < run.global + run.size;) at = take(run, at);
     }
     return std::move(sources_);
@@ -37,7 +37,7 @@ class DimWalk {
 
  private:
   // Adds the part of the run that the holder of index `at` has, and returns its end.
-  std::int64_t take(const Run& run, std::int64_t at) {
+  std::int64_t take(const IndexRun& run, std::int64_t at) {
     std::int64_t step = 0;
     layout::IndexMap map{0, size_, {}};
     if (tensor_.layout) {
@@ -77,7 +77,7 @@ std::int64_t RegionSet::region(std::int64_t number, std::vector<const DimSource*
   return rank;
 }
 
-void check_file_size(const CheckpointIndex& index, std::int64_t rank, const std::vector<Piece>& pieces) {
+void check_file_size(const CheckpointIndex& index, std::int64_t rank, const std::vector<FileShard>& pieces) {
   const SavedFile& file = index.files[static_cast<std::size_t>(rank)];
   const std::uint64_t elements = pieces.empty() ? 0 : pieces.back().offset + pieces.back().nbytes;
   TESSERA_CHECK_AS(IoError, file.nbytes - file.header_nbytes == elements, "checkpoint of step ", index.step, ": ",
@@ -90,18 +90,18 @@ ReadPlanner::ReadPlanner(const CheckpointIndex& index) : index_(index), ownershi
 const std::vector<std::uint64_t>& ReadPlanner::offsets_in(std::int64_t file) {
   const auto [found, is_new] = offsets_.try_emplace(file);
   if (!is_new) return found->second;
-  const std::vector<Piece> pieces = ownership_.pieces_of(Rank(static_cast<int>(file)));
+  const std::vector<FileShard> pieces = ownership_.pieces_of(Rank(static_cast<int>(file)));
   check_file_size(index_, file, pieces);
   found->second.resize(index_.tensors.size());
   const std::uint64_t begin = index_.files[static_cast<std::size_t>(file)].header_nbytes;
-  for (const Piece& piece : pieces) found->second[piece.tensor] = begin + piece.offset;
+  for (const FileShard& piece : pieces) found->second[piece.tensor] = begin + piece.offset;
   return found->second;
 }
 
 std::shared_ptr<const RegionSet> ReadPlanner::regions_of(const Wanted& wanted, Rank rank) const {
   const SavedTensor& tensor = index_.tensors[wanted.tensor];
   auto set = std::make_shared<RegionSet>();
-  const Part part = part_of(wanted.layout, tensor.shape, rank);
+  const OwnedShard part = part_of(wanted.layout, tensor.shape, rank);
   set->filled = part.shape;
   const bool is_off_mesh = wanted.layout && !wanted.layout.mesh().contains(rank);
   if (part.shape.numel() == 0 || is_off_mesh) {

@@ -84,6 +84,6 @@ class ReadPlanner {
 };
 
 /// Throws IoError unless the size of the file of a rank in the index is that of its header and its shards.
-void check_file_size(const CheckpointIndex& index, std::int64_t rank, const std::vector<Piece>& pieces);
+void check_file_size(const CheckpointIndex& index, std::int64_t rank, const std::vector<FileShard>& pieces);
 
 }  // namespace tessera::train::detail

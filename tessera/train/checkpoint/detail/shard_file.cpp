@@ -37,10 +37,10 @@ std::string padded(std::string header) {
 // Hashes the shards of a byte stream that arrives in chunks.
 class PieceHashes {
  public:
-  explicit PieceHashes(const std::vector<Piece>& pieces) : pieces_(pieces) { hashes.reserve(pieces.size()); }
+  explicit PieceHashes(const std::vector<FileShard>& pieces) : pieces_(pieces) { hashes.reserve(pieces.size()); }
   void add(std::span<const std::byte> bytes, std::uint64_t offset) {
     while (!bytes.empty() && hashes.size() < pieces_.size()) {
-      const Piece& piece = pieces_[hashes.size()];
+      const FileShard& piece = pieces_[hashes.size()];
       const std::uint64_t end = piece.offset + piece.nbytes;
       const std::size_t count = std::min<std::uint64_t>(bytes.size(), end - offset);
       hasher_.add(bytes.first(count));
@@ -54,7 +54,7 @@ class PieceHashes {
   std::vector<std::string> hashes;
 
  private:
-  const std::vector<Piece>& pieces_;
+  const std::vector<FileShard>& pieces_;
   Hasher hasher_;
 };
 
@@ -75,9 +75,9 @@ std::string shard_header(const std::vector<SavedTensor>& tensors, const ShardPla
   std::map<std::string, std::string> metadata = {
       {"format", "tessera checkpoint"}, {"step", std::to_string(step)}, {"rank", std::to_string(rank)}};
   for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
-    const Piece& piece = plan.pieces[i];
+    const FileShard& piece = plan.pieces[i];
     const SavedTensor& saved = tensors[piece.tensor];
-    const Part part = part_of(saved.layout, saved.shape, Rank(rank));
+    const OwnedShard part = part_of(saved.layout, saved.shape, Rank(rank));
     entries.push_back({saved.name, saved.dtype, part.shape, piece.offset, piece.offset + piece.nbytes});
     metadata["box of " + saved.name] = part.text() + " of " + to_string(saved.shape);
     metadata["xxh3 of " + saved.name] = hashes[i];

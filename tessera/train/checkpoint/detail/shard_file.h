@@ -22,7 +22,7 @@ namespace tessera::train::detail {
 
 /// Planned contents of a file.
 struct ShardPlan {
-  std::vector<Piece> pieces;        ///< Shards in order.
+  std::vector<FileShard> pieces;    ///< Shards in order.
   std::uint64_t header_nbytes = 0;  ///< Space for the header.
   std::uint64_t nbytes = 0;         ///< Size of the file.
 };

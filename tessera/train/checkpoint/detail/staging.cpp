@@ -21,11 +21,11 @@ struct HostCopy {
 
 }  // namespace
 
-void Staging::copy(const CheckpointState& state, const std::vector<Piece>& pieces) {
+void Staging::copy(const CheckpointState& state, const std::vector<FileShard>& pieces) {
   const tensor::GradModeScope no_grad(false);
   std::vector<Tensor> parts;
   device::Device device = device::Device::get("host");
-  for (const Piece& piece : pieces) {
+  for (const FileShard& piece : pieces) {
     const Tensor part = state.tensors[piece.tensor].second.local();
     TESSERA_CHECK(part && part.nbytes() == piece.nbytes, "checkpoint: tensor '", state.tensors[piece.tensor].first,
                   "' must have the local shard of its layout on this rank");

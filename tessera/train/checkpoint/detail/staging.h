@@ -17,7 +17,7 @@ namespace tessera::train::detail {
 class Staging {
  public:
   /// Enqueues the copies of these shards of the tensors of `state`.
-  void copy(const CheckpointState& state, const std::vector<Piece>& pieces);
+  void copy(const CheckpointState& state, const std::vector<FileShard>& pieces);
   /// Waits until they are done. Throws the error of a stream.
   void wait() const;
   /// Returns the shards, contiguous.

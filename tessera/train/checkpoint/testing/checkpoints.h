@@ -72,11 +72,11 @@ template <class F>
 void for_each_element(const Tensor& tensor, const F& body) {
   const Tensor part = tensor.local();
   if (!part || part.numel() == 0) return;
-  const detail::Part runs = detail::part_of(tensor.layout(), tensor.shape(), current_place().rank);
+  const detail::OwnedShard runs = detail::part_of(tensor.layout(), tensor.shape(), current_place().rank);
   std::vector<std::vector<std::int64_t>> globals;  // per dimension, the global index of each local index
-  for (const std::vector<detail::Run>& dim : runs.dims) {
+  for (const std::vector<detail::IndexRun>& dim : runs.dims) {
     globals.emplace_back();
-    for (const detail::Run& run : dim) {
+    for (const detail::IndexRun& run : dim) {
       for (std::int64_t i = 0; i < run.size; ++i) globals.back().push_back(run.global + i);
     }
   }

@@ -50,12 +50,12 @@ void WordEncoder::merge(std::string_view word) {
   }
   for (std::uint32_t i = 0; i + 1 < count; ++i) push(i);
   while (!queue_.empty()) {
-    const Candidate best = queue_.top();
+    const MergeCandidate best = queue_.top();
     queue_.pop();
-    Node& left = nodes_[best.at];
+    SymbolNode& left = nodes_[best.at];
     // A neighbor may have been merged meanwhile: then the pair is outdated.
     if (left.token != best.pair.first || left.after == kNone || nodes_[left.after].token != best.pair.second) continue;
-    Node& right = nodes_[left.after];
+    SymbolNode& right = nodes_[left.after];
     left.token = best.result;
     left.after = right.after;
     right.token = kNone;

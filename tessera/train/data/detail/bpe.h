@@ -57,14 +57,14 @@ class WordEncoder {
   void encode(std::string_view word, std::vector<std::uint32_t>& tokens);
 
  private:
-  struct Candidate {
+  struct MergeCandidate {
     std::uint32_t rank;
     std::uint32_t at;
     TokenPair pair;
     std::uint32_t result;
-    bool operator>(const Candidate& other) const { return std::pair(rank, at) > std::pair(other.rank, other.at); }
+    bool operator>(const MergeCandidate& other) const { return std::pair(rank, at) > std::pair(other.rank, other.at); }
   };
-  struct Node {
+  struct SymbolNode {
     std::uint32_t token;
     std::uint32_t before;
     std::uint32_t after;
@@ -74,8 +74,8 @@ class WordEncoder {
   void push(std::uint32_t at);
 
   const Bpe& bpe_;
-  std::vector<Node> nodes_;
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue_;
+  std::vector<SymbolNode> nodes_;
+  std::priority_queue<MergeCandidate, std::vector<MergeCandidate>, std::greater<>> queue_;
   std::unordered_map<std::string, std::vector<std::uint32_t>> seen_;
 };
 

@@ -22,10 +22,10 @@ struct PairUse {
   std::vector<std::uint32_t> words;
 };
 
-struct Candidate {
+struct MergeCandidate {
   std::uint64_t count;
   std::uint64_t pair;
-  bool operator<(const Candidate& other) const {
+  bool operator<(const MergeCandidate& other) const {
     return count != other.count ? count < other.count : pair > other.pair;
   }
 };
@@ -47,7 +47,7 @@ class Learner {
     while (bpe_.tokens.size() < vocabulary) {
       TESSERA_CHECK(!queue_.empty(), "a vocabulary of ", vocabulary, " tokens cannot be learned: the texts give only ",
                     bpe_.tokens.size(), "; use fewer tokens, or more text");
-      const Candidate best = queue_.top();
+      const MergeCandidate best = queue_.top();
       queue_.pop();
       const std::uint64_t now = pairs_.at(best.pair).count;
       if (now == best.count) {
@@ -144,7 +144,7 @@ class Learner {
   Bpe bpe_;
   std::vector<Word> words_;
   std::unordered_map<std::uint64_t, PairUse> pairs_;
-  std::priority_queue<Candidate> queue_;
+  std::priority_queue<MergeCandidate> queue_;
   std::vector<std::uint64_t> touched_;
 };
 

@@ -107,7 +107,7 @@ void Source::add_document(std::string_view text, const Tokenizer& tokenizer, con
   }
 }
 
-void Source::read_piece(const Piece& piece, std::uint64_t first, std::span<std::int32_t> tokens) const {
+void Source::read_piece(const TokenPiece& piece, std::uint64_t first, std::span<std::int32_t> tokens) const {
   if (const auto* file = std::get_if<TokenFile>(&piece.tokens)) {
     file->read(first, tokens);
     return;
@@ -125,7 +125,7 @@ void Source::read_piece(const Piece& piece, std::uint64_t first, std::span<std::
 void Source::read(std::uint64_t first, std::span<std::int32_t> tokens) const {
   TESSERA_CHECK(first <= tokens_ && tokens.size() <= tokens_ - first, "'", path_, "': range must be within ", tokens_,
                 " tokens, got ", tokens.size(), " tokens from ", first);
-  auto piece = std::ranges::upper_bound(pieces_, first, {}, &Piece::begin) - 1;
+  auto piece = std::ranges::upper_bound(pieces_, first, {}, &TokenPiece::begin) - 1;
   while (!tokens.empty()) {
     const std::uint64_t end = piece + 1 == pieces_.end() ? tokens_ : (piece + 1)->begin;
     const std::size_t count = std::min<std::uint64_t>(tokens.size(), end - first);
@@ -138,7 +138,7 @@ void Source::read(std::uint64_t first, std::span<std::int32_t> tokens) const {
 
 std::int64_t Source::largest() const {
   std::int64_t largest = vocabulary_ - 1;
-  for (const Piece& piece : pieces_) {
+  for (const TokenPiece& piece : pieces_) {
     const auto* file = std::get_if<TokenFile>(&piece.tokens);
     if (file == nullptr) continue;
     largest = std::max(largest, file->header() ? std::int64_t{file->header()->vocabulary} - 1

@@ -63,7 +63,7 @@ class Source {
  private:
   using Narrow = std::vector<std::uint16_t>;
   using Wide = std::vector<std::uint32_t>;
-  struct Piece {
+  struct TokenPiece {
     std::uint64_t begin;
     std::variant<TokenFile, Narrow, Wide> tokens;
   };
@@ -75,12 +75,12 @@ class Source {
                 std::vector<MadeBy>& made_by, const ReadMeter& meter);
   void add_tokens(TokenFile file, const std::string& path, std::vector<MadeBy>& made_by);
   void add_document(std::string_view text, const Tokenizer& tokenizer, const ReadMeter& meter);
-  void read_piece(const Piece& piece, std::uint64_t first, std::span<std::int32_t> tokens) const;
+  void read_piece(const TokenPiece& piece, std::uint64_t first, std::span<std::int32_t> tokens) const;
 
   std::string path_;
   std::uint64_t tokens_ = 0;
   std::int64_t vocabulary_ = 0;  ///< Vocabulary of the tokenizer of its text.
-  std::vector<Piece> pieces_;
+  std::vector<TokenPiece> pieces_;
 };
 
 }  // namespace tessera::train::detail

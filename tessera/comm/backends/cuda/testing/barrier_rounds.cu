@@ -5,7 +5,7 @@
 #include "tessera/comm/backends/cuda/protocol.cuh"
 
 // times[0] and times[1]: device time when all had arrived for the first time, and after the last round.
-extern "C" __global__ void tessera_comm_barrier_rounds(tessera::comm::cuda::GroupMemory* group,
+extern "C" __global__ void tessera_comm_barrier_rounds(tessera::comm::cuda::CudaGroupMemory* group,
                                                        tessera::comm::cuda::Control* control, std::int32_t rank,
                                                        std::int32_t size, std::uint64_t first, std::int32_t rounds,
                                                        std::uint64_t deadline_ns, std::uint64_t* times) {

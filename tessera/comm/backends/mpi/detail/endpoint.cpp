@@ -8,7 +8,7 @@
 
 namespace tessera::comm::mpi {
 
-Endpoint::Endpoint(Library& library, MPI_Comm comm, const ConnectRequest& request)
+Endpoint::Endpoint(MpiLibrary& library, MPI_Comm comm, const ConnectRequest& request)
     : library_(library),
       comm_(comm),
       rank_(request.rank),

@@ -33,7 +33,7 @@ inline constexpr int body(std::uint64_t n) { return answer(n) + 1; }
 class Endpoint {
  public:
   /// Takes over `comm`, which lives as long as MPI, since freeing it needs all ranks.
-  Endpoint(Library& library, MPI_Comm comm, const ConnectRequest& request);
+  Endpoint(MpiLibrary& library, MPI_Comm comm, const ConnectRequest& request);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
@@ -75,7 +75,7 @@ class Endpoint {
   void take(const News& news);
   void open_news();
 
-  Library& library_;
+  MpiLibrary& library_;
   MPI_Comm comm_;
   const int rank_;
   const int size_;

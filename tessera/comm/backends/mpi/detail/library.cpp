@@ -43,7 +43,7 @@ bool is_initialized_by(void* library) {
 
 }  // namespace
 
-std::string Library::why_not() {
+std::string MpiLibrary::why_not() {
   void* present = handle_of(/*is_loaded_already=*/true);
   if (!is_launched() && (present == nullptr || !is_initialized_by(present))) {
     return "this process was not started by mpirun or srun, and has not initialized MPI";
@@ -57,13 +57,13 @@ std::string Library::why_not() {
   return flag != 0 ? "MPI is already finalized" : "";
 }
 
-Library& Library::get() {
+MpiLibrary& MpiLibrary::get() {
   // Never destroyed: communicators that live until the end of the process still query whether MPI runs.
-  static Library* const library = new Library();
+  static MpiLibrary* const library = new MpiLibrary();
   return *library;
 }
 
-Library::Library() {
+MpiLibrary::MpiLibrary() {
   void* library = handle_of(false);
   TESSERA_CHECK_AS(NotSupported, library != nullptr, kName, " could not be loaded: ", ::dlerror());
   find(library, "MPI_Initialized", functions_.initialized);
@@ -90,7 +90,7 @@ Library::Library() {
   find(library, "ompi_mpi_errors_return", errors_return_);
 }
 
-bool Library::is_running() const {
+bool MpiLibrary::is_running() const {
   int is_initialized = 0;
   int is_finalized = 0;
   functions_.initialized(&is_initialized);
@@ -98,7 +98,7 @@ bool Library::is_running() const {
   return is_initialized != 0 && is_finalized == 0;
 }
 
-void Library::start() {
+void MpiLibrary::start() {
   const std::lock_guard lock(starting_);
   if (is_started_) return;
   int level = MPI_THREAD_SINGLE;
@@ -120,12 +120,12 @@ void Library::start() {
   is_started_ = true;
 }
 
-void Library::at_end(std::function<void()> what) {
+void MpiLibrary::at_end(std::function<void()> what) {
   const std::lock_guard lock(ending_);
   at_end_.push_back(std::move(what));
 }
 
-void Library::finalize() noexcept {
+void MpiLibrary::finalize() noexcept {
   if (!is_running()) return;
   {
     const std::lock_guard lock(ending_);
@@ -134,11 +134,11 @@ void Library::finalize() noexcept {
   functions_.finalize();
 }
 
-std::unique_lock<std::mutex> Library::turn() {
+std::unique_lock<std::mutex> MpiLibrary::turn() {
   return takes_turns_ ? std::unique_lock(calling_) : std::unique_lock<std::mutex>();
 }
 
-void Library::check(int code, std::string_view what) const {
+void MpiLibrary::check(int code, std::string_view what) const {
   if (code == MPI_SUCCESS) return;
   char words[MPI_MAX_ERROR_STRING] = {};
   int length = 0;

@@ -39,10 +39,10 @@ struct Functions {
 };
 
 /// The loaded library. Thread-safe.
-class Library {
+class MpiLibrary {
  public:
   /// Returns the library, which the first call loads. Throws NotSupported if it cannot be loaded.
-  static Library& get();
+  static MpiLibrary& get();
   /// Returns why this process cannot use MPI; empty if it can. Loads the library only if MPI started the process.
   static std::string why_not();
 
@@ -66,7 +66,7 @@ class Library {
   void check(int code, std::string_view what) const;
 
  private:
-  Library();
+  MpiLibrary();
   void finalize() noexcept;
 
   Functions functions_ = {};

@@ -16,7 +16,7 @@ constexpr std::uint64_t kSmallBytes = 1024;
 
 }  // namespace
 
-struct Steps::Message {
+struct MpiSteps::Message {
   const Operation& operation;
   std::uint64_t nbytes;
   std::uint64_t number;  // number between these two ranks, in this direction
@@ -30,7 +30,7 @@ struct Steps::Message {
 };
 
 // If `is_ahead`, only exchanges and compares the descriptions, as messages without bytes.
-void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
+void MpiSteps::run_messages(std::span<const Operation> operations, bool is_ahead) {
   constexpr std::size_t kLines = 1 + kSmallBytes / sizeof(Line);
   headings_.resize(kLines * operations.size());
   std::vector<Message> messages;
@@ -69,7 +69,7 @@ void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
 }
 
 // Advances a message whose last requests have ended.
-void Steps::advance(Message& message, int index) {
+void MpiSteps::advance(Message& message, int index) {
   const Operation& operation = message.operation;
   const std::size_t before = requests_.size();
   const int peer = operation.peer;

@@ -30,7 +30,7 @@ std::int64_t item_of(const Operation& operation) { return static_cast<std::int64
 
 }  // namespace
 
-Steps::Steps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, bool checked)
+MpiSteps::MpiSteps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, bool checked)
     : endpoint_(endpoint),
       tasks_(tasks),
       rank_(endpoint.rank()),
@@ -44,12 +44,12 @@ Steps::Steps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, 
   static_assert(sizeof(Letter) % sizeof(Line) == 0 && kSmallBytes % sizeof(Line) == 0);
 }
 
-Steps::Letter& Steps::letter(int rank) {
+MpiSteps::Letter& MpiSteps::letter(int rank) {
   const std::size_t lines = (sizeof(Letter) + kSmallBytes) / sizeof(Line);
   return *reinterpret_cast<Letter*>(&letters_[static_cast<std::size_t>(rank) * lines]);
 }
 
-void Steps::run(const Task& task) {
+void MpiSteps::run(const Task& task) {
   name_ = *task.group;
   sequence_ = task.sequence.load(std::memory_order_relaxed);
   deadline_ = std::min<nanoseconds>(task.deadline, std::chrono::hours(24 * 365));
@@ -67,7 +67,7 @@ void Steps::run(const Task& task) {
   }
 }
 
-void Steps::run_operations(const Task& task) {
+void MpiSteps::run_operations(const Task& task) {
   endpoint_.look();
   if (endpoint_.has_ended()) endpoint_.throw_end(name_);
   group_digest_ = task.group_digest;
@@ -82,7 +82,7 @@ void Steps::run_operations(const Task& task) {
   if (!messages.empty()) run_messages(messages, /*is_ahead=*/false);
 }
 
-void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
+void MpiSteps::check_ahead(const Task& task, std::span<const Operation> messages) {
   for (const Operation& operation : task.operations) {
     if (is_message(operation.kind)) continue;
     meet(operation, /*is_small=*/false);
@@ -95,7 +95,7 @@ void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
   meet({.kind = OpKind::kBarrier}, /*is_small=*/false);
 }
 
-void Steps::run_collective(const Operation& operation) {
+void MpiSteps::run_collective(const Operation& operation) {
   const std::int64_t most = detail::most_given(operation, size_);
   const bool is_small = most >= 0 && most * item_of(operation) <= kSmallBytes;
   meet(operation, is_small);
@@ -107,12 +107,12 @@ void Steps::run_collective(const Operation& operation) {
   }
 }
 
-void Steps::note_met() {
+void MpiSteps::note_met() {
   to_meet_->record->met(*to_meet_);
   to_meet_ = nullptr;
 }
 
-void Steps::meet(const Operation& operation, bool is_small) {
+void MpiSteps::meet(const Operation& operation, bool is_small) {
   const CollectiveDef& def = definition(operation.kind);
   // All ranks know the sizes of small operations, so there is nothing to offer.
   const bool has_offers = def.offer != nullptr && !is_small;
@@ -154,7 +154,7 @@ void Steps::meet(const Operation& operation, bool is_small) {
 }
 
 // Makes all transfers to this rank, including those of other makers: all inputs are here.
-void Steps::move_from_letters(const Operation& operation) {
+void MpiSteps::move_from_letters(const Operation& operation) {
   const std::int64_t item = item_of(operation);
   for (int maker = 0; maker < size_; ++maker) {
     for (const Move& move : definition(operation.kind).moves(operation, maker, size_)) {
@@ -172,9 +172,9 @@ void Steps::move_from_letters(const Operation& operation) {
   }
 }
 
-void Steps::move_by_messages(const Operation& operation) {
+void MpiSteps::move_by_messages(const Operation& operation) {
   Moves copies;
-  std::vector<Fold> folds;
+  std::vector<PendingFold> folds;
   for (int maker = 0; maker < size_; ++maker) {
     for (const Move& move : definition(operation.kind).moves(operation, maker, size_)) {
       if (move.from == kEveryone) {
@@ -195,7 +195,7 @@ void Steps::move_by_messages(const Operation& operation) {
 }
 
 // Only the source, and the rank that takes the offer from the letter, know the offered values.
-Move Steps::settle(const Operation& operation, Move move) {
+Move MpiSteps::settle(const Operation& operation, Move move) {
   if (move.from_offset != kOffered) return move;
   if (move.to != rank_) {
     const Offer offer = definition(operation.kind).offer(operation, rank_, move.to);
@@ -210,7 +210,7 @@ Move Steps::settle(const Operation& operation, Move move) {
   return accepted.move;
 }
 
-void Steps::make_copies(const Operation& operation, std::span<const Move> copies) {
+void MpiSteps::make_copies(const Operation& operation, std::span<const Move> copies) {
   const std::int64_t item = item_of(operation);
   for (const Move& copy : copies) {
     const auto nbytes = static_cast<std::uint64_t>(copy.count * item);
@@ -229,22 +229,22 @@ void Steps::make_copies(const Operation& operation, std::span<const Move> copies
   finish(operation);
 }
 
-void Steps::make_folds(const Operation& operation, std::span<const Fold> folds) {
+void MpiSteps::make_folds(const Operation& operation, std::span<const PendingFold> folds) {
   const std::int64_t window = std::max(kLeastWindow, kStageBytes / size_) / item_of(operation);
   std::int64_t most = 0;
-  for (const Fold& each : folds) most = std::max(most, each.move.count);
+  for (const PendingFold& each : folds) most = std::max(most, each.move.count);
   for (std::int64_t first = 0; first < most; first += window) fold_window(operation, folds, first, window);
 }
 
 // Sends inputs to the makers, then receives results from them. All inputs are sent before the results arrive, so that
 // results may use the same memory.
-void Steps::fold_window(const Operation& operation, std::span<const Fold> folds, std::int64_t first,
-                        std::int64_t window) {
+void MpiSteps::fold_window(const Operation& operation, std::span<const PendingFold> folds, std::int64_t first,
+                           std::int64_t window) {
   const std::int64_t item = item_of(operation);
-  const auto nbytes_of = [&](const Fold& each) {
+  const auto nbytes_of = [&](const PendingFold& each) {
     return static_cast<std::uint64_t>(std::clamp<std::int64_t>(each.move.count - first, 0, window) * item);
   };
-  for (const Fold& each : folds) {
+  for (const PendingFold& each : folds) {
     const std::uint64_t nbytes = nbytes_of(each);
     if (each.maker != rank_) {
       send(each.maker, tag::kData, operation.in + (each.move.from_offset + first) * item, nbytes, {});
@@ -255,7 +255,7 @@ void Steps::fold_window(const Operation& operation, std::span<const Fold> folds,
     }
   }
   finish(operation);
-  for (const Fold& each : folds) {
+  for (const PendingFold& each : folds) {
     const std::uint64_t nbytes = nbytes_of(each);
     if (nbytes == 0) continue;
     const bool is_mine = each.move.to == rank_ || each.move.to == kEveryone;
@@ -277,14 +277,14 @@ void Steps::fold_window(const Operation& operation, std::span<const Fold> folds,
   finish(operation);
 }
 
-std::byte* Steps::stage(int rank, std::int64_t nbytes) {
+std::byte* MpiSteps::stage(int rank, std::int64_t nbytes) {
   const std::size_t lines = (static_cast<std::size_t>(nbytes) + sizeof(Line) - 1) / sizeof(Line);
   const std::size_t all = lines * static_cast<std::size_t>(size_);
   if (stage_.size() < all) stage_.resize(all);
   return stage_[static_cast<std::size_t>(rank) * lines].bytes;
 }
 
-void Steps::send(int to, int tag, const std::byte* from, std::uint64_t nbytes, Open open) {
+void MpiSteps::send(int to, int tag, const std::byte* from, std::uint64_t nbytes, OpenRequest open) {
   open.peer = to;
   for (std::uint64_t at = 0; at < nbytes; at += kMostBytes) {
     requests_.push_back(endpoint_.send(to, tag, from + at, std::min(kMostBytes, nbytes - at)));
@@ -292,7 +292,7 @@ void Steps::send(int to, int tag, const std::byte* from, std::uint64_t nbytes, O
   }
 }
 
-void Steps::receive(int from, int tag, std::byte* to, std::uint64_t nbytes, Open open) {
+void MpiSteps::receive(int from, int tag, std::byte* to, std::uint64_t nbytes, OpenRequest open) {
   open.peer = from;
   open.is_receive = true;
   for (std::uint64_t at = 0; at < nbytes; at += kMostBytes) {

@@ -28,11 +28,11 @@
 namespace tessera::comm::mpi {
 
 /// The progress of one rank through the steps of its group. Used by one thread at a time.
-class Steps {
+class MpiSteps {
  public:
   /// Runs the tasks of `tasks` over this endpoint. If `crowded` (more ranks than cores), waits yield the core early. If
   /// `checked`, ranks compare a complete launch before they run any of it; must be equal on all ranks.
-  Steps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, bool checked);
+  MpiSteps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, bool checked);
   /// Runs the operations of a task that has its number. Throws the error that ends the group.
   void run(const Task& task);
 
@@ -56,12 +56,12 @@ class Steps {
     char name[kNameBytes] = {};  // name of the group, for errors
   };
   struct Message;
-  struct Fold {
+  struct PendingFold {
     int maker = 0;
     Move move;
   };
   // The state of a request in flight.
-  struct Open {
+  struct OpenRequest {
     int peer = 0;
     bool is_receive = false;
     bool is_ours = false;  // its memory belongs to this object, so that no caller waits for it
@@ -77,13 +77,14 @@ class Steps {
   void move_by_messages(const Operation& operation);
   [[nodiscard]] Move settle(const Operation& operation, Move move);
   void make_copies(const Operation& operation, std::span<const Move> copies);
-  void make_folds(const Operation& operation, std::span<const Fold> folds);
-  void fold_window(const Operation& operation, std::span<const Fold> folds, std::int64_t first, std::int64_t window);
+  void make_folds(const Operation& operation, std::span<const PendingFold> folds);
+  void fold_window(const Operation& operation, std::span<const PendingFold> folds, std::int64_t first,
+                   std::int64_t window);
   void run_messages(std::span<const Operation> operations, bool is_ahead);
   void advance(Message& message, int index);
 
-  void send(int to, int tag, const std::byte* from, std::uint64_t nbytes, Open open);
-  void receive(int from, int tag, std::byte* to, std::uint64_t nbytes, Open open);
+  void send(int to, int tag, const std::byte* from, std::uint64_t nbytes, OpenRequest open);
+  void receive(int from, int tag, std::byte* to, std::uint64_t nbytes, OpenRequest open);
   /// Waits until some of the requests have ended, and returns their owners.
   const std::vector<int>& wait_some(const Operation& operation);
   /// Pauses between two polls of MPI.
@@ -117,7 +118,7 @@ class Steps {
   int shy_waits_ = 0;
 
   std::vector<MPI_Request> requests_;  // requests in flight; the next vector holds their states
-  std::vector<Open> open_;
+  std::vector<OpenRequest> open_;
   std::vector<int> done_;
   std::vector<Line> letters_;   // by group rank
   std::vector<Letter> offers_;  // letter to each peer, if they differ

@@ -30,7 +30,7 @@ constexpr int kLook = 16;
 
 }  // namespace
 
-void Steps::pause(int round) {
+void MpiSteps::pause(int round) {
   const int spins = crowded_ ? kCrowdedSpins : kSpins;
   if (round < spins) return;
   if (round == spins && shy_waits_ > 0) --shy_waits_;
@@ -43,17 +43,18 @@ void Steps::pause(int round) {
   }
 }
 
-nanoseconds Steps::time_left() const {
+nanoseconds MpiSteps::time_left() const {
   return std::max<nanoseconds>(until_ + tasks_.extra() - steady_clock::now(), nanoseconds(0));
 }
 
-const std::vector<int>& Steps::wait_some(const Operation& operation) {
+const std::vector<int>& MpiSteps::wait_some(const Operation& operation) {
   for (int round = 0;; ++round) {
     endpoint_.test(requests_, done_);
     if (!done_.empty()) break;
     if (round % kLook == kLook - 1) {
       endpoint_.look();
-      const bool is_left = std::ranges::any_of(open_, [&](const Open& open) { return endpoint_.has_left(open.peer); });
+      const bool is_left =
+          std::ranges::any_of(open_, [&](const OpenRequest& open) { return endpoint_.has_left(open.peer); });
       if (endpoint_.has_ended() || is_left || time_left() == nanoseconds(0)) {
         // Messages that arrived before the news count; they are here by now.
         endpoint_.test(requests_, done_);
@@ -75,14 +76,14 @@ const std::vector<int>& Steps::wait_some(const Operation& operation) {
   return done_;
 }
 
-void Steps::finish(const Operation& operation) {
+void MpiSteps::finish(const Operation& operation) {
   while (!requests_.empty()) (void)wait_some(operation);
 }
 
-void Steps::fail_if_over(const Operation& operation) {
+void MpiSteps::fail_if_over(const Operation& operation) {
   if (endpoint_.has_ended()) endpoint_.throw_end(name_);
   std::vector<int> missing;
-  for (const Open& open : open_) {
+  for (const OpenRequest& open : open_) {
     if (std::ranges::find(missing, open.peer) == missing.end()) missing.push_back(open.peer);
   }
   std::ranges::sort(missing);
@@ -106,14 +107,14 @@ void Steps::fail_if_over(const Operation& operation) {
   fail({.kind = Failure::Kind::kDeadline, .missing = std::move(missing), .text = std::move(text)}, operation);
 }
 
-void Steps::fail(Failure failure, const Operation& operation) {
+void MpiSteps::fail(Failure failure, const Operation& operation) {
   endpoint_.end(detail::seen_in(operation, sequence_, rank_, std::move(failure)));
   endpoint_.throw_end(name_);
 }
 
 // MPI may still write to receive buffers and read send buffers. The caller gets them back when that has ended, or after
 // a time limit, which only a peer that is stopped can exceed.
-void Steps::let_go_of_buffers() noexcept {
+void MpiSteps::let_go_of_buffers() noexcept {
   if (requests_.empty()) return;
   constexpr nanoseconds kBound = std::chrono::seconds(2);
   try {

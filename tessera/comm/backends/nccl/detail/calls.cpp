@@ -65,18 +65,18 @@ struct Bytes {
   [[nodiscard]] std::size_t of(std::int64_t count) const { return static_cast<std::size_t>(count) * item; }
 };
 
-void send(const Operation& operation, const detail::Part& part, int peer, const Target& target) {
+void send(const Operation& operation, const detail::BufferChunk& part, int peer, const NcclTarget& target) {
   const Bytes bytes(operation);
   TESSERA_NCCL(ncclSend, operation.in + bytes.of(part.first), bytes.of(part.count), ncclUint8, peer, target.comm,
                target.stream);
 }
-void receive(const Operation& operation, const detail::Part& part, int peer, const Target& target) {
+void receive(const Operation& operation, const detail::BufferChunk& part, int peer, const NcclTarget& target) {
   const Bytes bytes(operation);
   TESSERA_NCCL(ncclRecv, operation.out + bytes.of(part.first), bytes.of(part.count), ncclUint8, peer, target.comm,
                target.stream);
 }
 
-void all_gather(const Operation& operation, const Target& target) {
+void all_gather(const Operation& operation, const NcclTarget& target) {
   const Bytes bytes(operation);
   if (operation.out_counts.empty()) {
     TESSERA_NCCL(ncclAllGather, operation.in, operation.out, bytes.of(operation.count), ncclUint8, target.comm,
@@ -84,14 +84,14 @@ void all_gather(const Operation& operation, const Target& target) {
     return;
   }
   for (int root = 0; root < target.size; ++root) {
-    const detail::Part part = detail::part_of(operation.out_counts, operation.count, root);
+    const detail::BufferChunk part = detail::part_of(operation.out_counts, operation.count, root);
     std::byte* const out = operation.out + bytes.of(part.first);
     TESSERA_NCCL(ncclBroadcast, root == target.rank ? operation.in : out, out, bytes.of(part.count), ncclUint8, root,
                  target.comm, target.stream);
   }
 }
 
-void reduce_scatter(const Operation& operation, const Type& type, ncclRedOp_t reduction, const Target& target) {
+void reduce_scatter(const Operation& operation, const Type& type, ncclRedOp_t reduction, const NcclTarget& target) {
   const auto parts = static_cast<std::size_t>(type.parts);
   if (operation.in_counts.empty()) {
     TESSERA_NCCL(ncclReduceScatter, operation.in, operation.out, static_cast<std::size_t>(operation.count) * parts,
@@ -99,14 +99,14 @@ void reduce_scatter(const Operation& operation, const Type& type, ncclRedOp_t re
     return;
   }
   for (int root = 0; root < target.size; ++root) {
-    const detail::Part part = detail::part_of(operation.in_counts, operation.count, root);
+    const detail::BufferChunk part = detail::part_of(operation.in_counts, operation.count, root);
     TESSERA_NCCL(ncclReduce, operation.in + Bytes(operation).of(part.first),
                  root == target.rank ? operation.out : nullptr, static_cast<std::size_t>(part.count) * parts, type.type,
                  reduction, root, target.comm, target.stream);
   }
 }
 
-void all_to_all(const Operation& operation, const Target& target) {
+void all_to_all(const Operation& operation, const NcclTarget& target) {
   for (int step = 0; step < target.size; ++step) {
     const int peer = (target.rank + step) % target.size;
     send(operation, detail::part_of(operation.in_counts, operation.count, peer), peer, target);
@@ -114,7 +114,7 @@ void all_to_all(const Operation& operation, const Target& target) {
   }
 }
 
-void scatter(const Operation& operation, const Target& target) {
+void scatter(const Operation& operation, const NcclTarget& target) {
   for (int peer = 0; peer < target.size && target.rank == operation.root; ++peer) {
     send(operation, detail::part_of(operation.in_counts, operation.count, peer), peer, target);
   }
@@ -122,7 +122,7 @@ void scatter(const Operation& operation, const Target& target) {
           target);
 }
 
-void gather(const Operation& operation, const Target& target) {
+void gather(const Operation& operation, const NcclTarget& target) {
   send(operation, {0, detail::part_of(operation.out_counts, operation.count, target.rank).count}, operation.root,
        target);
   for (int peer = 0; peer < target.size && target.rank == operation.root; ++peer) {
@@ -130,7 +130,7 @@ void gather(const Operation& operation, const Target& target) {
   }
 }
 
-void permute(const Operation& operation, const Target& target) {
+void permute(const Operation& operation, const NcclTarget& target) {
   const int to = operation.targets[static_cast<std::size_t>(target.rank)];
   if (to != -1) send(operation, {0, operation.count}, to, target);
   for (int from = 0; from < target.size; ++from) {
@@ -175,7 +175,7 @@ void destroy_reduction(const Operation& operation, ncclRedOp_t reduction, ncclCo
   check(library().ncclRedOpDestroy(reduction, comm), "ncclRedOpDestroy", comm);
 }
 
-void issue(const Operation& operation, ncclRedOp_t reduction, const Target& target) {
+void issue(const Operation& operation, ncclRedOp_t reduction, const NcclTarget& target) {
   const Bytes bytes(operation);
   const Type type = type_of(operation.dtype).value_or(Type{ncclUint8, 1});
   const auto count = static_cast<std::size_t>(operation.count) * static_cast<std::size_t>(type.parts);

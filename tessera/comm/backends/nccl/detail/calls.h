@@ -8,7 +8,7 @@
 namespace tessera::comm::nccl {
 
 /// The target of the calls.
-struct Target {
+struct NcclTarget {
   ncclComm_t comm;
   int rank;
   int size;
@@ -22,6 +22,6 @@ void check_supported(const Operation& operation);
 ncclRedOp_t make_reduction(const Operation& operation, ncclComm_t comm);
 void destroy_reduction(const Operation& operation, ncclRedOp_t reduction, ncclComm_t comm);
 /// Makes the calls.
-void issue(const Operation& operation, ncclRedOp_t reduction, const Target& target);
+void issue(const Operation& operation, ncclRedOp_t reduction, const NcclTarget& target);
 
 }  // namespace tessera::comm::nccl

@@ -12,8 +12,8 @@ constexpr int kOldest = 21400;
 
 }  // namespace
 
-Library load_library(const char* name) {
-  Library library;
+NcclLibrary load_library(const char* name) {
+  NcclLibrary library;
   void* handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     library.why_none = tessera::detail::concat(name, " was not found");
@@ -32,8 +32,8 @@ Library load_library(const char* name) {
   return library;
 }
 
-const Library& library() {
-  static const Library& loaded = *new Library(load_library("libnccl.so.2"));
+const NcclLibrary& library() {
+  static const NcclLibrary& loaded = *new NcclLibrary(load_library("libnccl.so.2"));
   return loaded;
 }
 

@@ -17,7 +17,7 @@ namespace tessera::comm::nccl {
 // clang-format on
 
 /// The loaded functions.
-struct Library {
+struct NcclLibrary {
 #define TESSERA_NCCL_MEMBER(name) decltype(&::name) name = nullptr;
   TESSERA_NCCL_FUNCTIONS(TESSERA_NCCL_MEMBER)
 #undef TESSERA_NCCL_MEMBER
@@ -26,9 +26,9 @@ struct Library {
 };
 
 /// Loads the library of this name.
-Library load_library(const char* name);
+NcclLibrary load_library(const char* name);
 /// Returns libnccl.so.2, loaded at the first call.
-const Library& library();
+const NcclLibrary& library();
 
 /// Throws DeviceError with the message of NCCL unless the call succeeded or is in progress.
 void check(ncclResult_t result, const char* call, ncclComm_t comm);

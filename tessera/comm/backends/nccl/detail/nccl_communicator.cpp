@@ -159,15 +159,15 @@ void NcclCommunicator::enqueue(const std::shared_ptr<Task>& task, const device::
       asked.is_done.store(1, std::memory_order_release);
     }
   };
-  Pending pending{.task = task,
-                  .sequence = task->sequence.load(std::memory_order_relaxed),
-                  .deadline = task->deadline,
-                  .text = text_of(task->operations[0]),
-                  .launched = detail::Launched::of(*task, rank_),
-                  .record = task->record,
-                  .group = task->group,
-                  .event = device_.create_event(),
-                  .since = {}};
+  PendingTask pending{.task = task,
+                      .sequence = task->sequence.load(std::memory_order_relaxed),
+                      .deadline = task->deadline,
+                      .text = text_of(task->operations[0]),
+                      .launched = detail::Launched::of(*task, rank_),
+                      .record = task->record,
+                      .group = task->group,
+                      .event = device_.create_event(),
+                      .since = {}};
   stream.record(pending.event);
   bool was_idle = false;
   {
@@ -190,11 +190,11 @@ void NcclCommunicator::launch(const Task& task, const device::Stream& stream) {
 }
 
 void NcclCommunicator::issue_all(const Task& task, void* native) {
-  const Target target{.comm = comm_,
-                      .rank = rank_,
-                      .size = size_,
-                      .stream = static_cast<cudaStream_t>(native),
-                      .scratch = scratch_.data()};
+  const NcclTarget target{.comm = comm_,
+                          .rank = rank_,
+                          .size = size_,
+                          .stream = static_cast<cudaStream_t>(native),
+                          .scratch = scratch_.data()};
   std::vector<ncclRedOp_t> reductions;
   for (const Operation& operation : task.operations) reductions.push_back(make_reduction(operation, comm_));
   check(library().ncclGroupStart(), "ncclGroupStart", comm_);
@@ -224,7 +224,7 @@ void NcclCommunicator::finish(Task& task, Clock::time_point began) {
 void NcclCommunicator::end(Failure::Kind kind, const std::string& text) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (!ended_) ended_ = Ended{kind, text};
+    if (!ended_) ended_ = EndedTask{kind, text};
   }
   bell_->ring();
 }
@@ -236,22 +236,22 @@ void NcclCommunicator::abort(std::string_view reason) noexcept {
 
 void NcclCommunicator::extend_deadline(nanoseconds by) {
   const std::lock_guard lock(mutex_);
-  for (Pending& pending : pending_) pending.extra += by;
+  for (PendingTask& pending : pending_) pending.extra += by;
 }
 
-void NcclCommunicator::Bell::ring() {
+void NcclCommunicator::WatchBell::ring() {
   const std::lock_guard lock(mutex);
   has_news = true;
   rung.notify_all();
 }
 
-void NcclCommunicator::Bell::wait(std::chrono::milliseconds timeout) {
+void NcclCommunicator::WatchBell::wait(std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex);
   rung.wait_for(lock, timeout, [&] { return has_news; });
   has_news = false;
 }
 
-void NcclCommunicator::watch(const std::weak_ptr<NcclCommunicator>& watched, Bell& bell) {
+void NcclCommunicator::watch(const std::weak_ptr<NcclCommunicator>& watched, WatchBell& bell) {
   while (true) {
     std::chrono::milliseconds pause = kLook;
     {
@@ -281,17 +281,17 @@ void NcclCommunicator::abort_comm() {
     const std::lock_guard lock(launch_mutex_);
     library().ncclCommAbort(std::exchange(comm_, nullptr));
   }
-  std::deque<Pending> left;
+  std::deque<PendingTask> left;
   {
     // A thread that processes the first of them finishes it before the swap, or finds none.
     const std::lock_guard looking(look_mutex_);
     const std::lock_guard lock(mutex_);
     left.swap(pending_);
   }
-  for (const Pending& pending : left) finish(pending);
+  for (const PendingTask& pending : left) finish(pending);
 }
 
-void NcclCommunicator::finish(const Pending& pending) {
+void NcclCommunicator::finish(const PendingTask& pending) {
   // Records first: a thread that sees the task done may read the record immediately.
   if (const std::shared_ptr<const std::string> group = pending.group.lock()) {
     if (!pending.since) pending.record->began(pending.launched, pending.sequence);
@@ -316,11 +316,11 @@ void NcclCommunicator::look_at_pending() {
 void NcclCommunicator::take_in_ended() {
   const std::lock_guard looking(look_mutex_);
   while (true) {
-    Pending front;
+    PendingTask front;
     {
       const std::lock_guard lock(mutex_);
       if (pending_.empty()) return;
-      Pending& first = pending_.front();
+      PendingTask& first = pending_.front();
       if (!first.since) {
         first.since = Clock::now();
         if (const auto group = first.group.lock()) first.record->began(first.launched, first.sequence);

@@ -45,7 +45,7 @@ class NcclCommunicator : public Communicator, public std::enable_shared_from_thi
  private:
   using Clock = std::chrono::steady_clock;
   // A pending operation. Its task and group may be destroyed before it ends: the watching thread keeps neither alive.
-  struct Pending {
+  struct PendingTask {
     std::weak_ptr<Task> task;
     std::uint64_t sequence = 0;
     std::chrono::nanoseconds deadline{0};
@@ -57,12 +57,12 @@ class NcclCommunicator : public Communicator, public std::enable_shared_from_thi
     std::optional<Clock::time_point> since;  // when all earlier operations had ended
     std::chrono::nanoseconds extra{0};
   };
-  struct Ended {
+  struct EndedTask {
     Failure::Kind kind;
     std::string text;
   };
   // Wakes the watching thread, which owns nothing else while it sleeps.
-  struct Bell {
+  struct WatchBell {
     std::mutex mutex;
     std::condition_variable rung;
     bool has_news = false;
@@ -76,13 +76,13 @@ class NcclCommunicator : public Communicator, public std::enable_shared_from_thi
   void issue_all(const Task& task, void* native);
   [[nodiscard]] std::exception_ptr error(std::string_view group);
   void end(Failure::Kind kind, const std::string& text) noexcept;
-  static void watch(const std::weak_ptr<NcclCommunicator>& watched, Bell& bell);
+  static void watch(const std::weak_ptr<NcclCommunicator>& watched, WatchBell& bell);
   bool look_around();
   void look_at_pending();
   void take_in_ended();
   void abort_comm();
   void finish(Task& task, Clock::time_point began);
-  void finish(const Pending& pending);
+  void finish(const PendingTask& pending);
 
   const device::Device device_;
   const int rank_;
@@ -95,9 +95,9 @@ class NcclCommunicator : public Communicator, public std::enable_shared_from_thi
   std::set<std::string> launched_;
   std::mutex look_mutex_;  // one thread at a time processes ended operations, in order; locked before mutex_
   std::mutex mutex_;       // protects the members below
-  std::deque<Pending> pending_;
-  std::optional<Ended> ended_;
-  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  std::deque<PendingTask> pending_;
+  std::optional<EndedTask> ended_;
+  const std::shared_ptr<WatchBell> bell_ = std::make_shared<WatchBell>();
 };
 
 }  // namespace tessera::comm::nccl

@@ -1,0 +1,89 @@
+#include "tessera/train/checkpoint/detail/save_rendezvous.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/base/error.h"
+
+namespace tessera::train::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// Polling interval for a failure of another rank, or for abandon().
+constexpr std::chrono::milliseconds kLook(100);
+// Remaining time with short patience.
+constexpr std::chrono::seconds kShortTime(3);
+
+}  // namespace
+
+SaveRendezvous::SaveRendezvous(std::shared_ptr<comm::Store> store, std::string name, int rank, int world_size,
+                               std::chrono::nanoseconds timeout, const std::atomic<Patience>& patience)
+    : store_(std::move(store)),
+      name_(std::move(name)),
+      rank_(rank),
+      world_size_(world_size),
+      timeout_(timeout),
+      patience_(patience) {}
+
+void SaveRendezvous::say(const std::string& what, const std::string& text) { store_->set(key(what), text); }
+
+std::optional<std::string> SaveRendezvous::fail(const std::string& why) noexcept {
+  try {
+    const std::string own = tessera::detail::concat("rank ", rank_, ": ", why);
+    std::optional<std::string> first = store_->compare_set(key("failed"), std::nullopt, own);
+    if (first != own) return first;
+  } catch (const std::exception&) {  // the store is gone: the others notice at their deadline
+  }
+  return std::nullopt;
+}
+
+void SaveRendezvous::wait(const std::vector<std::string>& keys, const std::vector<std::string>& who,
+                          std::chrono::nanoseconds timeout) {
+  auto deadline = Clock::now() + timeout;
+  bool is_short = false;
+  for (;;) {
+    try {
+      return store_->wait(keys, std::min<std::chrono::nanoseconds>(kLook, timeout));
+    } catch (const TimeoutError&) {
+    }
+    TESSERA_CHECK_AS(AbortedError, patience_ != Patience::kNone, "the checkpoint was canceled");
+    if (patience_ == Patience::kShort && !std::exchange(is_short, true)) {
+      deadline = std::min(deadline, Clock::now() + kShortTime);
+    }
+    const auto failed = store_->find(key("failed"));
+    TESSERA_CHECK_AS(AbortedError, !failed, failed.value_or(""));
+    if (Clock::now() < deadline) continue;
+    std::string missing;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (!store_->find(keys[i])) missing += (missing.empty() ? "" : ", ") + who[i];
+    }
+    if (missing.empty()) missing = "some rank";
+    TESSERA_CHECK_AS(AbortedError, !is_short, "canceled: this rank failed, and ", missing, " did not arrive");
+    TESSERA_THROW(TimeoutError, missing, " did not arrive within ", timeout,
+                  "; check that it is running and that all ranks save at the same steps");
+  }
+}
+
+std::string SaveRendezvous::hear(const std::string& what, int times) {
+  wait({key(what)}, {"rank 0"}, timeout_ * times);
+  return store_->get(key(what), kLook);
+}
+
+std::vector<std::string> SaveRendezvous::hear_all(const std::string& what) {
+  std::vector<std::string> keys;
+  std::vector<std::string> who;
+  for (int r = 0; r < world_size_; ++r) {
+    keys.push_back(key(tessera::detail::concat(what, '/', r)));
+    who.push_back(tessera::detail::concat("rank ", r));
+  }
+  wait(keys, who, timeout_);
+  std::vector<std::string> texts;
+  for (const std::string& each : keys) texts.push_back(store_->get(each, kLook));
+  return texts;
+}
+
+void SaveRendezvous::forget() {
+  for (const std::string& each : store_->keys(name_ + "/")) store_->remove(each);
+}
+
+}  // namespace tessera::train::detail
