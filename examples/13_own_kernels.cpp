@@ -135,7 +135,7 @@ Tensor smoothed(const Tensor& x) {
 // ---- both, on four ranks and on one rank ----
 
 bool is_close(const char* what, const Tensor& sharded, const Tensor& plain) {
-  const bool is = ops::allclose(shard::full(sharded), plain, 1e-4, 1e-4);
+  const bool is = ops::allclose(shard::gather(sharded), plain, 1e-4, 1e-4);
   if (tessera::current_place().rank == tessera::Rank(0)) {
     std::printf("%-24s %-26s %s\n", what, sharded.layout().placements_text().c_str(), is ? "as on one rank" : "WRONG");
   }
@@ -147,9 +147,9 @@ bool body() {
   const Tensor x = shard::randn({10, 6}, Layout::create(mesh, {layout::Shard(1)}));
   const Tensor y = shard::randn({5, 6}, Layout::create(mesh, {layout::Shard(1)}));
   const Tensor rows = shard::randn({10, 3}, Layout::create(mesh, {layout::Shard(0)}));
-  const Tensor whole_x = shard::full(x);
-  const Tensor whole_y = shard::full(y);
-  const Tensor whole_rows = shard::full(rows);
+  const Tensor whole_x = shard::gather(x);
+  const Tensor whole_y = shard::gather(y);
+  const Tensor whole_rows = shard::gather(rows);
   for (const Tensor& leaf : {x, rows, whole_x, whole_rows}) autograd::set_requires_grad(leaf, true);
 
   bool is_right = true;

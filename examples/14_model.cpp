@@ -73,7 +73,7 @@ class Model {
       ops::add_(weight, ops::mul(autograd::grad(weight), -kRate));
       autograd::set_grad(weight, {});
     }
-    return ops::item(mesh_ ? shard::full(loss) : loss).as_double();
+    return ops::item(mesh_ ? shard::gather(loss) : loss).as_double();
   }
 
   // Returns a batch of text. Every rank reads all of it and keeps its shard.

@@ -96,7 +96,7 @@ TEST(ReadRecord, WhatIsNoRecordIsRefusedByName) {
   const int file = ::creat(path.c_str(), 0600);
   ASSERT_EQ(::write(file, "no record", 9), 9);
   ::close(file);
-  expect_error<IoError>([&] { (void)read_record(path); }, {path, "no record"});
+  expect_error<IoError>([&] { (void)read_record(path); }, {path, "not a record file"});
   std::filesystem::remove(path);
 }
 

@@ -18,7 +18,6 @@ namespace {
 
 using namespace testing;
 using comm::OpKind;
-using comm::ReduceKind;
 using probe::Moment;
 using probe::RecordFile;
 using probe::Ring;
@@ -59,12 +58,12 @@ class GroupRecords : public ::testing::Test {
       const What& what = operations[i];
       recorder.write_at(now, Ring::kComm,
                         OperationRow{what.count, task, group, 7, device, what.parts, label, what.kind, DType::kF32,
-                                     ReduceKind::kMax, static_cast<std::uint8_t>(i), what.root});
+                                     Reduction::kMax, static_cast<std::uint8_t>(i), what.root});
     }
   }
   void begin(std::uint32_t group, std::uint64_t sequence, std::uint32_t task, std::uint64_t ordinal,
              const What& what = {}, std::uint8_t operations = 1) {
-    recorder.write(Ring::kComm, BeginRow{sequence, what.count, task, group, what.kind, DType::kF32, ReduceKind::kMax,
+    recorder.write(Ring::kComm, BeginRow{sequence, what.count, task, group, what.kind, DType::kF32, Reduction::kMax,
                                          operations, what.root, ordinal});
   }
   void end(std::uint32_t group, std::uint64_t sequence, std::uint32_t task, std::uint8_t failure = 0,
@@ -352,7 +351,7 @@ TEST_F(GroupRecords, OfOlderVersionsAreCounted) {
   ask(1, 4, {{}});
   const auto old_begin = [&](std::uint64_t sequence, const What& what) {
     recorder.write(Ring::kComm, OldBeginRecord{sequence, what.count, static_cast<std::uint32_t>(sequence), 1, what.kind,
-                                               DType::kF32, ReduceKind::kMax, 1, what.root});
+                                               DType::kF32, Reduction::kMax, 1, what.root});
   };
   old_begin(1, {});
   old_begin(2, {.kind = OpKind::kSend, .root = 2});

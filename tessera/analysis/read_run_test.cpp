@@ -71,7 +71,7 @@ TEST_F(ReadRun, TellsWhatRanksThatRunHaveDone) {
              const device::Stream stream = device::Device::get("host").default_stream();
              float x[8] = {};
              const memory::Label label("step");
-             comm::world().all_reduce(x, x, 8, DType::kF32, {comm::ReduceKind::kMin}, stream).wait();
+             comm::world().all_reduce(x, x, 8, DType::kF32, {Reduction::kMin}, stream).wait();
              const int pair[] = {0, 2};
              const comm::ProcessGroup some = comm::world().subgroup(pair, {.name = "some"});
              if (comm::world().rank() != 1) some.launch({.kind = comm::OpKind::kBarrier}, stream).wait();

@@ -30,7 +30,7 @@ bool is_same(const Shape& a, const Shape& b) {
 bool has_extreme_input(const Node& node) {
   return std::ranges::any_of(node.inputs, [](const OperandInfo& input) {
     return input.layout && std::ranges::any_of(input.layout.partials(), [](const layout::PartialAxis& partial) {
-             return partial.reduction != layout::Reduction::kSum && partial.reduction != layout::Reduction::kAvg;
+             return partial.reduction != Reduction::kSum && partial.reduction != Reduction::kAvg;
            });
   });
 }

@@ -104,7 +104,7 @@ TEST_F(Export, ChromeKeepsToTheSizeThatItWasGiven) {
   EXPECT_LE(fs::file_size(path), 5000U);
   const std::size_t kept = kernels_in(path);
   EXPECT_LT(kept, 3U);
-  EXPECT_TRUE(contains(outcome.out, path + "\tthe " + std::to_string(3 - kept) +
+  EXPECT_TRUE(contains(outcome.out, path + "\tomitted the " + std::to_string(3 - kept) +
                                         " oldest of 3 launches, kernels and annotations to stay within"))
       << outcome.out;
   EXPECT_FALSE(fs::exists(run + "/export"));

@@ -73,7 +73,7 @@ TEST(LayoutShow, HundredThousandRanksAreAsQuick) {
   EXPECT_FALSE(contains(outcome.out, "OWNERS")) << "three dimensions are not drawn";
   const Outcome first = run("show --mesh pp=10,dp=1250,tp=8 --shape 4096x512 --layout R,S0,S1 --most 2");
   EXPECT_TRUE(contains(first.out, "1\t0\t0\t1\t256\t[0:4, 64:128]\n\nOWNERS\t0:64\t64:128\n0:4\t")) << first.out;
-  EXPECT_TRUE(contains(first.err, "first 2 pieces")) << first.err;
+  EXPECT_TRUE(contains(first.err, "first 2 shards")) << first.err;
 }
 
 TEST(LayoutShow, NeedsNoShape) {
@@ -234,7 +234,7 @@ TEST(LayoutExplain, ReadsViewsAndSaysWhatIsWrong) {
   };
   refused("--input 6x8:S1", "exactly one of --rule and --view is required");
   refused("--view 48 --input 6x8", "SHAPE:LAYOUT");
-  refused("--view 47 --input 6x8:R", "48 elements");
+  refused("--view 47 --input 6x8:R", "must have as many elements as [6, 8] (48), got 47");
   refused("--rule 'f: [i]->[i,j]; j=replicate' --input 4:R", "--output");
   refused("--rule 'f: [i->[i]' --input 4:R", "expected");
 }

@@ -101,10 +101,10 @@ TEST_F(Record, ShowsAsManyAsAskedForOfTheRingAskedFor) {
   const Outcome memory = run(file + " --ring memory");
   EXPECT_EQ(memory.code, 0);
   EXPECT_TRUE(contains(memory.out, "alloc")) << memory.out;
-  EXPECT_FALSE(contains(memory.out, "began")) << memory.out;
+  EXPECT_FALSE(contains(memory.out, "started")) << memory.out;
   EXPECT_FALSE(contains(memory.out, "(table full)")) << "a record without a label has none: " << memory.out;
   const Outcome all = run(file + " --ring all --last 1000");
-  EXPECT_TRUE(contains(all.out, "alloc") && contains(all.out, "began")) << all.out;
+  EXPECT_TRUE(contains(all.out, "alloc") && contains(all.out, "started")) << all.out;
   EXPECT_EQ(run(file + " --ring nobody").code, 2);
 }
 

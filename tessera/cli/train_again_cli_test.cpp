@@ -85,7 +85,7 @@ TEST_F(TrainAgain, ASecondStartLeavesARunThatGoesOnAlone) {
   EXPECT_EQ(content(directory + "/codes"), "1\n1\n");
   const std::string refused = content(directory + "/refused");
   EXPECT_TRUE(contains(refused, "is in use by an active run")) << refused;
-  EXPECT_TRUE(contains(refused, "give another with --run.directory\n")) << refused;
+  EXPECT_TRUE(contains(refused, "specify another with --run.directory\n")) << refused;
   EXPECT_TRUE(contains(refused, "specify another with --run-dir\n")) << refused;
   for (const char* file : {"explain", "report.html"})
     EXPECT_FALSE(contains(content(directory + "/files"), file)) << content(directory + "/files");
@@ -148,7 +148,7 @@ TEST_F(TrainAgain, ADirectoryThatCannotBeMadeNamesTheOptionOfTrain) {
   std::ofstream(directory + "/file") << "no directory";
   const Outcome outcome = train(small + "--train.steps 3 --run.directory file/run");
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_TRUE(contains(outcome.err, "give another with --run.directory\n")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "choose another directory with --run.directory\n")) << outcome.err;
 }
 
 }  // namespace

@@ -78,10 +78,10 @@ std::string_view to_string(OpKind kind) {
 Fingerprint fingerprint(const Operation& operation, std::uint64_t group) {
   Mixer mixer(group);
   mixer.add(static_cast<std::uint64_t>(operation.kind) | static_cast<std::uint64_t>(operation.dtype) << 8 |
-            static_cast<std::uint64_t>(reduces(operation.kind) ? operation.reduction.kind : ReduceKind::kSum) << 16 |
+            static_cast<std::uint64_t>(reduces(operation.kind) ? operation.reduction.kind : Reduction::kSum) << 16 |
             static_cast<std::uint64_t>(has_root(operation.kind) ? operation.root : 0) << 32);
   mixer.add(static_cast<std::uint64_t>(operation.count));
-  if (operation.reduction.kind == ReduceKind::kPremultiply) {
+  if (operation.reduction.kind == Reduction::kPremultiply) {
     mixer.add(std::bit_cast<std::uint64_t>(operation.reduction.factor));
   }
   if (shares_counts(operation.kind)) {
@@ -111,7 +111,7 @@ std::string text_of(const Operation& operation) {
   text.append("(").append(to_string(operation.dtype)).append("[").append(std::to_string(operation.count)).append("]");
   if (reduces(operation.kind)) {
     text.append(", ").append(to_string(operation.reduction.kind));
-    if (operation.reduction.kind == ReduceKind::kPremultiply) {
+    if (operation.reduction.kind == Reduction::kPremultiply) {
       text += tessera::detail::concat(" by ", operation.reduction.factor);
     }
   }

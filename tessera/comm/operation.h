@@ -60,7 +60,7 @@ struct Geometry {
 struct Operation {
   OpKind kind = OpKind::kBarrier;  ///< kind of the operation
   DType dtype = DType::kU8;        ///< dtype of the elements
-  Reduction reduction = {};        ///< used by operations that reduce
+  ReduceOp reduction = {};         ///< used by operations that reduce
   int root = 0;                    ///< group rank of the root, for rooted operations
   int peer = 0;                    ///< group rank of the peer, for send and recv
   const std::byte* in = nullptr;   ///< input of this rank

@@ -17,7 +17,7 @@ namespace {
 
 // Sets fields one by one: an initializer of all fields would first clear the storage of the lists.
 Operation operation_of(OpKind kind, const void* in, void* out, std::int64_t count, DType dtype,
-                       const Reduction& reduction = {}) {
+                       const ReduceOp& reduction = {}) {
   Operation operation;
   operation.kind = kind;
   operation.dtype = dtype;
@@ -153,7 +153,7 @@ Work ProcessGroup::launch(const Operation& operation, const device::Stream& stre
   return launch(std::span(&operation, 1), stream);
 }
 
-Work ProcessGroup::all_reduce(const void* in, void* out, std::int64_t count, DType dtype, const Reduction& reduction,
+Work ProcessGroup::all_reduce(const void* in, void* out, std::int64_t count, DType dtype, const ReduceOp& reduction,
                               const device::Stream& stream) const {
   return launch(operation_of(OpKind::kAllReduce, in, out, count, dtype, reduction), stream);
 }
@@ -173,13 +173,13 @@ Work ProcessGroup::all_gather(const void* in, void* out, std::span<const std::in
                 stream);
 }
 
-Work ProcessGroup::reduce_scatter(const void* in, void* out, std::int64_t count, DType dtype,
-                                  const Reduction& reduction, const device::Stream& stream) const {
+Work ProcessGroup::reduce_scatter(const void* in, void* out, std::int64_t count, DType dtype, const ReduceOp& reduction,
+                                  const device::Stream& stream) const {
   return launch(operation_of(OpKind::kReduceScatter, in, out, count, dtype, reduction), stream);
 }
 
 Work ProcessGroup::reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
-                                  const Reduction& reduction, const device::Stream& stream) const {
+                                  const ReduceOp& reduction, const device::Stream& stream) const {
   return launch({.kind = OpKind::kReduceScatter,
                  .dtype = dtype,
                  .reduction = reduction,

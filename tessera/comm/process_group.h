@@ -84,7 +84,7 @@ class TESSERA_API ProcessGroup {
   // for `count`.
 
   /// Writes the reduction of `in` over all ranks to `out`, which may be `in`.
-  Work all_reduce(const void* in, void* out, std::int64_t count, DType dtype, const Reduction& reduction,
+  Work all_reduce(const void* in, void* out, std::int64_t count, DType dtype, const ReduceOp& reduction,
                   const device::Stream& stream) const;
   /// Writes the inputs of all ranks, `count` elements each, to `out` in rank order.
   Work all_gather(const void* in, void* out, std::int64_t count, DType dtype, const device::Stream& stream) const;
@@ -92,11 +92,11 @@ class TESSERA_API ProcessGroup {
   Work all_gather(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
                   const device::Stream& stream) const;
   /// Writes chunk rank() of the reduction, `count` elements, to `out`.
-  Work reduce_scatter(const void* in, void* out, std::int64_t count, DType dtype, const Reduction& reduction,
+  Work reduce_scatter(const void* in, void* out, std::int64_t count, DType dtype, const ReduceOp& reduction,
                       const device::Stream& stream) const;
   /// Writes chunk rank() of the reduction to `out`; the chunk of rank r has counts[r] elements.
   Work reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
-                      const Reduction& reduction, const device::Stream& stream) const;
+                      const ReduceOp& reduction, const device::Stream& stream) const;
   /// Writes chunk rank() of the input of each rank to `out` in rank order; each chunk has `count` elements.
   Work all_to_all(const void* in, void* out, std::int64_t count, DType dtype, const device::Stream& stream) const;
   /// Sends in_counts[p] elements to each rank p and receives out_counts[p] elements from it.

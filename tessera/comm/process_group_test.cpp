@@ -66,7 +66,7 @@ TEST(ProcessGroup, AllReduceGivesTheSumToAll) {
       Floats x(n, static_cast<float>(group.rank() + 1));
       Floats y(n);
       group.all_reduce(x.data(), y.data(), count, DType::kF32, {}, stream);
-      group.all_reduce(x.data(), x.data(), count, DType::kF32, {ReduceKind::kMax}, stream).wait();
+      group.all_reduce(x.data(), x.data(), count, DType::kF32, {Reduction::kMax}, stream).wait();
       EXPECT_EQ(y, Floats(n, 6));
       EXPECT_EQ(x, Floats(n, 3));
     });

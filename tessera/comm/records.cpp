@@ -48,7 +48,7 @@ std::string group_name(const RecordFile& file, std::uint32_t group) {
 struct Told {
   OpKind kind;
   DType dtype;
-  ReduceKind reduction;
+  Reduction reduction;
   std::int64_t count;
   std::int32_t root;
   unsigned operations = 1;
@@ -64,7 +64,7 @@ std::string text_of_told(const Told& told) {
 std::string told_in(const RowInfo& row) {
   return text_of_told({.kind = static_cast<OpKind>(number_in(row, "kind")),
                        .dtype = static_cast<DType>(number_in(row, "dtype")),
-                       .reduction = static_cast<ReduceKind>(number_in(row, "reduction")),
+                       .reduction = static_cast<Reduction>(number_in(row, "reduction")),
                        .count = static_cast<std::int64_t>(number_in(row, "count")),
                        .root = static_cast<std::int32_t>(number_in(row, "root")),
                        .operations = static_cast<unsigned>(number_in(row, "operations"))});

@@ -38,7 +38,7 @@ struct OperationRecord {
   probe::StringId label;   ///< memory::Label of the calling thread
   OpKind kind;             ///< kind of the operation
   DType dtype;             ///< dtype of the elements
-  ReduceKind reduction;    ///< kind of the reduction, if the operation reduces
+  Reduction reduction;     ///< kind of the reduction, if the operation reduces
   std::uint8_t place;      ///< index in its launch; 255: 255 or more
   std::int32_t root;       ///< root, or the peer of a point-to-point operation
   TESSERA_RECORD(OperationRecord, "comm_operation", count, task, group, stream, device, parts, label, kind, dtype,
@@ -53,7 +53,7 @@ struct BeginRecord {
   std::uint32_t group;      ///< see OperationRecord
   OpKind kind;              ///< see OperationRecord
   DType dtype;              ///< see OperationRecord
-  ReduceKind reduction;     ///< see OperationRecord
+  Reduction reduction;      ///< see OperationRecord
   std::uint8_t operations;  ///< operations in the launch; 255: 255 or more
   std::int32_t root;        ///< root, or the peer of a point-to-point operation
   /// Collective number in the group, replays included; equal on all ranks. For a launch of point-to-point operations
@@ -109,7 +109,7 @@ struct CommAskedRow {
   probe::StringId label;                      ///< memory::Label of the calling thread
   OpKind kind;                                ///< kind of the operation
   DType dtype;                                ///< dtype of the elements
-  ReduceKind reduction;                       ///< kind of the reduction, if the operation reduces
+  Reduction reduction;                        ///< kind of the reduction, if the operation reduces
   std::uint8_t place;                         ///< index in its launch; 255: 255 or more
   std::int32_t root;                          ///< root, or the peer of a point-to-point operation
   std::uint32_t thread;                       ///< operating system id of the calling thread
@@ -131,7 +131,7 @@ struct CommRunningRow {
   std::uint32_t group;              ///< see CommGroupRow
   OpKind kind;                      ///< kind of the last started launch, see BeginRecord
   DType dtype;                      ///< see BeginRecord
-  ReduceKind reduction;             ///< see BeginRecord
+  Reduction reduction;              ///< see BeginRecord
   std::uint8_t operations;          ///< operations in the launch; 255: 255 or more
   std::int32_t root;                ///< root, or the peer of a point-to-point operation
   std::uint64_t ordinal;            ///< see BeginRecord

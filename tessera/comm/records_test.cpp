@@ -75,7 +75,7 @@ TEST(CommRecords, TellOfEveryOperationWhatWhenAndHowItEnded) {
     const device::Stream stream = host.default_stream();
     float x[64] = {};
     const memory::Label label("step");
-    world().all_reduce(x, x, 64, DType::kF32, {ReduceKind::kMax}, stream).wait();
+    world().all_reduce(x, x, 64, DType::kF32, {Reduction::kMax}, stream).wait();
     const Operation message{.kind = world().rank() == 0 ? OpKind::kSend : OpKind::kRecv,
                             .dtype = DType::kF32,
                             .peer = 1 - world().rank(),
@@ -316,7 +316,7 @@ TEST(CommRecords, TheLastOperationsAskedForOutliveTheirRing) {
   const ProcessGroup group = world();
   for (int i = 1; i <= 100; ++i) {
     const memory::Label label(i % 2 == 0 ? "even" : "odd");
-    group.all_reduce(x.data(), x.data(), i, DType::kF32, {ReduceKind::kMax}, stream);
+    group.all_reduce(x.data(), x.data(), i, DType::kF32, {Reduction::kMax}, stream);
   }
   const ProcessGroup other = world().subgroup(all, {.name = "other"});
   for (int i = 0; i < 5000; ++i) other.launch({.kind = OpKind::kBarrier}, stream);
@@ -333,7 +333,7 @@ TEST(CommRecords, TheLastOperationsAskedForOutliveTheirRing) {
     EXPECT_EQ(text_in(row, "device"), "host");
     EXPECT_EQ(number_in(row, "stream"), stream.id().value());
     EXPECT_EQ(number_in(row, "thread"), static_cast<std::uint64_t>(::gettid()));
-    EXPECT_EQ(number_in(row, "reduction"), static_cast<std::uint64_t>(ReduceKind::kMax));
+    EXPECT_EQ(number_in(row, "reduction"), static_cast<std::uint64_t>(Reduction::kMax));
     EXPECT_EQ(number_in(row, "operations"), 1U);
     EXPECT_NE(number_in(row, "when"), 0U);
   }

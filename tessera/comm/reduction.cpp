@@ -62,21 +62,21 @@ A wrapped(A a, A b, bool is_product) {
   }
 }
 
-template <ReduceKind kind, class A>
+template <Reduction kind, class A>
 A combine(A a, A b) {
-  if constexpr (kind == ReduceKind::kProd) return wrapped(a, b, true);
+  if constexpr (kind == Reduction::kProd) return wrapped(a, b, true);
   // A nan compares false with every value, so it replaces a number and stays.
-  if constexpr (kind == ReduceKind::kMin) return b < a || b != b ? b : a;
-  if constexpr (kind == ReduceKind::kMax) return b > a || b != b ? b : a;
+  if constexpr (kind == Reduction::kMin) return b < a || b != b ? b : a;
+  if constexpr (kind == Reduction::kMax) return b > a || b != b ? b : a;
   if constexpr (std::is_integral_v<A>) {
-    if constexpr (kind == ReduceKind::kBitAnd) return a & b;
-    if constexpr (kind == ReduceKind::kBitOr) return a | b;
-    if constexpr (kind == ReduceKind::kBitXor) return a ^ b;
+    if constexpr (kind == Reduction::kBitAnd) return a & b;
+    if constexpr (kind == Reduction::kBitOr) return a | b;
+    if constexpr (kind == Reduction::kBitXor) return a ^ b;
   }
   return wrapped(a, b, false);
 }
 
-template <class T, ReduceKind kind>
+template <class T, Reduction kind>
 void fold_tiles(double factor, std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
                 std::int64_t count) {
   using A = Accumulator<T>;
@@ -87,18 +87,18 @@ void fold_tiles(double factor, std::span<const std::byte* const> inputs, std::sp
   for (std::int64_t at = 0; at < count; at += kTile) {
     const std::int64_t n = std::min(kTile, count - at);
     load<T>(sum, reinterpret_cast<const T*>(inputs[0]) + at, n);
-    if constexpr (kind == ReduceKind::kPremultiply) {
+    if constexpr (kind == Reduction::kPremultiply) {
       for (A& value : sum) value *= by;
     }
     for (const std::byte* input : inputs.subspan(1)) {
       load<T>(next, reinterpret_cast<const T*>(input) + at, n);
       for (std::int64_t i = 0; i < kTile; ++i) {
         A value = next[i];
-        if constexpr (kind == ReduceKind::kPremultiply) value *= by;
+        if constexpr (kind == Reduction::kPremultiply) value *= by;
         sum[i] = combine<kind>(sum[i], value);
       }
     }
-    if constexpr (kind == ReduceKind::kAvg) {
+    if constexpr (kind == Reduction::kAvg) {
       for (A& value : sum) value /= ranks;
     }
     for (std::byte* output : outputs) store<T>(reinterpret_cast<T*>(output) + at, sum, n);
@@ -111,18 +111,18 @@ struct Streams {
   std::span<std::byte* const> outputs;
 };
 
-template <class T, ReduceKind kind>
+template <class T, Reduction kind>
 void fold_elements(T factor, const Streams& streams, std::int64_t first, std::int64_t end) {
   const auto ranks = static_cast<T>(streams.inputs.size());
   for (std::int64_t at = first; at < end; ++at) {
     T sum = reinterpret_cast<const T*>(streams.inputs[0])[at];
-    if constexpr (kind == ReduceKind::kPremultiply) sum *= factor;
+    if constexpr (kind == Reduction::kPremultiply) sum *= factor;
     for (const std::byte* input : streams.inputs.subspan(1)) {
       T value = reinterpret_cast<const T*>(input)[at];
-      if constexpr (kind == ReduceKind::kPremultiply) value *= factor;
+      if constexpr (kind == Reduction::kPremultiply) value *= factor;
       sum = combine<kind>(sum, value);
     }
-    if constexpr (kind == ReduceKind::kAvg) sum /= ranks;
+    if constexpr (kind == Reduction::kAvg) sum /= ranks;
     for (std::byte* output : streams.outputs) reinterpret_cast<T*>(output)[at] = sum;
   }
 }
@@ -166,17 +166,17 @@ struct Line {
 };
 
 // Like combine(), lane by lane.
-template <ReduceKind kind, class Vector>
+template <Reduction kind, class Vector>
 Vector combine_lanes(Vector a, Vector b) {
-  if constexpr (kind == ReduceKind::kProd) return a * b;
-  if constexpr (kind == ReduceKind::kMin) return ((b < a) | (b != b)) ? b : a;
-  if constexpr (kind == ReduceKind::kMax) return ((b > a) | (b != b)) ? b : a;
+  if constexpr (kind == Reduction::kProd) return a * b;
+  if constexpr (kind == Reduction::kMin) return ((b < a) | (b != b)) ? b : a;
+  if constexpr (kind == Reduction::kMax) return ((b > a) | (b != b)) ? b : a;
   return a + b;
 }
 
 // Reduces a cache line at a time from memory to memory, for values that are their own accumulators. If `is_streamed`,
 // bypasses the caches, so that lines of an output are not read before they are written and cached data stays.
-template <class T, ReduceKind kind, bool is_streamed>
+template <class T, Reduction kind, bool is_streamed>
 void fold_lines(T factor, const Streams& streams, std::int64_t first, std::int64_t end) {
   using Vector = typename Line<T>::Vector;
   const auto ranks = static_cast<T>(streams.inputs.size());
@@ -184,13 +184,13 @@ void fold_lines(T factor, const Streams& streams, std::int64_t first, std::int64
   const auto scaled = [factor](Vector value, Vector) { return value * factor; };
   for (std::int64_t at = first * item; at < end * item; at += static_cast<std::int64_t>(kLineBytes)) {
     Line<T> sum = Line<T>::load(streams.inputs[0] + at);
-    if constexpr (kind == ReduceKind::kPremultiply) sum.each(sum, scaled);
+    if constexpr (kind == Reduction::kPremultiply) sum.each(sum, scaled);
     for (const std::byte* input : streams.inputs.subspan(1)) {
       Line<T> next = Line<T>::load(input + at);
-      if constexpr (kind == ReduceKind::kPremultiply) next.each(next, scaled);
+      if constexpr (kind == Reduction::kPremultiply) next.each(next, scaled);
       sum.each(next, [](Vector a, Vector b) { return combine_lanes<kind>(a, b); });
     }
-    if constexpr (kind == ReduceKind::kAvg) sum.each(sum, [ranks](Vector value, Vector) { return value / ranks; });
+    if constexpr (kind == Reduction::kAvg) sum.each(sum, [ranks](Vector value, Vector) { return value / ranks; });
     for (std::byte* output : streams.outputs) {
       if constexpr (is_streamed) {
         sum.stream(output + at);
@@ -203,7 +203,7 @@ void fold_lines(T factor, const Streams& streams, std::int64_t first, std::int64
 
 // For outputs in the caches of other cores: a line that is overwritten completely need not be fetched first. memcpy()
 // of several lines makes use of that; single stores do not.
-template <class T, ReduceKind kind>
+template <class T, Reduction kind>
 void fold_cached(T factor, const Streams& streams, std::int64_t first, std::int64_t end) {
   alignas(kLineBytes) T sum[kTile];
   auto* const tile = reinterpret_cast<std::byte*>(sum);
@@ -236,7 +236,7 @@ bool can_stream(const Streams& streams, std::int64_t nbytes) {
 // A single output up to this size is in the caches of this core, if in any.
 constexpr std::int64_t kOwnBytes = std::int64_t{16} << 10;
 
-template <class T, ReduceKind kind>
+template <class T, Reduction kind>
 void fold_direct(double factor, std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
                  std::int64_t count) {
   constexpr auto kLine = static_cast<std::int64_t>(kLineBytes / sizeof(T));
@@ -260,7 +260,7 @@ void fold_direct(double factor, std::span<const std::byte* const> inputs, std::s
   fold_elements<T, kind>(by, streams, lines_end, count);
 }
 
-template <class T, ReduceKind kind>
+template <class T, Reduction kind>
 void fold_all(double factor, std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
               std::int64_t count) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -273,22 +273,22 @@ void fold_all(double factor, std::span<const std::byte* const> inputs, std::span
 using FoldFn = void (*)(double, std::span<const std::byte* const>, std::span<std::byte* const>, std::int64_t);
 
 template <class T>
-FoldFn fold_of(ReduceKind kind) {
+FoldFn fold_of(Reduction kind) {
   switch (kind) {
-    case ReduceKind::kSum: return fold_all<T, ReduceKind::kSum>;
-    case ReduceKind::kAvg: return fold_all<T, ReduceKind::kAvg>;
-    case ReduceKind::kMin: return fold_all<T, ReduceKind::kMin>;
-    case ReduceKind::kMax: return fold_all<T, ReduceKind::kMax>;
-    case ReduceKind::kProd: return fold_all<T, ReduceKind::kProd>;
-    case ReduceKind::kPremultiply: return fold_all<T, ReduceKind::kPremultiply>;
-    case ReduceKind::kBitAnd: return fold_all<T, ReduceKind::kBitAnd>;
-    case ReduceKind::kBitOr: return fold_all<T, ReduceKind::kBitOr>;
-    case ReduceKind::kBitXor: return fold_all<T, ReduceKind::kBitXor>;
+    case Reduction::kSum: return fold_all<T, Reduction::kSum>;
+    case Reduction::kAvg: return fold_all<T, Reduction::kAvg>;
+    case Reduction::kMin: return fold_all<T, Reduction::kMin>;
+    case Reduction::kMax: return fold_all<T, Reduction::kMax>;
+    case Reduction::kProd: return fold_all<T, Reduction::kProd>;
+    case Reduction::kPremultiply: return fold_all<T, Reduction::kPremultiply>;
+    case Reduction::kBitAnd: return fold_all<T, Reduction::kBitAnd>;
+    case Reduction::kBitOr: return fold_all<T, Reduction::kBitOr>;
+    case Reduction::kBitXor: return fold_all<T, Reduction::kBitXor>;
   }
   return nullptr;
 }
 
-FoldFn fold_of(DType dtype, ReduceKind kind) {
+FoldFn fold_of(DType dtype, Reduction kind) {
   switch (dtype) {
     case DType::kF64:
     case DType::kC128: return fold_of<double>(kind);
@@ -311,38 +311,23 @@ FoldFn fold_of(DType dtype, ReduceKind kind) {
   return nullptr;
 }
 
-bool is_bitwise(ReduceKind kind) {
-  return kind == ReduceKind::kBitAnd || kind == ReduceKind::kBitOr || kind == ReduceKind::kBitXor;
+bool is_bitwise(Reduction kind) {
+  return kind == Reduction::kBitAnd || kind == Reduction::kBitOr || kind == Reduction::kBitXor;
 }
 
 }  // namespace
 
-std::string_view to_string(ReduceKind kind) {
-  switch (kind) {
-    case ReduceKind::kSum: return "sum";
-    case ReduceKind::kAvg: return "avg";
-    case ReduceKind::kMin: return "min";
-    case ReduceKind::kMax: return "max";
-    case ReduceKind::kProd: return "prod";
-    case ReduceKind::kBitAnd: return "band";
-    case ReduceKind::kBitOr: return "bor";
-    case ReduceKind::kBitXor: return "bxor";
-    case ReduceKind::kPremultiply: return "premultiplied sum";
-  }
-  return "no reduction";
-}
-
-bool can_reduce(DType dtype, ReduceKind kind) {
+bool can_reduce(DType dtype, Reduction kind) {
   if (dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2) return false;
-  if (is_complex(dtype)) return kind == ReduceKind::kSum || kind == ReduceKind::kAvg;
+  if (is_complex(dtype)) return kind == Reduction::kSum || kind == Reduction::kAvg;
   if (is_floating(dtype)) return !is_bitwise(kind);
   if (dtype == DType::kBool) {
-    return is_bitwise(kind) || kind == ReduceKind::kMin || kind == ReduceKind::kMax || kind == ReduceKind::kProd;
+    return is_bitwise(kind) || kind == Reduction::kMin || kind == Reduction::kMax || kind == Reduction::kProd;
   }
-  return kind != ReduceKind::kPremultiply;
+  return kind != Reduction::kPremultiply;
 }
 
-void fold(DType dtype, const Reduction& reduction, std::span<const std::byte* const> inputs,
+void fold(DType dtype, const ReduceOp& reduction, std::span<const std::byte* const> inputs,
           std::span<std::byte* const> outputs, std::int64_t count) {
   TESSERA_CHECK(can_reduce(dtype, reduction.kind), to_string(reduction.kind), " is not defined for ", to_string(dtype));
   TESSERA_CHECK(!inputs.empty() && count >= 0, "fold: needs at least one input and count >= 0, got ", inputs.size(),

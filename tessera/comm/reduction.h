@@ -8,43 +8,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "tessera/base/dtype.h"
 #include "tessera/base/export.h"
+#include "tessera/base/reduction.h"
 
 namespace tessera::comm {
 
-/// Kinds of reductions.
-enum class ReduceKind : std::uint8_t {
-  kSum,          ///< a + b
-  kAvg,          ///< the sum divided by the number of ranks
-  kMin,          ///< the minimum; nan if any value is nan
-  kMax,          ///< the maximum; nan if any value is nan
-  kProd,         ///< a * b
-  kBitAnd,       ///< bitwise and, for integers and bool
-  kBitOr,        ///< bitwise or, for integers and bool
-  kBitXor,       ///< bitwise xor, for integers and bool
-  kPremultiply,  ///< the sum of factor * value
-};
-
 /// A kind of reduction and its factor.
-struct Reduction {
-  ReduceKind kind = ReduceKind::kSum;  ///< kind of the reduction
-  double factor = 1;                   ///< multiplier of kPremultiply
+struct ReduceOp {
+  Reduction kind = Reduction::kSum;  ///< kind of the reduction
+  double factor = 1;                 ///< multiplier of kPremultiply
   /// Returns true if both are the same reduction.
-  friend bool operator==(const Reduction&, const Reduction&) = default;
+  friend bool operator==(const ReduceOp&, const ReduceOp&) = default;
 };
 
-/// Returns the name: "sum", "avg", ...
-TESSERA_API std::string_view to_string(ReduceKind kind);
 /// Returns true if values of this dtype can be reduced this way. Complex types support sum and avg. bool supports min,
 /// max, prod and the bitwise kinds (use max in place of sum). f8 types support none.
-TESSERA_API bool can_reduce(DType dtype, ReduceKind kind);
+TESSERA_API bool can_reduce(DType dtype, Reduction kind);
 
 /// Reduces `count` elements of each of `inputs`, in their order, into each of `outputs`. An output may be one of the
 /// inputs, at the same offset. Runs on the calling thread.
-TESSERA_API void fold(DType dtype, const Reduction& reduction, std::span<const std::byte* const> inputs,
+TESSERA_API void fold(DType dtype, const ReduceOp& reduction, std::span<const std::byte* const> inputs,
                       std::span<std::byte* const> outputs, std::int64_t count);
 
 }  // namespace tessera::comm

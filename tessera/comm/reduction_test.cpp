@@ -29,18 +29,18 @@ A product_of(A a, A b) {
 }
 
 template <class T, class A>
-T definition_of(const Reduction& reduction, const std::vector<std::vector<T>>& inputs, std::size_t at) {
+T definition_of(const ReduceOp& reduction, const std::vector<std::vector<T>>& inputs, std::size_t at) {
   A sum = static_cast<A>(inputs[0][at]);  // NOLINT(bugprone-signed-char-misuse): numbers
-  if (reduction.kind == ReduceKind::kPremultiply) sum = static_cast<A>(sum * static_cast<A>(reduction.factor));
+  if (reduction.kind == Reduction::kPremultiply) sum = static_cast<A>(sum * static_cast<A>(reduction.factor));
   for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
     const A value = static_cast<A>(inputs[rank][at]);  // NOLINT(bugprone-signed-char-misuse): numbers
     switch (reduction.kind) {
-      case ReduceKind::kSum:
-      case ReduceKind::kAvg: sum = static_cast<A>(sum + value); break;
-      case ReduceKind::kProd: sum = product_of(sum, value); break;
-      case ReduceKind::kMin: sum = std::isnan(static_cast<double>(value)) || value < sum ? value : sum; break;
-      case ReduceKind::kMax: sum = std::isnan(static_cast<double>(value)) || value > sum ? value : sum; break;
-      case ReduceKind::kPremultiply: {
+      case Reduction::kSum:
+      case Reduction::kAvg: sum = static_cast<A>(sum + value); break;
+      case Reduction::kProd: sum = product_of(sum, value); break;
+      case Reduction::kMin: sum = std::isnan(static_cast<double>(value)) || value < sum ? value : sum; break;
+      case Reduction::kMax: sum = std::isnan(static_cast<double>(value)) || value > sum ? value : sum; break;
+      case Reduction::kPremultiply: {
         const A scaled = static_cast<A>(value * static_cast<A>(reduction.factor));
         sum = static_cast<A>(sum + scaled);
         break;
@@ -48,16 +48,16 @@ T definition_of(const Reduction& reduction, const std::vector<std::vector<T>>& i
       default: break;
     }
   }
-  if (reduction.kind == ReduceKind::kAvg) sum = static_cast<A>(sum / static_cast<A>(inputs.size()));
+  if (reduction.kind == Reduction::kAvg) sum = static_cast<A>(sum / static_cast<A>(inputs.size()));
   return static_cast<T>(sum);
 }
 
 template <class T, class A>
-void expect_fold(DType dtype, ReduceKind kind, Random& random) {
+void expect_fold(DType dtype, Reduction kind, Random& random) {
   SCOPED_TRACE(std::string(to_string(dtype)) + " " + std::string(to_string(kind)));
   for (const std::size_t count : {0, 1, 7, 1023, 1024, 1025, 3000}) {
     for (const std::size_t ranks : {1, 2, 3, 8}) {
-      const Reduction reduction{kind, 0.3};
+      const ReduceOp reduction{kind, 0.3};
       std::vector<std::vector<T>> inputs(ranks);
       std::vector<const std::byte*> from;
       for (auto& input : inputs) {
@@ -89,13 +89,13 @@ void expect_fold(DType dtype, ReduceKind kind, Random& random) {
 
 TEST(Fold, IsTheLeftFoldInRankOrderRoundedOnce) {
   Random random(5);
-  for (const ReduceKind kind : {ReduceKind::kSum, ReduceKind::kAvg, ReduceKind::kMin, ReduceKind::kMax,
-                                ReduceKind::kProd, ReduceKind::kPremultiply}) {
+  for (const Reduction kind : {Reduction::kSum, Reduction::kAvg, Reduction::kMin, Reduction::kMax, Reduction::kProd,
+                               Reduction::kPremultiply}) {
     expect_fold<float, float>(DType::kF32, kind, random);
     expect_fold<double, double>(DType::kF64, kind, random);
     expect_fold<bf16, float>(DType::kBF16, kind, random);
     expect_fold<f16, float>(DType::kF16, kind, random);
-    if (kind == ReduceKind::kPremultiply) continue;
+    if (kind == Reduction::kPremultiply) continue;
     expect_fold<std::int64_t, std::int64_t>(DType::kI64, kind, random);
     expect_fold<std::int32_t, std::int64_t>(DType::kI32, kind, random);
     expect_fold<std::int16_t, std::int64_t>(DType::kI16, kind, random);
@@ -111,30 +111,30 @@ TEST(Fold, OfBitsAndOfComplexNumbers) {
   std::uint8_t out[2] = {};
   const std::byte* from[] = {reinterpret_cast<const std::byte*>(a), reinterpret_cast<const std::byte*>(b)};
   std::byte* to[] = {reinterpret_cast<std::byte*>(out)};
-  fold(DType::kU8, {ReduceKind::kBitAnd}, from, to, 2);
+  fold(DType::kU8, {Reduction::kBitAnd}, from, to, 2);
   EXPECT_EQ(out[0], 0b1000);
-  fold(DType::kU8, {ReduceKind::kBitOr}, from, to, 2);
+  fold(DType::kU8, {Reduction::kBitOr}, from, to, 2);
   EXPECT_EQ(out[0], 0b1110);
-  fold(DType::kBool, {ReduceKind::kBitXor}, from, to, 2);
+  fold(DType::kBool, {Reduction::kBitXor}, from, to, 2);
   EXPECT_EQ(out[0], 0b0110);
   const std::complex<float> x[] = {{1, 2}};
   const std::complex<float> y[] = {{3, -4}};
   std::complex<float> mean[1];
   const std::byte* parts[] = {reinterpret_cast<const std::byte*>(x), reinterpret_cast<const std::byte*>(y)};
   std::byte* result[] = {reinterpret_cast<std::byte*>(mean)};
-  fold(DType::kC64, {ReduceKind::kAvg}, parts, result, 1);
+  fold(DType::kC64, {Reduction::kAvg}, parts, result, 1);
   EXPECT_EQ(mean[0], (std::complex<float>{2, -1}));
 }
 
 TEST(Fold, RefusesWhatADtypeDoesNotHave) {
-  EXPECT_FALSE(can_reduce(DType::kF8E4M3, ReduceKind::kSum));
-  EXPECT_FALSE(can_reduce(DType::kBool, ReduceKind::kSum));
-  EXPECT_FALSE(can_reduce(DType::kF32, ReduceKind::kBitAnd));
-  EXPECT_FALSE(can_reduce(DType::kI32, ReduceKind::kPremultiply));
-  EXPECT_FALSE(can_reduce(DType::kC64, ReduceKind::kMax));
+  EXPECT_FALSE(can_reduce(DType::kF8E4M3, Reduction::kSum));
+  EXPECT_FALSE(can_reduce(DType::kBool, Reduction::kSum));
+  EXPECT_FALSE(can_reduce(DType::kF32, Reduction::kBitAnd));
+  EXPECT_FALSE(can_reduce(DType::kI32, Reduction::kPremultiply));
+  EXPECT_FALSE(can_reduce(DType::kC64, Reduction::kMax));
   const std::byte in[8] = {};
   const std::byte* from[] = {in};
-  expect_error<InvalidArgument>([&] { fold(DType::kC64, {ReduceKind::kMax}, from, {}, 1); }, {"c64", "max"});
+  expect_error<InvalidArgument>([&] { fold(DType::kC64, {Reduction::kMax}, from, {}, 1); }, {"c64", "max"});
 }
 
 // Large reductions bypass the caches, and buffers have any alignment. Neither may change the result or adjacent memory.

@@ -191,11 +191,6 @@ LayoutTable& table() {
 
 std::size_t detail::interned_layouts() { return table().size(); }
 
-std::string_view to_string(Reduction reduction) {
-  const auto at = static_cast<std::size_t>(reduction);
-  return at < std::size(kReductions) ? kReductions[at] : "no reduction";
-}
-
 Reduction parse_reduction(std::string_view text) {
   for (std::size_t i = 0; i < std::size(kReductions); ++i) {
     if (kReductions[i] == text) return static_cast<Reduction>(i);

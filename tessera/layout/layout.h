@@ -23,15 +23,12 @@
 
 #include "tessera/base/export.h"
 #include "tessera/base/ids.h"
+#include "tessera/base/reduction.h"
 #include "tessera/layout/mesh.h"
 
 namespace tessera::layout {
 
-/// Operation that reduces partial values.
-enum class Reduction : std::uint8_t { kSum, kAvg, kMin, kMax, kProd };
-/// Returns "sum", "avg", "min", "max" or "prod".
-TESSERA_API std::string_view to_string(Reduction reduction);
-/// Returns the reduction with this name. Throws InvalidArgument, which suggests the nearest name.
+/// Returns sum, avg, min, max or prod by its name. Throws InvalidArgument, which suggests the nearest name.
 TESSERA_API Reduction parse_reduction(std::string_view text);
 /// Returns true if a tensor may be partial under both reductions: they are equal, or they are sum and avg.
 TESSERA_API bool can_mix(Reduction a, Reduction b);

@@ -135,9 +135,9 @@ std::vector<Tensor> divided_by(const Tensor& x, const Tensor& sums) {
 }
 std::vector<Tensor> statistics(const tensor::CooperativeCall& call) { return {row_sums_of_exp(call.local.inputs[0])}; }
 
-const tensor::Cooperation kTogether = {
-    {{statistics, {layout::Reduction::kSum}}},
-    [](const tensor::CooperativeCall& call) { return divided_by(call.local.inputs[0], call.reduced[0]); }};
+const tensor::Cooperation kTogether = {{{statistics, {Reduction::kSum}}}, [](const tensor::CooperativeCall& call) {
+                                         return divided_by(call.local.inputs[0], call.reduced[0]);
+                                       }};
 const tensor::Operator kTogetherSoftmax = tensor::register_op({.name = "right.softmax_together",
                                                                .inputs = "x",
                                                                .infer = infer_like_first,
@@ -280,7 +280,7 @@ const bool kHasWrong = [] {
                .host = kernel<iota>,
                .localize = with_local_shape});
   static const tensor::Cooperation kAlone = {
-      {{statistics, {layout::Reduction::kSum}}}, [](const tensor::CooperativeCall& call) {
+      {{statistics, {Reduction::kSum}}}, [](const tensor::CooperativeCall& call) {
         return divided_by(call.local.inputs[0], row_sums_of_exp(call.local.inputs[0]));
       }};
   register_op({.name = "wrong.softmax_together",

@@ -61,7 +61,7 @@ Layout some_layout(const Whole& input, const Mesh& mesh, Random& random) {
     const auto dim = static_cast<int>(random() % (input.shape.size() + 2));
     const bool is_partial = dim > input.shape.ndim() && is_signed(input.dtype) && random() % 2 == 0;
     placements.push_back(dim < input.shape.ndim() ? layout::Shard(dim)
-                         : is_partial             ? layout::Partial(layout::Reduction::kMax)
+                         : is_partial             ? layout::Partial(Reduction::kMax)
                                                   : layout::Replicate());
   }
   layout::LayoutParts parts = Layout::create(mesh, placements).parts();

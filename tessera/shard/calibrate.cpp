@@ -69,7 +69,7 @@ class Meter {
   double agreed(double value) {
     const std::chrono::duration<double, std::micro> passed = Clock::now() - start_;
     double values[] = {value, passed.count()};
-    comm::world().all_reduce(values, values, 2, DType::kF64, {.kind = comm::ReduceKind::kMax}, host_stream()).wait();
+    comm::world().all_reduce(values, values, 2, DType::kF64, {.kind = Reduction::kMax}, host_stream()).wait();
     passed_us_ = values[1];
     return values[0];
   }

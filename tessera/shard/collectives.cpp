@@ -16,7 +16,6 @@
 #include "tessera/shard/detail/collective_axes.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/geometry.h"
-#include "tessera/shard/detail/reduce_kind.h"
 #include "tessera/shard/detail/run_moves.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/groups.h"
@@ -27,7 +26,6 @@ namespace tessera::shard {
 namespace {
 
 using comm::OpKind;
-using layout::Reduction;
 using Sizes = std::vector<std::int64_t>;
 
 struct Collective {
@@ -131,7 +129,7 @@ comm::Operation operation_of(const Collective& collective, const Shape& from, co
   switch (collective.kind) {
     case OpKind::kAllGather: set_counts(out.count, out.out_counts, to, collective.concat, collective.out_sizes); break;
     case OpKind::kReduceScatter:
-      out.reduction.kind = detail::reduce_kind(collective.reduction);
+      out.reduction.kind = collective.reduction;
       set_counts(out.count, out.in_counts, from, collective.split, collective.in_sizes);
       break;
     case OpKind::kAllToAll:
@@ -143,7 +141,7 @@ comm::Operation operation_of(const Collective& collective, const Shape& from, co
       }
       break;
     default:
-      out.reduction.kind = detail::reduce_kind(collective.reduction);
+      out.reduction.kind = collective.reduction;
       out.count = from.numel();
       for (const int target : collective.targets) out.targets.push_back(target);
       break;
@@ -265,8 +263,8 @@ void check_argument(std::string_view what, const Tensor& x, const Along& over) {
 }
 
 void check_reduction(std::string_view what, const Tensor& x, Reduction reduction) {
-  TESSERA_CHECK_AS(NotSupported, comm::can_reduce(x.dtype(), detail::reduce_kind(reduction)), what,
-                   ": dtype must support ", to_string(reduction), ", got ", x.dtype(), "; cast() it first");
+  TESSERA_CHECK_AS(NotSupported, comm::can_reduce(x.dtype(), reduction), what, ": dtype must support ",
+                   to_string(reduction), ", got ", x.dtype(), "; cast() it first");
 }
 
 int dim_of(std::string_view what, const Tensor& x, std::int64_t dim) {

@@ -57,8 +57,7 @@ class TESSERA_API Along {
 };
 
 /// Reduces the tensors of all ranks, which must have equal shape and dtype. Only sum and avg are differentiable.
-TESSERA_API Tensor all_reduce(const Tensor& x, const Along& over,
-                              layout::Reduction reduction = layout::Reduction::kSum);
+TESSERA_API Tensor all_reduce(const Tensor& x, const Along& over, Reduction reduction = Reduction::kSum);
 
 /// Concatenates the tensors of all ranks along `dim`. `sizes[r]` is the extent of rank r; by default all are equal.
 TESSERA_API Tensor all_gather(const Tensor& x, std::int64_t dim, const Along& over,
@@ -67,8 +66,7 @@ TESSERA_API Tensor all_gather(const Tensor& x, std::int64_t dim, const Along& ov
 /// Reduces the tensors of all ranks and returns the chunk of this rank along `dim`. `sizes[r]` is the extent of the
 /// chunk of rank r; by default all are equal.
 TESSERA_API Tensor reduce_scatter(const Tensor& x, std::int64_t dim, const Along& over,
-                                  const std::vector<std::int64_t>& sizes = {},
-                                  layout::Reduction reduction = layout::Reduction::kSum);
+                                  const std::vector<std::int64_t>& sizes = {}, Reduction reduction = Reduction::kSum);
 
 /// Sizes of unequal chunks, one per rank.
 struct AllToAllSizes {

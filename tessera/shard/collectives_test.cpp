@@ -28,7 +28,6 @@ namespace {
 
 using layout::Layout;
 using layout::Mesh;
-using layout::Reduction;
 using Sizes = std::vector<std::int64_t>;
 using testing::on_worlds;
 

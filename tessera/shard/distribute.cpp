@@ -90,11 +90,10 @@ Tensor scattered(const Tensor& whole, const Layout& layout) {
 std::int64_t averaged_over(const Layout& layout) {
   std::int64_t ranks = 1;
   for (const layout::PartialAxis& partial : layout.partials()) {
-    TESSERA_CHECK_AS(NotSupported,
-                     partial.reduction == layout::Reduction::kSum || partial.reduction == layout::Reduction::kAvg,
+    TESSERA_CHECK_AS(NotSupported, partial.reduction == Reduction::kSum || partial.reduction == Reduction::kAvg,
                      "from_local: gradients require Partial(sum) or Partial(avg), got ", layout.placements_text(),
                      "; reduce the shards, or detach() them");
-    if (partial.reduction == layout::Reduction::kAvg) ranks *= partial.by.size;
+    if (partial.reduction == Reduction::kAvg) ranks *= partial.by.size;
   }
   return ranks;
 }
@@ -141,7 +140,7 @@ Tensor distribute(const Tensor& whole, const Layout& layout, DataOn where) {
         return {scattered(inputs[0], to)};
       },
       [mesh = layout.mesh()](FunctionCall& /*call*/, const Tensors& gradients) -> Tensors {
-        return {full(detail::laid_out(gradients[0], mesh))};
+        return {gather(detail::laid_out(gradients[0], mesh))};
       },
       {whole})[0]);
   return redistribute(sharding, layout);
@@ -184,7 +183,7 @@ Tensor local(const Tensor& x, const std::optional<Layout>& gradient) {
       {x})[0]);
 }
 
-Tensor full(const Tensor& x) {
+Tensor gather(const Tensor& x) {
   TESSERA_CHECK(x, "full: tensor must not be empty");
   if (!x.has_layout()) return x;
   return local(redistribute(x, Layout::replicated(x.layout().mesh())));

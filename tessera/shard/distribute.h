@@ -38,7 +38,7 @@ TESSERA_API Tensor from_local(const Tensor& local, const layout::Layout& layout,
 TESSERA_API Tensor local(const Tensor& x, const std::optional<layout::Layout>& gradient = {});
 /// Gathers the global tensor as a plain tensor on every rank of the mesh. Returns an empty tensor on other ranks, and a
 /// plain `x` unchanged. Differentiable: every rank passes the gradient of the global tensor.
-TESSERA_API Tensor full(const Tensor& x);
+TESSERA_API Tensor gather(const Tensor& x);
 /// Returns a replicated tensor on `mesh` that shares the memory of `plain`. Nothing is sent, and the values must
 /// already be equal on all ranks, which is not checked. Differentiable, as from_local().
 TESSERA_API Tensor replicate(const Tensor& plain, const layout::Mesh& mesh);

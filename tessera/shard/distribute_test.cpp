@@ -264,14 +264,14 @@ TEST(Full, GivesTheWholeToEveryRankOfTheMesh) {
   const auto cases = layouts(60, 901);
   on_worlds(8, {2}, [&] {
     for (const auto& [layout, shape] : cases) {
-      const Tensor got = full(placed(counted(shape, DType::kF64), layout));
+      const Tensor got = gather(placed(counted(shape, DType::kF64), layout));
       ASSERT_EQ(static_cast<bool>(got), layout.mesh().contains(current_place().rank));
       if (!got) continue;
       device::Device::get("host").synchronize();
       EXPECT_EQ(ops::testing::difference(ops::testing::read(got), counted(shape, DType::kF64), 1e-9, layout), "");
     }
     const Tensor plain_one = plain(counted(Shape{3}));
-    EXPECT_EQ(full(plain_one), plain_one);
+    EXPECT_EQ(gather(plain_one), plain_one);
   });
 }
 
@@ -282,7 +282,7 @@ TEST(Full, GradientGoesBackToTheSource) {
   on_worlds(4, {2}, [&] {
     const Tensor x = placed(values, Layout::parse(mesh, "S0,P"));
     autograd::set_requires_grad(x, true);
-    results.hand_in(0, autograd::gradients({full(x)}, {x}, {plain(values)})[0]);
+    results.hand_in(0, autograd::gradients({gather(x)}, {x}, {plain(values)})[0]);
   });
   EXPECT_EQ(results.layout(0), Layout::parse(mesh, "S0,R"));
   EXPECT_EQ(ops::testing::difference(results.whole(0), values, 1e-9, results.layout(0)), "");
@@ -305,8 +305,8 @@ TEST(Replicate, SharesMemoryAndGivesBackTheWholeGradient) {
 TEST(Scalars, OfShardedTensorsAreReadThroughFull) {
   on_worlds(2, {}, [] {
     const Tensor x = placed(counted(Shape{}), Layout::parse(Mesh::parse("x=2"), "P"));
-    expect_error<InvalidArgument>([&] { (void)ops::item(x); }, {"item", "full()"});
-    EXPECT_NEAR(ops::item(full(x)).as_double(), 1.0, 1e-5);
+    expect_error<InvalidArgument>([&] { (void)ops::item(x); }, {"item", "gather()"});
+    EXPECT_NEAR(ops::item(gather(x)).as_double(), 1.0, 1e-5);
   });
 }
 

@@ -68,7 +68,7 @@ Layout dual_of(const Layout& now, const Layout& of) {
   }
   for (int d = 0; d < now.ndim(); ++d) {
     for (const layout::Sharding& sharding : now.shardings(d)) {
-      if (!is_sharded_by(parts, sharding.by)) parts.partials.push_back({sharding.by, layout::Reduction::kSum});
+      if (!is_sharded_by(parts, sharding.by)) parts.partials.push_back({sharding.by, Reduction::kSum});
     }
   }
   return Layout::create(of.mesh(), std::move(parts));

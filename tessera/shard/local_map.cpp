@@ -74,7 +74,7 @@ std::vector<SubAxis> free_parts(const Layout& layout, std::uint32_t axes) {
 Layout summed_gradient(const Layout& of, std::uint32_t axes) {
   layout::LayoutParts parts = of.parts();
   parts.partials.clear();
-  for (const SubAxis& part : free_parts(of, axes)) parts.partials.push_back({part, layout::Reduction::kSum});
+  for (const SubAxis& part : free_parts(of, axes)) parts.partials.push_back({part, Reduction::kSum});
   return Layout::create(of.mesh(), std::move(parts));
 }
 
@@ -82,11 +82,10 @@ Layout summed_gradient(const Layout& of, std::uint32_t axes) {
 std::int64_t averaged_over(const Layout& layout) {
   std::int64_t ranks = 1;
   for (const layout::PartialAxis& partial : layout.partials()) {
-    TESSERA_CHECK_AS(NotSupported,
-                     partial.reduction == layout::Reduction::kSum || partial.reduction == layout::Reduction::kAvg,
+    TESSERA_CHECK_AS(NotSupported, partial.reduction == Reduction::kSum || partial.reduction == Reduction::kAvg,
                      "local_map: gradients require Partial(sum) or Partial(avg), got ", layout.placements_text(),
                      "; redistribute() the input first, or detach() it");
-    if (partial.reduction == layout::Reduction::kAvg) ranks *= partial.by.size;
+    if (partial.reduction == Reduction::kAvg) ranks *= partial.by.size;
   }
   return ranks;
 }

@@ -33,7 +33,7 @@ TEST(LocalMapProcesses, SharesDoneByEachGiveTheGradientOfTheWhole) {
     const Mesh mesh = Mesh::parse("dp=2,tp=2");
     const Layout columns = Layout::parse(mesh, "R,S1");
     const Tensor x = randn({4, 6}, columns);
-    const Tensor whole = full(x);
+    const Tensor whole = gather(x);
     for (const Tensor& each : {x, whole}) autograd::set_requires_grad(each, true);
     const auto share = local_map(
         [&](const std::vector<Tensor>& parts) -> std::vector<Tensor> {
@@ -42,10 +42,10 @@ TEST(LocalMapProcesses, SharesDoneByEachGiveTheGradientOfTheWhole) {
         {columns}, {columns});
     const Tensor y = share({x})[0];
     const Tensor want = ops::div(whole, ops::sum(ops::mul(whole, whole)));
-    EXPECT_TRUE(ops::allclose(full(y), want));
+    EXPECT_TRUE(ops::allclose(gather(y), want));
     autograd::backward(ops::sum(ops::mul(y, y)));
     autograd::backward(ops::sum(ops::mul(want, want)));
-    EXPECT_TRUE(ops::allclose(full(autograd::grad(x)), autograd::grad(whole), 1e-4, 1e-5));
+    EXPECT_TRUE(ops::allclose(gather(autograd::grad(x)), autograd::grad(whole), 1e-4, 1e-5));
   });
 }
 
@@ -57,7 +57,7 @@ TEST(LocalMapProcesses, CalibrationIsTheSameOnAllRanks) {
     EXPECT_EQ(planner().model(), model);
     EXPECT_GT(model.axes.at("dp").gigabytes_per_s, 0);
     const Tensor x = ones({8, 8}, Layout::parse(mesh, "S0,S0"));
-    EXPECT_EQ(ops::item(ops::sum(full(x))).as_double(), 64);
+    EXPECT_EQ(ops::item(ops::sum(gather(x))).as_double(), 64);
   });
 }
 

@@ -140,7 +140,7 @@ Layout layout_of_gradient(const Layout& result, bool is_pending) {
     const auto uses = [axis](const auto& each) { return each.by.axis == axis; };
     bool is_used = std::ranges::any_of(result.partials(), uses);
     for (int d = 0; d < result.ndim(); ++d) is_used |= std::ranges::any_of(result.shardings(d), uses);
-    if (!is_used) parts.partials.push_back({{axis, 1, result.mesh().axis(axis).size}, layout::Reduction::kSum});
+    if (!is_used) parts.partials.push_back({{axis, 1, result.mesh().axis(axis).size}, Reduction::kSum});
   }
   return Layout::create(result.mesh(), std::move(parts));
 }
@@ -253,7 +253,7 @@ bool may_move(const Trial& trial) {
   if (trial.combination.is_partial() || (trial.is_pending && cooperates)) return true;
   return std::ranges::any_of(trial.combination.outputs, [](const Layout& output) {
     return std::ranges::any_of(output.partials(), [](const layout::PartialAxis& partial) {
-      return !layout::can_mix(partial.reduction, layout::Reduction::kSum);
+      return !layout::can_mix(partial.reduction, Reduction::kSum);
     });
   });
 }

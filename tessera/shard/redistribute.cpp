@@ -35,7 +35,7 @@ void check_argument(const Tensor& x, const Layout& to) {
                 " has no layout; use distribute(), replicate() or from_local()");
   TESSERA_CHECK(to, "redistribute: target layout of ", tensor::describe(x), " must not be empty");
   TESSERA_CHECK(x.layout().mesh() == to.mesh(), "redistribute: target mesh must be that of ", tensor::describe(x),
-                ", got ", to.mesh().text(), "; use full(), then distribute()");
+                ", got ", to.mesh().text(), "; use gather(), then distribute()");
 }
 
 // Runs the work of its scope on another stream, after the work on the current one, which then waits for it.

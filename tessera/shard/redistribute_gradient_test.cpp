@@ -47,7 +47,7 @@ std::vector<Case> random_cases(std::size_t count, std::uint64_t seed) {
     if (seed % 2 == 0) {
       std::mt19937_64 random(seed);
       layout::LayoutParts parts = layout::testing::random_layout(random, pair.from.mesh(), pair.shape, {}).parts();
-      for (layout::PartialAxis& partial : parts.partials) partial.reduction = layout::Reduction::kSum;
+      for (layout::PartialAxis& partial : parts.partials) partial.reduction = Reduction::kSum;
       gradient = Layout::create(pair.from.mesh(), parts);
     }
     try {  // the planner, which has separate tests, rejects layouts without a common refinement

@@ -243,7 +243,7 @@ TEST(Redistribute, RefusesWhatItCannotDo) {
     expect_error<InvalidArgument>([&] { (void)redistribute({}, whole); }, {"tensor must not be empty"});
     expect_error<InvalidArgument>([&] { (void)redistribute(x, Layout()); }, {"empty"});
     expect_error<InvalidArgument>([&] { (void)redistribute(x, Layout::parse(Mesh::parse("y=2"), "R")); },
-                                  {"y=2", "full()"});
+                                  {"y=2", "gather()"});
     expect_error<InvalidArgument>([&] { (void)redistribute(x, Layout::parse(mesh, "S1")); }, {"dimension"});
     expect_error<InvalidArgument>([&] { (void)redistribute(std::vector<Tensor>{x}, std::vector<Layout>{}); },
                                   {"1 tensors for 0 layouts"});

@@ -147,8 +147,8 @@ std::string without_elements(const Layout& layout, const Shape& shape) {
 
 std::string partial_text(const Layout& layout) {
   std::string out;
-  for (const layout::Reduction reduction : {layout::Reduction::kSum, layout::Reduction::kAvg, layout::Reduction::kMin,
-                                            layout::Reduction::kMax, layout::Reduction::kProd}) {
+  for (const Reduction reduction :
+       {Reduction::kSum, Reduction::kAvg, Reduction::kMin, Reduction::kMax, Reduction::kProd}) {
     std::vector<std::string> names;
     for (const layout::PartialAxis& partial : layout.partials()) {
       const layout::Axis& axis = layout.mesh().axis(partial.by.axis);

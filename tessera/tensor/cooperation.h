@@ -44,7 +44,7 @@ struct CooperativePhase {
   std::vector<Tensor> (*statistics)(const CooperativeCall& call);
   /// Reduction of each statistic. If empty, the statistics are gathered instead: each rank receives those of all ranks,
   /// stacked along a new first dimension in the same order. Their shapes must be equal on all ranks.
-  std::vector<layout::Reduction> reductions;
+  std::vector<Reduction> reductions;
   /// Prefix of the names of the factors whose ranks take part. Empty: all factors marked with =cooperate. If none of
   /// these is sharded, the statistics of each rank are the reduced ones.
   std::string_view along = {};

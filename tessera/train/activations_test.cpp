@@ -49,7 +49,7 @@ LookedAt looked_at(const Config& config, bool looks = true) {
   const auto look = [&](const StepReport& report, const StepActivations& activations) {
     EXPECT_EQ(report.step, kLookedAt);
     for (const auto& [name, tensor] : activations) {
-      EXPECT_TRUE(out.whole.emplace(name, values_of(shard::full(tensor))).second) << name << " is there twice";
+      EXPECT_TRUE(out.whole.emplace(name, values_of(shard::gather(tensor))).second) << name << " is there twice";
     }
   };
   out.run = testing::seen_run(config, [&](Trainer& trainer) {

@@ -265,7 +265,7 @@ std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, st
     tokens.resize(static_cast<std::size_t>(sequence));
     const Tensor scores = state.model.scores(laid_out(std::move(tokens), 1, state.plan, false), seen - 1,
                                              {.is_training = false, .is_batch_sharded = false});
-    const Tensor whole = ops::contiguous(ops::cast(shard::full(scores), DType::kF32));
+    const Tensor whole = ops::contiguous(ops::cast(shard::gather(scores), DType::kF32));
     state.stream().synchronize();
     const double uniform = static_cast<double>(bits() >> 11) * 0x1p-53;
     prompt.push_back(drawn({whole.data_as<float>(), static_cast<std::size_t>(whole.numel())}, temperature, uniform));

@@ -11,7 +11,6 @@ namespace tessera::analysis::detail {
 namespace {
 
 using comm::OpKind;
-using comm::ReduceKind;
 
 bool reduces(OpKind kind) {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
@@ -64,8 +63,8 @@ std::optional<RecordedOperation> GroupBuilder::operation_in(const Holder& holder
   if (kind != OpKind::kBarrier) operation.dtype = to_string(static_cast<DType>(dtype));
   const std::uint64_t reduction = number_in(holder, "reduction");
   if (reduces(kind)) {
-    if (reduction > static_cast<std::uint64_t>(ReduceKind::kPremultiply)) return std::nullopt;
-    operation.reduction = comm::to_string(static_cast<ReduceKind>(reduction));
+    if (reduction > static_cast<std::uint64_t>(Reduction::kPremultiply)) return std::nullopt;
+    operation.reduction = to_string(static_cast<Reduction>(reduction));
   }
   if (!has_root(kind) && !is_message(kind)) return operation;
   if (root < 0 || root >= size) return std::nullopt;

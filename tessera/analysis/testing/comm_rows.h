@@ -11,7 +11,6 @@
 namespace tessera::analysis::testing {
 
 using comm::OpKind;
-using comm::ReduceKind;
 using probe::Moment;
 using probe::StringId;
 
@@ -23,7 +22,7 @@ struct OperationRow {
   StringId label;
   OpKind kind;
   DType dtype;
-  ReduceKind reduction;
+  Reduction reduction;
   std::uint8_t place;
   std::int32_t root;
   TESSERA_RECORD(OperationRow, "comm_operation", count, task, group, stream, device, parts, label, kind, dtype,
@@ -35,7 +34,7 @@ struct BeginRow {
   std::uint32_t task, group;
   OpKind kind;
   DType dtype;
-  ReduceKind reduction;
+  Reduction reduction;
   std::uint8_t operations;
   std::int32_t root;
   std::uint64_t ordinal;
@@ -73,7 +72,7 @@ struct AskedRow {
   StringId label = {};
   OpKind kind = {};
   DType dtype = {};
-  ReduceKind reduction = {};
+  Reduction reduction = {};
   std::uint8_t place = {};
   std::int32_t root = {};
   std::uint32_t thread = {};
@@ -92,7 +91,7 @@ struct RunningRow {
   std::uint32_t group = {};
   OpKind kind = {};
   DType dtype = {};
-  ReduceKind reduction = {};
+  Reduction reduction = {};
   std::uint8_t operations = {};
   std::int32_t root = {};
   std::uint64_t ordinal = {};
@@ -111,7 +110,7 @@ struct OldBeginRecord {
   std::uint32_t task, group;
   OpKind kind;
   DType dtype;
-  ReduceKind reduction;
+  Reduction reduction;
   std::uint8_t operations;
   std::int32_t root;
   TESSERA_RECORD(OldBeginRecord, "comm_begin", sequence, count, task, group, kind, dtype, reduction, operations, root)
@@ -122,7 +121,7 @@ struct OldAskedRow {
   std::uint32_t task, group;
   OpKind kind;
   DType dtype;
-  ReduceKind reduction;
+  Reduction reduction;
   std::uint8_t operations;
   std::int32_t root;
   static constexpr std::uint32_t kRows = 16;

@@ -69,7 +69,7 @@ void TimedRecord::mark_end(std::int64_t us, const std::string& name, std::int64_
 
 void TimedRecord::collective(comm::OpKind kind, std::int64_t asked_us, std::int64_t begin_us, std::int64_t end_us) {
   ++task_;
-  const auto sum = comm::ReduceKind::kSum;
+  const auto sum = Reduction::kSum;
   recorder_.write_at(
       at(asked_us), Ring::kComm,
       comm::OperationRecord{8, task_, 1, 1, recorder_.intern("host"), 0, {}, kind, DType::kF32, sum, 0, 0});

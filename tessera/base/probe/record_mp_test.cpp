@@ -309,7 +309,7 @@ TEST(Recorder, AForkedChildLeavesTheParentsFileAlone) {
     const bool is_right = !recorder.is_on() && own.is_on() && own.path() != recorder.path();
     send_line(to_parent, is_right ? recorder.status() : "wrong");
   });
-  EXPECT_NE(child.line().find("forked"), std::string::npos);
+  EXPECT_NE(child.line().find("belongs to the parent process of this fork"), std::string::npos);
   EXPECT_EQ(child.wait(), 0);
   ASSERT_TRUE(fs::exists(recorder.path()));
   recorder.write(Ring::kComm, NumberedRecord::of(4));

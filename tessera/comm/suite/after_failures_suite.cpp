@@ -14,7 +14,7 @@ using Change = std::function<void(Operation&)>;
 void expect_rank_zero_named(const CaseRank& member, Operation op, const Change& change, std::string_view words) {
   const Ints in(member, Where::kDevice, 100);
   const Ints out(member, Where::kDevice, 100);
-  op.dtype = op.reduction.kind == ReduceKind::kPremultiply ? DType::kF32 : DType::kI32;
+  op.dtype = op.reduction.kind == Reduction::kPremultiply ? DType::kF32 : DType::kI32;
   op.in = in.bytes();
   op.out = out.bytes();
   if (member.rank() == 0) change(op);
@@ -81,14 +81,14 @@ TEST_P(CommSuite, RankZeroIsNamedForAnotherRoot) {
 TEST_P(CommSuite, RankZeroIsNamedForAnotherReduction) {
   on_ranks(3, [](CaseRank& member) {
     expect_rank_zero_named(
-        member, {.kind = OpKind::kReduce, .count = 8}, [](Operation& op) { op.reduction.kind = ReduceKind::kMin; },
+        member, {.kind = OpKind::kReduce, .count = 8}, [](Operation& op) { op.reduction.kind = Reduction::kMin; },
         "rank 0 reduce(i32[8], min, root 0)");
   });
 }
 
 TEST_P(CommSuite, RankZeroIsNamedForAnotherFactor) {
   on_ranks(3, [](CaseRank& member) {
-    Operation op{.kind = OpKind::kAllReduce, .reduction = {ReduceKind::kPremultiply, 2}, .count = 8};
+    Operation op{.kind = OpKind::kAllReduce, .reduction = {Reduction::kPremultiply, 2}, .count = 8};
     expect_rank_zero_named(
         member, op, [](Operation& other) { other.reduction.factor = 3; },
         "rank 0 all_reduce(f32[8], premultiplied sum by 3)");

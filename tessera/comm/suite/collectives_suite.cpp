@@ -85,8 +85,8 @@ TEST_P(CommSuite, AllReduceOfMegabytes) {
 TEST_P(CommSuite, AllReduceOfEveryDTypeAndReduction) {
   on_ranks(3, [](CaseRank& member) {
     for (const DType dtype : kAllDTypes) {
-      for (int k = 0; k <= static_cast<int>(ReduceKind::kPremultiply); ++k) {
-        const Reduction reduction{static_cast<ReduceKind>(k), 0.3};
+      for (int k = 0; k <= static_cast<int>(Reduction::kPremultiply); ++k) {
+        const ReduceOp reduction{static_cast<Reduction>(k), 0.3};
         if (!can_reduce(dtype, reduction.kind)) continue;
         for (const std::int64_t count : {37, 9000}) {
           const Room in(member, Where::kDevice, static_cast<std::size_t>(count) * itemsize(dtype));
@@ -155,11 +155,11 @@ void reduce_scatter_case(const CaseRank& member, Where where, const SmallVector<
   const Room out(member, where, static_cast<std::size_t>(own) * 4);
   fill_random(DType::kF32, member.rank(), whole, in.data());
   if (is_even) {
-    member.group.reduce_scatter(in.data(), out.data(), own, DType::kF32, {ReduceKind::kAvg}, member.stream).wait();
+    member.group.reduce_scatter(in.data(), out.data(), own, DType::kF32, {Reduction::kAvg}, member.stream).wait();
   } else {
-    member.group.reduce_scatter(in.data(), out.data(), counts, DType::kF32, {ReduceKind::kAvg}, member.stream).wait();
+    member.group.reduce_scatter(in.data(), out.data(), counts, DType::kF32, {Reduction::kAvg}, member.stream).wait();
   }
-  const std::vector<std::byte> all = folded(DType::kF32, {ReduceKind::kAvg}, member.size(), whole);
+  const std::vector<std::byte> all = folded(DType::kF32, {Reduction::kAvg}, member.size(), whole);
   const auto first = all.begin() + before(counts, member.rank()) * 4;
   EXPECT_EQ(out.bytes(), std::vector<std::byte>(first, first + own * 4)) << whole << " elements in all";
 }
@@ -298,7 +298,7 @@ TEST_P(CommSuite, ReduceToEveryRoot) {
           member.group
               .launch({.kind = OpKind::kReduce,
                        .dtype = DType::kF32,
-                       .reduction = {ReduceKind::kProd},
+                       .reduction = {Reduction::kProd},
                        .root = root,
                        .in = in.data(),
                        .out = out.data(),
@@ -306,7 +306,7 @@ TEST_P(CommSuite, ReduceToEveryRoot) {
                       member.stream)
               .wait();
           if (member.rank() == root) {
-            EXPECT_EQ(out.bytes(), folded(DType::kF32, {ReduceKind::kProd}, 3, count));
+            EXPECT_EQ(out.bytes(), folded(DType::kF32, {Reduction::kProd}, 3, count));
           }
         }
       }

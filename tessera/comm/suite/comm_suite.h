@@ -135,7 +135,7 @@ class Ints {
 /// Writes the input of `rank` for a reduction: varied values that expose order and rounding.
 void fill_random(DType dtype, int rank, std::int64_t count, std::byte* to);
 /// Returns the reference result of the reduction over `ranks` ranks.
-std::vector<std::byte> folded(DType dtype, const Reduction& reduction, int ranks, std::int64_t count);
+std::vector<std::byte> folded(DType dtype, const ReduceOp& reduction, int ranks, std::int64_t count);
 
 /// Runs bodies on ranks.
 class CommSuite : public testing::TestWithParam<CommImplementation> {

@@ -79,7 +79,7 @@ TEST_P(CommSuite, AnotherReductionIsNamed) {
                     [](const Room& in, const Room& out, bool differs) {
                       return Operation{.kind = OpKind::kAllReduce,
                                        .dtype = DType::kF32,
-                                       .reduction = {differs ? ReduceKind::kMax : ReduceKind::kSum},
+                                       .reduction = {differs ? Reduction::kMax : Reduction::kSum},
                                        .in = in.data(),
                                        .out = out.data(),
                                        .count = 8};
@@ -350,7 +350,7 @@ TEST_P(CommSuite, ArgumentsThatMakeNoSenseAreRefusedAndHurtNothing) {
     op.root = 2;
     refused(op, "root must be in [0, 1], got 2");
     op = reduce_op(x, 4);
-    op.reduction.kind = ReduceKind::kBitAnd;
+    op.reduction.kind = Reduction::kBitAnd;
     refused(op, "band is not defined for f32");
     expect_error<InvalidArgument>([&] { (void)member.group.launch(std::span<const Operation>(), member.stream); },
                                   {"must have at least one operation"});

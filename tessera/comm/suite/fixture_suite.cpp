@@ -94,7 +94,7 @@ void fill_random(DType dtype, int rank, std::int64_t count, std::byte* to) {
     to[i] = static_cast<std::byte>(dtype == DType::kBool ? random() % 2 : random());
 }
 
-std::vector<std::byte> folded(DType dtype, const Reduction& reduction, int ranks, std::int64_t count) {
+std::vector<std::byte> folded(DType dtype, const ReduceOp& reduction, int ranks, std::int64_t count) {
   const std::size_t nbytes = static_cast<std::size_t>(count) * itemsize(dtype);
   std::vector<std::vector<std::byte>> given(static_cast<std::size_t>(ranks), std::vector<std::byte>(nbytes));
   std::vector<const std::byte*> in;

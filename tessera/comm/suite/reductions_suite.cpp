@@ -12,7 +12,7 @@ namespace {
 
 // Reduces the values `give(rank, i)` of all ranks, and compares element i with `expected(i)`.
 template <class T, class Give, class Expected>
-void expect_reduced(const CaseRank& member, DType dtype, const Reduction& reduction, const Give& give,
+void expect_reduced(const CaseRank& member, DType dtype, const ReduceOp& reduction, const Give& give,
                     const Expected& expected) {
   for (const std::int64_t count : {5, 6001}) {
     const Room x(member, Where::kDevice, static_cast<std::size_t>(count) * sizeof(T));
@@ -37,7 +37,7 @@ Operation in_place(OpKind kind, const Ints& x, std::int64_t in, std::int64_t out
 TEST_P(CommSuite, PremultipliedSumsScaleEveryInput) {
   on_ranks(3, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t i) { return static_cast<float>(rank + 1) * static_cast<float>(i); };
-    expect_reduced<float>(member, DType::kF32, {ReduceKind::kPremultiply, 0.25}, give,
+    expect_reduced<float>(member, DType::kF32, {Reduction::kPremultiply, 0.25}, give,
                           [&](std::int64_t i) { return 0.25F * give(0, i) + 0.25F * give(1, i) + 0.25F * give(2, i); });
   });
 }
@@ -45,7 +45,7 @@ TEST_P(CommSuite, PremultipliedSumsScaleEveryInput) {
 TEST_P(CommSuite, AveragesDivideTheSumOnce) {
   on_ranks(3, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t i) { return static_cast<double>(rank) + 0.1 * static_cast<double>(i); };
-    expect_reduced<double>(member, DType::kF64, {ReduceKind::kAvg}, give,
+    expect_reduced<double>(member, DType::kF64, {Reduction::kAvg}, give,
                            [&](std::int64_t i) { return (give(0, i) + give(1, i) + give(2, i)) / 3; });
   });
 }
@@ -53,7 +53,7 @@ TEST_P(CommSuite, AveragesDivideTheSumOnce) {
 TEST_P(CommSuite, ProductsOfIntegersAreExact) {
   on_ranks(3, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t i) { return (i % 50 + 3) * (rank == 1 ? -1 : 1'000'003); };
-    expect_reduced<std::int64_t>(member, DType::kI64, {ReduceKind::kProd}, give,
+    expect_reduced<std::int64_t>(member, DType::kI64, {Reduction::kProd}, give,
                                  [&](std::int64_t i) { return give(0, i) * give(1, i) * give(2, i); });
   });
 }
@@ -75,16 +75,16 @@ TEST_P(CommSuite, TheLeastAndTheGreatestAreOfAllRanks) {
         best = is_max ? std::max(best, give(rank, i)) : std::min(best, give(rank, i));
       return best;
     };
-    expect_reduced<std::int32_t>(member, DType::kI32, {ReduceKind::kMin}, give,
+    expect_reduced<std::int32_t>(member, DType::kI32, {Reduction::kMin}, give,
                                  [&](std::int64_t i) { return pick(false, i); });
-    expect_reduced<std::int32_t>(member, DType::kI32, {ReduceKind::kMax}, give,
+    expect_reduced<std::int32_t>(member, DType::kI32, {Reduction::kMax}, give,
                                  [&](std::int64_t i) { return pick(true, i); });
   });
 }
 
 TEST_P(CommSuite, ANanOfOneRankIsTheLeastAndTheGreatest) {
   on_ranks(3, [](CaseRank& member) {
-    for (const ReduceKind kind : {ReduceKind::kMin, ReduceKind::kMax}) {
+    for (const Reduction kind : {Reduction::kMin, Reduction::kMax}) {
       const Room room(member, Where::kDevice, sizeof(float));
       auto* const x = reinterpret_cast<float*>(room.data());
       *x = member.rank() == 1 ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
@@ -97,13 +97,13 @@ TEST_P(CommSuite, ANanOfOneRankIsTheLeastAndTheGreatest) {
 TEST_P(CommSuite, BitwiseReductionsAreOfBits) {
   on_ranks(3, [](CaseRank& member) {
     const auto give = [](int rank, std::int64_t i) { return static_cast<std::uint8_t>(0x5A * (rank + 3) + i); };
-    expect_reduced<std::uint8_t>(member, DType::kU8, {ReduceKind::kBitAnd}, give, [&](std::int64_t i) {
+    expect_reduced<std::uint8_t>(member, DType::kU8, {Reduction::kBitAnd}, give, [&](std::int64_t i) {
       return static_cast<std::uint8_t>(give(0, i) & give(1, i) & give(2, i));
     });
-    expect_reduced<std::uint8_t>(member, DType::kU8, {ReduceKind::kBitOr}, give, [&](std::int64_t i) {
+    expect_reduced<std::uint8_t>(member, DType::kU8, {Reduction::kBitOr}, give, [&](std::int64_t i) {
       return static_cast<std::uint8_t>(give(0, i) | give(1, i) | give(2, i));
     });
-    expect_reduced<std::uint8_t>(member, DType::kU8, {ReduceKind::kBitXor}, give, [&](std::int64_t i) {
+    expect_reduced<std::uint8_t>(member, DType::kU8, {Reduction::kBitXor}, give, [&](std::int64_t i) {
       return static_cast<std::uint8_t>(give(0, i) ^ give(1, i) ^ give(2, i));
     });
   });
@@ -116,7 +116,7 @@ TEST_P(CommSuite, ComplexSumsAndAveragesGoByParts) {
       return Complex(static_cast<float>(rank + 1), static_cast<float>(i));
     };
     expect_reduced<Complex>(member, DType::kC64, {}, give, [&](std::int64_t i) { return give(0, i) + give(1, i); });
-    expect_reduced<Complex>(member, DType::kC64, {ReduceKind::kAvg}, give,
+    expect_reduced<Complex>(member, DType::kC64, {Reduction::kAvg}, give,
                             [&](std::int64_t i) { return Complex(1.5F, static_cast<float>(i)); });
   });
 }
@@ -132,13 +132,13 @@ TEST_P(CommSuite, HalvesThatWouldBeLostInSumsOfHalvesAreNot) {
 TEST_P(CommSuite, ReductionsThatADTypeDoesNotHaveAreRefused) {
   on_ranks(2, [](CaseRank& member) {
     const Room x(member, Where::kDevice, 64);
-    const auto refused = [&](DType dtype, ReduceKind kind, std::string_view words) {
+    const auto refused = [&](DType dtype, Reduction kind, std::string_view words) {
       expect_error<InvalidArgument>(
           [&] { (void)member.group.all_reduce(x.data(), x.data(), 2, dtype, {kind}, member.stream); }, {words});
     };
-    refused(DType::kC64, ReduceKind::kMin, "c64");
-    refused(DType::kBool, ReduceKind::kSum, "use min for logical and, max for logical or");
-    refused(DType::kF32, ReduceKind::kBitXor, "f32");
+    refused(DType::kC64, Reduction::kMin, "c64");
+    refused(DType::kBool, Reduction::kSum, "use min for logical and, max for logical or");
+    refused(DType::kF32, Reduction::kBitXor, "f32");
     member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
   });
 }

@@ -126,7 +126,7 @@ TEST_P(CommSuite, AllPartsButOneMayBeEmpty) {
       member.group.all_gather(in.data(), out.data(), counts, DType::kI32, member.stream).wait();
       out.expect_from(1, 0, 0, count);
       const Ints part(member, Where::kDevice, gives ? count : 0);
-      member.group.reduce_scatter(out.data(), part.data(), counts, DType::kI32, {ReduceKind::kMax}, member.stream)
+      member.group.reduce_scatter(out.data(), part.data(), counts, DType::kI32, {Reduction::kMax}, member.stream)
           .wait();
       if (gives) part.expect_from(1, 0, 0, count);
     }

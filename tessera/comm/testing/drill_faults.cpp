@@ -307,7 +307,7 @@ void add_differences(std::vector<CommDrillFault>& faults) {
   faults.push_back(differs("other_reduction",
                            [](const DrillRank& rank, bool is_other) {
                              Operation op = all_reduce(rank);
-                             if (is_other) op.reduction.kind = ReduceKind::kMax;
+                             if (is_other) op.reduction.kind = Reduction::kMax;
                              return op;
                            },
                            {"mismatch: group world: operation 2, ", "rank 1 all_reduce(f32[1000], max)"}));
@@ -315,7 +315,7 @@ void add_differences(std::vector<CommDrillFault>& faults) {
       "other_factor",
       [](const DrillRank& rank, bool is_other) {
         Operation op = all_reduce(rank);
-        op.reduction = {ReduceKind::kPremultiply, is_other ? 0.25 : 0.5};
+        op.reduction = {Reduction::kPremultiply, is_other ? 0.25 : 0.5};
         return op;
       },
       {"mismatch: group world: operation 2, ", "ranks 0 and 2 run all_reduce(f32[1000], premultiplied sum by 0.5)",

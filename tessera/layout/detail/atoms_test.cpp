@@ -74,7 +74,7 @@ TEST(Atoms, NeedEvenPiecesToSplitACut) {
   EXPECT_TRUE(to_atoms(atoms_for({whole}), whole, {7}, why)) << "and so is the axis, where nobody uses its parts";
   const Layout given = Layout::parse(mesh, "S(0,sizes=2/2/2/2)");
   EXPECT_FALSE(to_atoms(atoms, given, {8}, why));
-  EXPECT_NE(why.find("given sizes"), std::string::npos) << why;
+  EXPECT_NE(why.find("explicit sizes"), std::string::npos) << why;
 }
 
 TEST(Atoms, OfEveryRankMustBeEven) {

@@ -15,7 +15,7 @@ Scalar item(const Tensor& x) {
   TESSERA_CHECK(x && x.numel() == 1, "item: x must have one element, got ", describe(x));
   if (x.has_layout()) {
     TESSERA_CHECK(x.layout().is_replicated(), "item: x must be replicated, got ", describe(x),
-                  "; full() gathers it on all ranks of the mesh");
+                  "; gather() gathers it on all ranks of the mesh");
     TESSERA_CHECK(x.local(), "item: this rank is not in the mesh of ", describe(x));
     return item(x.local());
   }

@@ -33,7 +33,7 @@ Shape shape_left(const Call& call) {
 }
 
 template <class A>
-FactorRule rule_by(const Call& call, layout::Reduction reduction, layout::Algebra algebra) {
+FactorRule rule_by(const Call& call, Reduction reduction, layout::Algebra algebra) {
   const auto& a = call.as<A>();
   return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kReduce, reduction, algebra);
 }
@@ -56,7 +56,7 @@ void infer_sum(const Call& call, std::span<OutputInfo> outputs) {
 
 void sum_kernel(const KernelCall& call) {
   const auto& a = call.as<SumAttributes>();
-  detail::Reduction reduction;
+  detail::ReduceLoop reduction;
   reduction.compute = detail::compute_of(a.dtype);
   if (a.dtype == DType::kBool) {  // the sum of truth values is their logical or
     reduction.fold = Fold::kMax;
@@ -67,11 +67,11 @@ void sum_kernel(const KernelCall& call) {
 
 FactorRule rule_of_sum(const Call& call) {
   if (call.as<SumAttributes>().dtype == DType::kBool) {
-    return rule_by<SumAttributes>(call, layout::Reduction::kMax, kMonotone);
+    return rule_by<SumAttributes>(call, Reduction::kMax, kMonotone);
   }
   const bool is_exact =
       call.inputs[0].dtype() == call.as<SumAttributes>().dtype || !is_counted(call.as<SumAttributes>().dtype);
-  return rule_by<SumAttributes>(call, layout::Reduction::kSum, is_exact ? kLinear : layout::Algebra{});
+  return rule_by<SumAttributes>(call, Reduction::kSum, is_exact ? kLinear : layout::Algebra{});
 }
 
 // mean
@@ -91,14 +91,14 @@ std::int64_t mean_count(const Call& call) {
 }
 
 void mean_kernel(const KernelCall& call) {
-  detail::Reduction reduction;
+  detail::ReduceLoop reduction;
   reduction.compute = detail::compute_of(call.inputs[0].dtype());
   reduction.finish = Finish::kDivide;
   reduction.parameter = static_cast<double>(mean_count(call));
   detail::enqueue_reduction(call, call.as<MeanAttributes>().dims, std::move(reduction));
 }
 
-FactorRule rule_of_mean(const Call& call) { return rule_by<MeanAttributes>(call, layout::Reduction::kSum, kLinear); }
+FactorRule rule_of_mean(const Call& call) { return rule_by<MeanAttributes>(call, Reduction::kSum, kLinear); }
 
 tensor::Attributes localize_mean(const tensor::LocalizeCall& call) {
   MeanAttributes local = call.global.as<MeanAttributes>();
@@ -116,13 +116,13 @@ void infer_prod(const Call& call, std::span<OutputInfo> outputs) {
 }
 
 void prod_kernel(const KernelCall& call) {
-  detail::Reduction reduction;
+  detail::ReduceLoop reduction;
   reduction.compute = detail::compute_of(call.inputs[0].dtype());
   reduction.fold = Fold::kProd;
   detail::enqueue_reduction(call, call.as<ReduceAttributes>().dims, std::move(reduction));
 }
 
-FactorRule rule_of_prod(const Call& call) { return rule_by<ReduceAttributes>(call, layout::Reduction::kProd, {}); }
+FactorRule rule_of_prod(const Call& call) { return rule_by<ReduceAttributes>(call, Reduction::kProd, {}); }
 
 // amax and amin
 
@@ -135,18 +135,14 @@ void infer_extreme(const Call& call, std::span<OutputInfo> outputs) {
 
 template <Fold kFold>
 void extreme_kernel(const KernelCall& call) {
-  detail::Reduction reduction;
+  detail::ReduceLoop reduction;
   reduction.compute = detail::compute_of(call.inputs[0].dtype());
   reduction.fold = kFold;
   detail::enqueue_reduction(call, call.as<ReduceAttributes>().dims, std::move(reduction));
 }
 
-FactorRule rule_of_amax(const Call& call) {
-  return rule_by<ReduceAttributes>(call, layout::Reduction::kMax, kMonotone);
-}
-FactorRule rule_of_amin(const Call& call) {
-  return rule_by<ReduceAttributes>(call, layout::Reduction::kMin, kMonotone);
-}
+FactorRule rule_of_amax(const Call& call) { return rule_by<ReduceAttributes>(call, Reduction::kMax, kMonotone); }
+FactorRule rule_of_amin(const Call& call) { return rule_by<ReduceAttributes>(call, Reduction::kMin, kMonotone); }
 
 // any and all
 
@@ -158,7 +154,7 @@ void infer_truth(const Call& call, std::span<OutputInfo> outputs) {
 
 template <Fold kFold>
 void truth_kernel(const KernelCall& call) {
-  detail::Reduction reduction;
+  detail::ReduceLoop reduction;
   reduction.compute = detail::compute_of(call.inputs[0].dtype());
   reduction.fold = kFold;
   reduction.map = Map::kNonZero;
@@ -168,11 +164,11 @@ void truth_kernel(const KernelCall& call) {
 // For bool, both are monotone. For numbers, a maximum does not determine whether an element is zero.
 FactorRule rule_of_any(const Call& call) {
   const bool is_bool = call.inputs[0].dtype() == DType::kBool;
-  return rule_by<ReduceAttributes>(call, layout::Reduction::kMax, is_bool ? kMonotone : layout::Algebra{});
+  return rule_by<ReduceAttributes>(call, Reduction::kMax, is_bool ? kMonotone : layout::Algebra{});
 }
 FactorRule rule_of_all(const Call& call) {
   const bool is_bool = call.inputs[0].dtype() == DType::kBool;
-  return rule_by<ReduceAttributes>(call, layout::Reduction::kMin, is_bool ? kMonotone : layout::Algebra{});
+  return rule_by<ReduceAttributes>(call, Reduction::kMin, is_bool ? kMonotone : layout::Algebra{});
 }
 
 // Gradients

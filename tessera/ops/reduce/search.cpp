@@ -121,8 +121,7 @@ void argmin_kernel(const KernelCall& call) { run_search(call, false); }
 
 layout::FactorRule rule_of_search(const Call& call) {
   const auto& a = call.as<ArgAttributes>();
-  return detail::reduce_rule(call, IntList{a.dim}, a.keepdim, layout::FactorKind::kCooperate, layout::Reduction::kSum,
-                             {});
+  return detail::reduce_rule(call, IntList{a.dim}, a.keepdim, layout::FactorKind::kCooperate, Reduction::kSum, {});
 }
 
 // Results are global indices, so that the least index wins among the ranks that have the best value.
@@ -152,10 +151,10 @@ Tensors part_place(const CooperativeCall& call) {
 
 Tensors finish_search(const CooperativeCall& call) { return {call.reduced[1]}; }
 
-const tensor::Cooperation kArgmaxTogether = {
-    {{part_best<true>, {layout::Reduction::kMax}}, {part_place, {layout::Reduction::kMin}}}, finish_search};
-const tensor::Cooperation kArgminTogether = {
-    {{part_best<false>, {layout::Reduction::kMin}}, {part_place, {layout::Reduction::kMin}}}, finish_search};
+const tensor::Cooperation kArgmaxTogether = {{{part_best<true>, {Reduction::kMax}}, {part_place, {Reduction::kMin}}},
+                                             finish_search};
+const tensor::Cooperation kArgminTogether = {{{part_best<false>, {Reduction::kMin}}, {part_place, {Reduction::kMin}}},
+                                             finish_search};
 
 const tensor::Operator kArgmax = tensor::register_op({.name = "argmax",
                                                       .inputs = "x",

@@ -41,11 +41,11 @@ void infer_statistic(const Call& call, std::span<OutputInfo> outputs) {
 template <class A>
 FactorRule whole_rule(const Call& call) {
   const auto& a = call.as<A>();
-  return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kCooperate, layout::Reduction::kSum, {});
+  return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kCooperate, Reduction::kSum, {});
 }
 
-detail::Reduction reduction_of(const KernelCall& call, Fold fold, Map map, Finish finish, double parameter) {
-  detail::Reduction reduction;
+detail::ReduceLoop reduction_of(const KernelCall& call, Fold fold, Map map, Finish finish, double parameter) {
+  detail::ReduceLoop reduction;
   reduction.compute = detail::compute_of(call.inputs[0].dtype());
   reduction.fold = fold;
   reduction.map = map;
@@ -86,9 +86,7 @@ void norm_kernel(const KernelCall& call) {
 FactorRule rule_of_norm(const Call& call) {
   const auto& a = call.as<PNormAttributes>();
   if (!std::isinf(a.p) && a.p != 0 && a.p != 1) return whole_rule<PNormAttributes>(call);
-  const layout::Reduction reduction = !std::isinf(a.p) ? layout::Reduction::kSum
-                                      : a.p > 0        ? layout::Reduction::kMax
-                                                       : layout::Reduction::kMin;
+  const Reduction reduction = !std::isinf(a.p) ? Reduction::kSum : a.p > 0 ? Reduction::kMax : Reduction::kMin;
   return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kReduce, reduction, {});
 }
 
@@ -150,11 +148,11 @@ Tensors finish_norm(const CooperativeCall& call) {
   return as_result<PNormAttributes>(call, p == 2 ? sqrt(call.reduced[0]) : pow(call.reduced[0], 1 / p));
 }
 
-const tensor::Cooperation kLogsumexpTogether = {
-    {{part_max, {layout::Reduction::kMax}}, {part_sum_exp, {layout::Reduction::kSum}}}, finish_logsumexp};
+const tensor::Cooperation kLogsumexpTogether = {{{part_max, {Reduction::kMax}}, {part_sum_exp, {Reduction::kSum}}},
+                                                finish_logsumexp};
 const tensor::Cooperation kVarTogether = {
-    {{part_sum, {layout::Reduction::kSum}}, {part_sum_squared_deviations, {layout::Reduction::kSum}}}, finish_var};
-const tensor::Cooperation kNormTogether = {{{part_sum_powers, {layout::Reduction::kSum}}}, finish_norm};
+    {{part_sum, {Reduction::kSum}}, {part_sum_squared_deviations, {Reduction::kSum}}}, finish_var};
+const tensor::Cooperation kNormTogether = {{{part_sum_powers, {Reduction::kSum}}}, finish_norm};
 
 // deviation: a separate operator for the gradient of var, so that ranks exchange only the sums of its rows. It is its
 // own transpose.
@@ -198,7 +196,7 @@ Tensors finish_deviation(const CooperativeCall& call) {
   return {cast(deviation, call.local.inputs[0].dtype())};
 }
 
-const tensor::Cooperation kDeviationTogether = {{{part_sum_of_rows, {layout::Reduction::kSum}}}, finish_deviation};
+const tensor::Cooperation kDeviationTogether = {{{part_sum_of_rows, {Reduction::kSum}}}, finish_deviation};
 
 void deviation_gradient(GradientCall& call) {
   call.set(0, deviation(call.grad(), call.as<DeviationAttributes>().dims));

@@ -14,7 +14,6 @@ namespace tessera::ops::testing {
 namespace {
 
 using layout::Layout;
-using layout::Reduction;
 using tessera::detail::concat;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

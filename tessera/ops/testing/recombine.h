@@ -46,7 +46,7 @@ Parts sharding(const Whole& whole, const layout::Layout& layout, int style = 0);
 std::optional<Whole> recombine(const Parts& parts, std::string& wrong);
 
 /// Reduces tensors of one shape element by element. Throws MismatchError if the shapes differ.
-Whole reduced(const std::vector<const Whole*>& parts, layout::Reduction reduction);
+Whole reduced(const std::vector<const Whole*>& parts, Reduction reduction);
 
 /// Waits for all work on the host. Throws the error of failed work and clears it from the stream, so that the next
 /// trial starts without it.

@@ -95,7 +95,7 @@ Layout layout_of_gradient(const Layout& result, bool is_pending) {
     const auto uses = [axis](const auto& each) { return each.by.axis == axis; };
     bool is_used = std::ranges::any_of(result.partials(), uses);
     for (int d = 0; d < result.ndim(); ++d) is_used |= std::ranges::any_of(result.shardings(d), uses);
-    if (!is_used) parts.partials.push_back({{axis, 1, result.mesh().axis(axis).size}, layout::Reduction::kSum});
+    if (!is_used) parts.partials.push_back({{axis, 1, result.mesh().axis(axis).size}, Reduction::kSum});
   }
   return Layout::create(result.mesh(), std::move(parts));
 }
@@ -107,7 +107,7 @@ std::string misplaced(const Layout& gradient, const Layout& input) {
     const auto uses = [&](const auto& each) { return each.by.axis == partial.by.axis; };
     bool is_sharded = false;
     for (int d = 0; d < input.ndim(); ++d) is_sharded |= std::ranges::any_of(input.shardings(d), uses);
-    if (is_sharded || !layout::can_mix(partial.reduction, layout::Reduction::kSum)) {
+    if (is_sharded || !layout::can_mix(partial.reduction, Reduction::kSum)) {
       return concat("is ", gradient.placements_text(), " for an input ", input.placements_text());
     }
   }
@@ -127,7 +127,7 @@ bool may_move(const Subject& subject, const Combination& combination, bool is_pe
   if (combination.is_partial() || (is_pending && subject.op()->def.cooperation != nullptr)) return true;
   for (const Layout& output : combination.outputs) {
     for (const layout::PartialAxis& partial : output.partials()) {
-      if (!layout::can_mix(partial.reduction, layout::Reduction::kSum)) return true;
+      if (!layout::can_mix(partial.reduction, Reduction::kSum)) return true;
     }
   }
   return false;

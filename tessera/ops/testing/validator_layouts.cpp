@@ -15,7 +15,6 @@ namespace {
 using layout::Layout;
 using layout::Mesh;
 using layout::Placement;
-using layout::Reduction;
 
 constexpr std::size_t kMostAsked = 20000;  // combinations of a sample on one mesh
 constexpr std::size_t kDrawn = 1000;       // selected if there are more

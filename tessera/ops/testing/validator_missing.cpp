@@ -24,7 +24,7 @@ std::vector<Layout> layouts_to_try(const Whole& whole, bool is_result, const Mes
   for (const Placement& each : placements_of(whole)) {
     if (each.kind == Placement::Kind::kShard && whole.shape[static_cast<std::size_t>(each.dim)] < 2) continue;
     if (each.kind == Placement::Kind::kPartial && !is_result && !is_floating(whole.dtype)) continue;
-    if (each.kind == Placement::Kind::kPartial && !is_result && each.reduction == layout::Reduction::kProd) continue;
+    if (each.kind == Placement::Kind::kPartial && !is_result && each.reduction == Reduction::kProd) continue;
     out.push_back(Layout::create(mesh, {each}));
   }
   return out;

@@ -156,7 +156,7 @@ void check_bytes(const char* what, const std::vector<Card>& cards, const Layout&
 }  // namespace
 
 Shape compare_shards(const char* what, const Tensor& local, const Layout& layout, const std::optional<Shape>& given,
-                    bool compares_bytes) {
+                     bool compares_bytes) {
   const layout::LayoutHash hash = layout.hash();
   Card mine;
   mine.dtype = static_cast<std::int64_t>(local.dtype());

@@ -14,7 +14,7 @@ namespace tessera::shard::detail {
 /// layout, number of dimensions, given shape or shard size does not match the others; with `compares_bytes`, also if
 /// replicas have different bytes. Waits for the current stream. `what` is the caller and begins errors.
 Shape compare_shards(const char* what, const Tensor& local, const layout::Layout& layout,
-                    const std::optional<Shape>& given, bool compares_bytes);
+                     const std::optional<Shape>& given, bool compares_bytes);
 
 /// Throws if `local` is not the shard that the layout gives this rank of a tensor of this shape.
 void check_part(const Tensor& local, const layout::Layout& layout, const Shape& shape);

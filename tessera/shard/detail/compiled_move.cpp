@@ -52,7 +52,7 @@ bool is_dense_at(const Region& region, std::int64_t offset) {
 
 // Reduction of the partial axes of the step, and the number of ranks of an average.
 struct Settled {
-  layout::Reduction reduction = layout::Reduction::kSum;
+  Reduction reduction = Reduction::kSum;
   std::int64_t averaged = 1;
 };
 
@@ -69,7 +69,7 @@ Settled settled_by(const layout::Step& step) {
     for (const layout::SubAxis& axis : step.axes) {
       const layout::SubAxis part = common_part(partial.by, axis);
       if (part.size == 1) continue;
-      if (partial.reduction == layout::Reduction::kAvg) {
+      if (partial.reduction == Reduction::kAvg) {
         out.averaged *= part.size;
       } else {
         out.reduction = partial.reduction;
@@ -81,18 +81,16 @@ Settled settled_by(const layout::Step& step) {
 
 void set_reduction(CompiledStep& out, const layout::Step& step, DType dtype) {
   const Settled settled = settled_by(step);
-  comm::Reduction& reduction = out.operation.reduction;
-  switch (settled.reduction) {
-    case layout::Reduction::kMin: reduction.kind = comm::ReduceKind::kMin; return;
-    case layout::Reduction::kMax: reduction.kind = comm::ReduceKind::kMax; return;
-    case layout::Reduction::kProd: reduction.kind = comm::ReduceKind::kProd; return;
-    default: break;
+  comm::ReduceOp& reduction = out.operation.reduction;
+  if (settled.reduction != Reduction::kSum && settled.reduction != Reduction::kAvg) {
+    reduction.kind = settled.reduction;
+    return;
   }
   if (settled.averaged == 1) return;
   if (settled.averaged == out.group->size()) {
-    reduction.kind = comm::ReduceKind::kAvg;
-  } else if (comm::can_reduce(dtype, comm::ReduceKind::kPremultiply)) {
-    reduction = {comm::ReduceKind::kPremultiply, 1.0 / static_cast<double>(settled.averaged)};
+    reduction.kind = Reduction::kAvg;
+  } else if (comm::can_reduce(dtype, Reduction::kPremultiply)) {
+    reduction = {Reduction::kPremultiply, 1.0 / static_cast<double>(settled.averaged)};
   } else {
     TESSERA_CHECK_AS(NotSupported, is_complex(dtype), "redistribute: values of ", to_string(dtype), " under ",
                      step.before.placements_text(),
@@ -107,7 +105,7 @@ bool keeps_values(const layout::Step& step, Rank rank) {
   const layout::Mesh& mesh = step.after.mesh();
   const layout::Coordinates at = mesh.coordinates(rank);
   for (const layout::PartialAxis& partial : step.after.partials()) {
-    if (partial.reduction != layout::Reduction::kSum && partial.reduction != layout::Reduction::kProd) continue;
+    if (partial.reduction != Reduction::kSum && partial.reduction != Reduction::kProd) continue;
     for (const layout::SubAxis& axis : step.axes) {
       const layout::SubAxis part = common_part(partial.by, axis);
       if (part.size == 1) continue;
@@ -141,7 +139,7 @@ class StepCompiler {
 
   void inside() {
     if (step_.kind == StepKind::kPartition && !keeps_values(step_, current_place().rank)) {
-      out_.fill = tensor::Scalar(step_.after.partials()[0].reduction == layout::Reduction::kProd ? 1 : 0);
+      out_.fill = tensor::Scalar(step_.after.partials()[0].reduction == Reduction::kProd ? 1 : 0);
       return;
     }
     if (step_.kind == StepKind::kZeroFill) out_.fill = tensor::Scalar(0);

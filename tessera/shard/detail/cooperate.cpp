@@ -5,7 +5,6 @@
 #include "tessera/ops/shape/shape.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/geometry.h"
-#include "tessera/shard/detail/reduce_kind.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/groups.h"
 #include "tessera/tensor/cooperation.h"
@@ -45,7 +44,7 @@ std::vector<Tensor> shared(const tensor::Call& global, const tensor::Cooperative
                                  .out = out.back().data(),
                                  .count = mine.numel()};
     set_geometry(operation.geometry, mine.shape());
-    if (!is_gathered) operation.reduction.kind = reduce_kind(phase.reductions[s]);
+    if (!is_gathered) operation.reduction.kind = phase.reductions[s];
     operations.push_back(operation);
     const std::int64_t others = (group.size() - 1) * static_cast<std::int64_t>(mine.nbytes());
     nbytes += is_gathered ? others : 2 * others / group.size();

@@ -225,7 +225,7 @@ void ByPlace::check_place(std::size_t i) const {
     if (on_mesh == nullptr) on_mesh = &tensor;
     TESSERA_CHECK(on_mesh->layout().mesh() == tensor.layout().mesh(), call_.op.name(), ": tensors at index ", i,
                   " of the lists are on different meshes, ", on_mesh->layout().text(), " and ", tensor.layout().text(),
-                  "; bring them to one mesh with full() and distribute()");
+                  "; bring them to one mesh with gather() and distribute()");
   };
   for (std::size_t list = 0; list < lists_; ++list) look_at(in(list, i));
   for (std::size_t list = 0; list < output_lists_; ++list) look_at(out(list, i));

@@ -34,7 +34,7 @@ layout::Mesh mesh_of(const Call& call) {
     if (!tensor || !tensor.has_layout()) return;
     if (!mesh) mesh = tensor.layout().mesh();
     TESSERA_CHECK_CALL(call, mesh == tensor.layout().mesh(), "tensors on different meshes, ", mesh.text(), " and ",
-                       tensor.layout().mesh().text(), "; bring them to one mesh with full() and distribute()",
+                       tensor.layout().mesh().text(), "; bring them to one mesh with gather() and distribute()",
                        backward_note());
   };
   for (const Tensor& input : call.inputs) look_at(input);

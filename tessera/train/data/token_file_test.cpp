@@ -47,8 +47,8 @@ TEST(TokenFile, KeepsTokensAndDocumentEnds) {
     std::vector<std::int32_t> part(2);
     file.read(2, part);
     EXPECT_EQ(part, (std::vector<std::int32_t>{0, 'c'}));
-    expect_error<InvalidArgument>([&] { file.read(4, part); }, {"x.tokens", "of 5"});
-    expect_error<InvalidArgument>([&] { file.read(~std::uint64_t{0}, part); }, {"of 5"});
+    expect_error<InvalidArgument>([&] { file.read(4, part); }, {"x.tokens", "within 5 tokens, got 2 tokens from 4"});
+    expect_error<InvalidArgument>([&] { file.read(~std::uint64_t{0}, part); }, {"within 5 tokens"});
   }
 }
 

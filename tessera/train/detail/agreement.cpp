@@ -30,7 +30,7 @@ StopRequests Agreement::exchange(const StopRequests& own) {
   auto* flags = own_.data_as<std::int32_t>();
   flags[0] = own.stop ? 1 : 0;
   flags[1] = own.profile ? 1 : 0;
-  pending_ = comm::world().all_reduce(own_.data(), all_.data(), kFlags, DType::kI32, {.kind = comm::ReduceKind::kMax},
+  pending_ = comm::world().all_reduce(own_.data(), all_.data(), kFlags, DType::kI32, {.kind = Reduction::kMax},
                                       tensor::current_stream(device::Device::get("host")));
   return agreed;
 }

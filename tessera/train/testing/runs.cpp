@@ -72,7 +72,7 @@ Curve run(const Config& config) {
   Trainer trainer(config, synthetic_samples(config));
   Curve curve;
   for (const Parameter& parameter : trainer.model().parameters()) {
-    const Tensor whole = ops::contiguous(shard::full(parameter.tensor.detach()));
+    const Tensor whole = ops::contiguous(shard::gather(parameter.tensor.detach()));
     device::Device::get("host").synchronize();
     if (current_place().rank != Rank(0)) continue;
     const float* data = whole.data_as<float>();

@@ -15,7 +15,7 @@ std::string text_of(const comm::detail::GroupProgress& progress) {
   comm::Operation operation;
   operation.kind = static_cast<comm::OpKind>(progress.what & 0xff);
   operation.dtype = static_cast<DType>(progress.what >> 8 & 0xff);
-  operation.reduction.kind = static_cast<comm::ReduceKind>(progress.what >> 16 & 0xff);
+  operation.reduction.kind = static_cast<Reduction>(progress.what >> 16 & 0xff);
   operation.count = static_cast<std::int64_t>(progress.count);
   const auto whom = static_cast<int>(static_cast<std::int32_t>(progress.what >> 32));
   (comm::is_message(operation.kind) ? operation.peer : operation.root) = whom;

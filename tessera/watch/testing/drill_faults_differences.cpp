@@ -72,7 +72,7 @@ Operation other_dtype(const WatchDrillRank& rank, bool is_other) {
 }
 Operation other_reduction(const WatchDrillRank& rank, bool is_other) {
   Operation operation = rank.all_reduce();
-  if (is_other) operation.reduction.kind = comm::ReduceKind::kMax;
+  if (is_other) operation.reduction.kind = Reduction::kMax;
   return operation;
 }
 Operation other_kind(const WatchDrillRank& rank, bool is_other) {

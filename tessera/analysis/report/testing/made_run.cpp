@@ -160,10 +160,9 @@ class RankRecord {
     const auto kind = task_ % 2 == 0 ? comm::OpKind::kAllGather : comm::OpKind::kAllReduce;
     recorder_.write_at(
         at(begin), Ring::kComm,
-        comm::OperationRecord{1024, task_, 1, 1, device_, 0, label_, kind, DType::kF32, comm::ReduceKind::kSum, 0, -1});
-    recorder_.write_at(
-        at(come), Ring::kComm,
-        comm::BeginRecord{task_, 1024, task_, 1, kind, DType::kF32, comm::ReduceKind::kSum, 1, -1, task_});
+        comm::OperationRecord{1024, task_, 1, 1, device_, 0, label_, kind, DType::kF32, Reduction::kSum, 0, -1});
+    recorder_.write_at(at(come), Ring::kComm,
+                       comm::BeginRecord{task_, 1024, task_, 1, kind, DType::kF32, Reduction::kSum, 1, -1, task_});
     recorder_.write_at(at(begin + length * 3 / 4), Ring::kComm, comm::EndRecord{task_, task_, 1, at(met), 0});
   }
 

@@ -16,7 +16,7 @@
 
 namespace tessera::comm::cuda {
 
-/// See ReduceKind.
+/// See Reduction.
 enum class Fold : std::uint32_t { kSum, kAvg, kMin, kMax, kProd, kBitAnd, kBitOr, kBitXor, kPremultiply };
 
 namespace folds {

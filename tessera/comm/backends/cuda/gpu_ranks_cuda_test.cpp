@@ -54,7 +54,7 @@ std::vector<std::byte> given(DType dtype, int rank, std::int64_t count) {
   return bytes;
 }
 
-std::vector<std::byte> folded(DType dtype, const Reduction& reduction, int ranks, std::int64_t count) {
+std::vector<std::byte> folded(DType dtype, const ReduceOp& reduction, int ranks, std::int64_t count) {
   std::vector<std::vector<std::byte>> inputs;
   std::vector<const std::byte*> in;
   for (int rank = 0; rank < ranks; ++rank) inputs.push_back(given(dtype, rank, count));
@@ -75,8 +75,8 @@ std::vector<std::byte> part(const std::vector<std::byte>& whole, std::size_t fir
 TEST_F(GpuRanks, EveryDTypeAndReductionIsFoldedInFixedOrderSmallAndLarge) {
   on_gpu_ranks(3, [](const GpuRank& rank) {
     for (const DType dtype : kAllDTypes) {
-      for (int k = 0; k <= static_cast<int>(ReduceKind::kPremultiply); ++k) {
-        const Reduction reduction{static_cast<ReduceKind>(k), 0.3};
+      for (int k = 0; k <= static_cast<int>(Reduction::kPremultiply); ++k) {
+        const ReduceOp reduction{static_cast<Reduction>(k), 0.3};
         if (!can_reduce(dtype, reduction.kind)) continue;
         for (const std::int64_t count : {37, 33'333}) {
           const GpuBytes x(rank, given(dtype, rank.rank(), count));
@@ -136,7 +136,7 @@ TEST_F(GpuRanks, PartsGoWhereTheyBelong) {
       const GpuBytes exchanged(rank, 4 * nbytes);
       const GpuBytes sent(rank, nbytes);
       rank.group.all_gather(own.data(), gathered.data(), count, DType::kI32, rank.stream);
-      rank.group.reduce_scatter(whole.data(), scattered.data(), count, DType::kI32, {ReduceKind::kMax}, rank.stream);
+      rank.group.reduce_scatter(whole.data(), scattered.data(), count, DType::kI32, {Reduction::kMax}, rank.stream);
       rank.group.all_to_all(whole.data(), exchanged.data(), count, DType::kI32, rank.stream);
       rank.group
           .launch({.kind = OpKind::kBroadcast,
@@ -154,7 +154,7 @@ TEST_F(GpuRanks, PartsGoWhereTheyBelong) {
         ASSERT_EQ(part(all, at, nbytes), given(DType::kI32, peer, count)) << count;
         ASSERT_EQ(part(mixed, at, nbytes), part(given(DType::kI32, peer, 4 * count), me * nbytes, nbytes)) << count;
       }
-      ASSERT_EQ(scattered.read(), part(folded(DType::kI32, {ReduceKind::kMax}, 4, 4 * count), me * nbytes, nbytes));
+      ASSERT_EQ(scattered.read(), part(folded(DType::kI32, {Reduction::kMax}, 4, 4 * count), me * nbytes, nbytes));
       ASSERT_EQ(sent.read(), given(DType::kI32, 2, count));
     }
   });
@@ -219,7 +219,7 @@ TEST_F(GpuRanks, ReplaysMixWithEagerOperationsOnAllRanks) {
     constexpr std::int64_t kLarge = 100'000;
     const GpuBytes x(rank, std::vector<std::int64_t>(kLarge, 1));
     const auto reduce = [&](std::int64_t count) {
-      return rank.group.all_reduce(x.data(), x.data(), count, DType::kI64, {ReduceKind::kMax}, rank.stream);
+      return rank.group.all_reduce(x.data(), x.data(), count, DType::kI64, {Reduction::kMax}, rank.stream);
     };
     const auto raise = [&] {
       const GpuBytes y(rank, std::vector<std::int64_t>(1, 1));
@@ -354,7 +354,7 @@ TEST_F(GpuRanks, EightRanksRunFarAheadOfTheDevice) {
     Work last;
     for (int i = 0; i < 1500; ++i) {
       const std::int64_t count = i % 3 == 0 ? 30'000 : i % 3 == 1 ? 100 : 0;
-      last = rank.group.all_reduce(x.data(), x.data(), count, DType::kI64, {ReduceKind::kMin}, rank.stream);
+      last = rank.group.all_reduce(x.data(), x.data(), count, DType::kI64, {Reduction::kMin}, rank.stream);
     }
     last.wait();
     first.wait();

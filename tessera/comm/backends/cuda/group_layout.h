@@ -67,7 +67,7 @@ struct alignas(16) CudaNotice {
   std::int8_t concat;      ///< see Geometry
   std::uint8_t kind;       ///< an OpKind
   std::uint8_t dtype;      ///< a DType
-  std::uint8_t reduction;  ///< a ReduceKind
+  std::uint8_t reduction;  ///< a Reduction
 };
 
 /// See comm::Offer; in elements.

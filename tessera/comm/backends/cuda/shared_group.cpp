@@ -27,15 +27,15 @@ constexpr const char* kOrderedFolds[] = {"avg", "min", "max"};
 constexpr const char* kWrappingFolds[] = {"sum", "prod", "band", "bor", "bxor"};
 
 // Returns the name in kernel names, which is a single word.
-std::string_view name_of(ReduceKind kind) { return kind == ReduceKind::kPremultiply ? "premultiply" : to_string(kind); }
+std::string_view name_of(Reduction kind) { return kind == Reduction::kPremultiply ? "premultiply" : to_string(kind); }
 
 // Returns the type of the reduction: complex numbers by their parts, unsigned if the sign makes no difference.
-std::string folded_type(DType dtype, ReduceKind kind) {
+std::string folded_type(DType dtype, Reduction kind) {
   if (dtype == DType::kC64) return "f32";
   if (dtype == DType::kC128) return "f64";
   if (dtype == DType::kBool) return "u8";
   std::string name(to_string(dtype));
-  const bool is_ordered = kind == ReduceKind::kAvg || kind == ReduceKind::kMin || kind == ReduceKind::kMax;
+  const bool is_ordered = kind == Reduction::kAvg || kind == Reduction::kMin || kind == Reduction::kMax;
   if (name[0] == 'i' && !is_ordered) name[0] = 'u';
   return name;
 }
@@ -52,7 +52,7 @@ detail::CudaNotice notice_of(const CudaNotice& notice) {
   seen.group = notice.group;
   seen.kind = static_cast<OpKind>(notice.kind);
   seen.dtype = static_cast<DType>(notice.dtype);
-  seen.reduction = static_cast<ReduceKind>(notice.reduction);
+  seen.reduction = static_cast<Reduction>(notice.reduction);
   seen.root = notice.root;
   seen.count = notice.count;
   seen.counts_digest = notice.counts_digest;
@@ -229,7 +229,7 @@ const device::Kernel& Kernels::named(const std::string& name) const {
 
 const device::Kernel& Kernels::for_moves(const Operation& operation) const {
   if (!reduces(operation.kind)) return named("copy");
-  const ReduceKind kind = operation.reduction.kind;
+  const Reduction kind = operation.reduction.kind;
   return named(folded_type(operation.dtype, kind) + "_" + std::string(name_of(kind)));
 }
 

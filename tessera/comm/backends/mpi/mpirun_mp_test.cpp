@@ -97,8 +97,8 @@ TEST(Mpirun, SeveralGroupsWorkAtOnceOnStreamsOfTheirOwn) {
     std::vector<float> x(50'000, 1);
     std::vector<float> y(50'000, 1);
     for (int round = 0; round < 20; ++round) {
-      other.all_reduce(x.data(), x.data(), 50'000, DType::kF32, {ReduceKind::kAvg}, side);
-      world().all_reduce(y.data(), y.data(), 50'000, DType::kF32, {ReduceKind::kAvg}, stream());
+      other.all_reduce(x.data(), x.data(), 50'000, DType::kF32, {Reduction::kAvg}, side);
+      world().all_reduce(y.data(), y.data(), 50'000, DType::kF32, {Reduction::kAvg}, stream());
     }
     host.synchronize();
     EXPECT_EQ(x, std::vector<float>(50'000, 1));

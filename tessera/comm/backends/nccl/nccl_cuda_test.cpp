@@ -103,7 +103,7 @@ TEST_F(NcclWorldOfOne, UnevenPartsAndManyOperationsGoInOneLaunch) {
 TEST_F(NcclWorldOfOne, APremultipliedSumMultiplies) {
   on_rank([&] {
     const memory::Buffer x = values(kGiven);
-    group_.all_reduce(x.data(), x.data(), 4, DType::kF32, {ReduceKind::kPremultiply, 2}, stream_).wait(20s);
+    group_.all_reduce(x.data(), x.data(), 4, DType::kF32, {Reduction::kPremultiply, 2}, stream_).wait(20s);
     EXPECT_EQ(read(x, 4), (std::vector<float>{2, 4, 6, 8}));
   });
 }
@@ -112,7 +112,7 @@ TEST_F(NcclWorldOfOne, WhatItCannotIsRefused) {
   on_rank([&] {
     const memory::Buffer x = values(kGiven);
     expect_error<NotSupported>(
-        [&] { (void)group_.all_reduce(x.data(), x.data(), 4, DType::kI32, {ReduceKind::kBitAnd}, stream_); },
+        [&] { (void)group_.all_reduce(x.data(), x.data(), 4, DType::kI32, {Reduction::kBitAnd}, stream_); },
         {"NCCL has no band"});
     expect_error<NotSupported>([&] { (void)group_.all_reduce(x.data(), x.data(), 4, DType::kI16, {}, stream_); },
                                {"NCCL does not reduce i16"});
@@ -126,7 +126,7 @@ TEST_F(NcclWorldOfOne, WhatItCannotIsRefused) {
 TEST_F(NcclWorldOfOne, CapturedOperationsRunOnceAReplay) {
   on_rank([&] {
     const memory::Buffer x = values(kGiven);
-    const Reduction twice{ReduceKind::kPremultiply, 2};
+    const ReduceOp twice{Reduction::kPremultiply, 2};
     group_.all_reduce(x.data(), x.data(), 4, DType::kF32, twice, stream_).wait(20s);
     stream_.begin_capture();
     EXPECT_FALSE(group_.all_reduce(x.data(), x.data(), 4, DType::kF32, twice, stream_));

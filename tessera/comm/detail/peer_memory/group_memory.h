@@ -58,7 +58,7 @@ struct alignas(64) Notice {
   std::uint64_t registrations = 0;  ///< digest of the earlier registrations; 0 if unknown
   OpKind kind = OpKind::kBarrier;   ///< this and the fields up to counts_digest are for mismatch errors
   DType dtype = DType::kU8;
-  ReduceKind reduction = ReduceKind::kSum;
+  Reduction reduction = Reduction::kSum;
   std::int32_t root = 0;
   std::int64_t count = 0;
   std::uint64_t counts_digest = 0;  ///< digest of uneven counts and targets

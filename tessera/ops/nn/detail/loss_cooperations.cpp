@@ -13,7 +13,6 @@
 namespace tessera::ops::detail {
 namespace {
 
-using layout::Reduction;
 using tensor::CooperativeCall;
 using Tensors = std::vector<Tensor>;
 

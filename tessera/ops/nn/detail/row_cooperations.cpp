@@ -12,7 +12,6 @@
 namespace tessera::ops::detail {
 namespace {
 
-using layout::Reduction;
 using tensor::CooperativeCall;
 using tensor::IntList;
 using Tensors = std::vector<Tensor>;

@@ -13,7 +13,7 @@ TESSERA_CUDA_IMAGE(reduce_kernels);
 namespace tessera::ops::cuda {
 namespace {
 
-using detail::Reduction;
+using detail::ReduceLoop;
 using tensor::KernelCall;
 
 constexpr std::int64_t kManyBlocks = 1024;    // enough for every device, so that sums depend only on sizes
@@ -50,7 +50,7 @@ Walk walk_over(const detail::StridedLoop<N>& loop, std::int64_t width) {
 }
 
 // Returns true if every run of kRun elements is contiguous and aligned.
-bool has_runs(const Reduction& of) {
+bool has_runs(const ReduceLoop& of) {
   if (!is_read_in_place(of.in, detail::dtype_of(of.compute)) || of.is_empty) return false;
   if (of.reduced.step(0) != 1 || of.reduced.inner() % kRun != 0) return false;
   for (std::size_t d = 0; d + 1 < of.reduced.ndim(); ++d) {
@@ -74,7 +74,7 @@ void cut(ReduceCall& fold, std::int64_t blocks, std::int64_t least) {
   fold.stretches = static_cast<std::int32_t>(ceil_div(fold.reduced, fold.stretch));
 }
 
-ReduceCall laid_out(const Reduction& of) {
+ReduceCall laid_out(const ReduceLoop& of) {
   ReduceCall fold{};
   fold.from = of.from;
   fold.to = of.to;
@@ -109,7 +109,7 @@ void launch_stretches(const KernelCall& call, const SumKernels& kernels, const I
   launch(call, kernels.stretches, {.grid = {blocks, 1, 1}, .block = {kThreads, 1, 1}}, device::KernelArgs(fold), read);
 }
 
-void launch_sum(const KernelCall& call, const tensor::IntList& dims, Reduction of) {
+void launch_sum(const KernelCall& call, const tensor::IntList& dims, ReduceLoop of) {
   of.set_operands(call.outputs[0], call.inputs[0], detail::reduced_dims(call, dims));
   if (of.kept.numel() == 0) return;
   const SumKernels& kernels = kernels_by_compute[static_cast<std::size_t>(of.compute)];
@@ -134,7 +134,7 @@ void launch_sum(const KernelCall& call, const tensor::IntList& dims, Reduction o
 
 void run_sum(const KernelCall& call) {
   const auto& attributes = call.as<SumAttributes>();
-  Reduction of;
+  ReduceLoop of;
   of.compute = detail::compute_of(attributes.dtype);
   if (attributes.dtype == DType::kBool) of.map = detail::Map::kNonZero;  // the sum of truth values is their logical or
   launch_sum(call, attributes.dims, std::move(of));
@@ -142,7 +142,7 @@ void run_sum(const KernelCall& call) {
 
 void run_mean(const KernelCall& call) {
   const auto& attributes = call.as<MeanAttributes>();
-  Reduction of;
+  ReduceLoop of;
   of.compute = detail::compute_of(call.inputs[0].dtype());
   of.finish = detail::Finish::kDivide;
   of.parameter =

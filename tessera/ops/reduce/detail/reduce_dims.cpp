@@ -48,7 +48,7 @@ std::int64_t reduced_count(const Shape& shape, const std::vector<bool>& is_reduc
 }
 
 layout::FactorRule reduce_rule(const tensor::Call& call, const IntList& dims, bool keepdim, layout::FactorKind kind,
-                               layout::Reduction reduction, layout::Algebra algebra) {
+                               Reduction reduction, layout::Algebra algebra) {
   const auto is_reduced = reduced_dims(call, dims);
   layout::FactorRule rule = empty_rule(call.op.name(), 1, 1, algebra);
   for (const bool reduced : is_reduced) {
@@ -62,7 +62,7 @@ layout::FactorRule reduce_rule(const tensor::Call& call, const IntList& dims, bo
   return rule;
 }
 
-void enqueue_reduction(const tensor::KernelCall& call, const IntList& dims, Reduction reduction) {
+void enqueue_reduction(const tensor::KernelCall& call, const IntList& dims, ReduceLoop reduction) {
   reduction.set_operands(call.outputs[0], call.inputs[0], reduced_dims(call, dims));
   enqueue(call, [reduction = std::move(reduction)] { reduction.run(); });
 }

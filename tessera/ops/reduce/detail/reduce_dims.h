@@ -21,10 +21,10 @@ std::int64_t reduced_count(const Shape& shape, const std::vector<bool>& is_reduc
 
 /// Returns a rule in which kept dimensions pass and reduced ones have `kind`.
 layout::FactorRule reduce_rule(const tensor::Call& call, const tensor::IntList& dims, bool keepdim,
-                               layout::FactorKind kind, layout::Reduction reduction, layout::Algebra algebra);
+                               layout::FactorKind kind, Reduction reduction, layout::Algebra algebra);
 
 /// Enqueues the reduction over the dimensions.
-void enqueue_reduction(const tensor::KernelCall& call, const tensor::IntList& dims, Reduction reduction);
+void enqueue_reduction(const tensor::KernelCall& call, const tensor::IntList& dims, ReduceLoop reduction);
 
 /// Returns a result (or its gradient) with the reduced dimensions restored as 1, to broadcast with the input.
 Tensor with_reduced_dims(const Tensor& result, const Shape& input, const tensor::IntList& dims, bool keepdim);

@@ -59,7 +59,7 @@ std::int64_t integer_limit(DType dtype, bool is_lowest) {
 
 // Returns the result for zero elements.
 template <class W>
-W identity_of(const Reduction& of) {
+W identity_of(const ReduceLoop& of) {
   if (of.fold == Fold::kSum) return W(0);
   if (of.fold == Fold::kProd) return W(1);
   const bool is_max = of.fold == Fold::kMax;
@@ -73,7 +73,7 @@ W identity_of(const Reduction& of) {
 template <class T, class W>
 class Engine {
  public:
-  explicit Engine(const Reduction& of) : of_(of), identity_(identity_of<W>(of)) {
+  explicit Engine(const ReduceLoop& of) : of_(of), identity_(identity_of<W>(of)) {
     reduced_ = of.is_empty ? 0 : of.reduced.numel();
     const std::int64_t inner = of.kept.inner();
     columns_ = of.by_columns ? std::min(inner, kColumns)
@@ -349,7 +349,7 @@ class Engine {
   [[nodiscard]] std::int64_t element_bytes() const { return static_cast<std::int64_t>(itemsize(of_.in)); }
   [[nodiscard]] const std::byte* address(std::int64_t offset) const { return of_.from + offset * element_bytes(); }
 
-  const Reduction& of_;
+  const ReduceLoop& of_;
   W identity_;
   std::int64_t reduced_;  // indices per result
   std::int64_t columns_;  // maximum results per tile
@@ -367,7 +367,7 @@ void sort_by_stride(std::vector<std::size_t>& order, const Strides& strides) {
 
 }  // namespace
 
-void Reduction::set_operands(const Tensor& out_tensor, const Tensor& x, const std::vector<bool>& is_reduced) {
+void ReduceLoop::set_operands(const Tensor& out_tensor, const Tensor& x, const std::vector<bool>& is_reduced) {
   const bool has_dims = out_tensor.ndim() == x.ndim();  // reduced ones are kept as 1
   std::vector<std::size_t> dims[2];
   std::vector<std::int64_t> out_steps(x.shape().size());
@@ -390,7 +390,7 @@ void Reduction::set_operands(const Tensor& out_tensor, const Tensor& x, const st
   out = out_tensor.dtype();
 }
 
-void Reduction::run() const {
+void ReduceLoop::run() const {
   if (kept.numel() == 0) return;
   const bool is_extreme = fold == Fold::kMax || fold == Fold::kMin;
   switch (compute) {

@@ -27,7 +27,7 @@ enum class Map : std::uint8_t { kNone, kAbs, kSquare, kPower, kNonZero, kSquared
 enum class Finish : std::uint8_t { kNone, kDivide, kRoot, kVariance, kLogSumExp };
 
 /// A reduction and its operands. A value that a kernel captures.
-struct Reduction {
+struct ReduceLoop {
   StridedLoop<2> kept;     // result, input
   StridedLoop<1> reduced;  // input
   const std::byte* from = nullptr;

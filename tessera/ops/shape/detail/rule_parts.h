@@ -12,7 +12,7 @@ inline constexpr layout::Algebra kMoves = {layout::Linearity::kJoint, layout::Mo
 
 /// Adds a factor and returns its index.
 inline std::int32_t add_factor(layout::FactorRule& rule, layout::FactorKind kind, std::int64_t size = 0,
-                               layout::Reduction reduction = layout::Reduction::kSum) {
+                               Reduction reduction = Reduction::kSum) {
   layout::Factor factor;
   factor.name = "d" + std::to_string(rule.factors.size());
   factor.kind = kind;

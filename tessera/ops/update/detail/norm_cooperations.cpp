@@ -78,8 +78,7 @@ Tensors statistics(const CooperativeCall& call) {
 }
 template <class A, Tensor (*kPart)(const CooperativeCall&, double)>
 std::vector<tensor::CooperativePhase> phases() {
-  return {{statistics<A, kPart, false>, {layout::Reduction::kSum}},
-          {statistics<A, kPart, true>, {layout::Reduction::kMax}}};
+  return {{statistics<A, kPart, false>, {Reduction::kSum}}, {statistics<A, kPart, true>, {Reduction::kMax}}};
 }
 
 Tensors finish_norms(const CooperativeCall& call) {

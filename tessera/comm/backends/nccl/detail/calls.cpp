@@ -43,17 +43,17 @@ std::optional<Type> type_of(DType dtype) {
   return std::nullopt;
 }
 
-std::optional<ncclRedOp_t> reduction_of(ReduceKind kind) {
+std::optional<ncclRedOp_t> reduction_of(Reduction kind) {
   switch (kind) {
-    case ReduceKind::kSum: return ncclSum;
-    case ReduceKind::kAvg: return ncclAvg;
-    case ReduceKind::kMin: return ncclMin;
-    case ReduceKind::kMax: return ncclMax;
-    case ReduceKind::kProd: return ncclProd;
-    case ReduceKind::kPremultiply: return ncclSum;  // created for each operation
-    case ReduceKind::kBitAnd:
-    case ReduceKind::kBitOr:
-    case ReduceKind::kBitXor: break;
+    case Reduction::kSum: return ncclSum;
+    case Reduction::kAvg: return ncclAvg;
+    case Reduction::kMin: return ncclMin;
+    case Reduction::kMax: return ncclMax;
+    case Reduction::kProd: return ncclProd;
+    case Reduction::kPremultiply: return ncclSum;  // created for each operation
+    case Reduction::kBitAnd:
+    case Reduction::kBitOr:
+    case Reduction::kBitXor: break;
   }
   return std::nullopt;
 }
@@ -160,7 +160,7 @@ void check_supported(const Operation& operation) {
 
 ncclRedOp_t make_reduction(const Operation& operation, ncclComm_t comm) {
   if (!reduces(operation.kind)) return ncclSum;
-  if (operation.reduction.kind != ReduceKind::kPremultiply) return *reduction_of(operation.reduction.kind);
+  if (operation.reduction.kind != Reduction::kPremultiply) return *reduction_of(operation.reduction.kind);
   const double factor = operation.reduction.factor;
   switch (operation.dtype) {
     case DType::kF64: return premultiplied<double>(factor, ncclFloat64, comm);
@@ -171,7 +171,7 @@ ncclRedOp_t make_reduction(const Operation& operation, ncclComm_t comm) {
 }
 
 void destroy_reduction(const Operation& operation, ncclRedOp_t reduction, ncclComm_t comm) {
-  if (!reduces(operation.kind) || operation.reduction.kind != ReduceKind::kPremultiply) return;
+  if (!reduces(operation.kind) || operation.reduction.kind != Reduction::kPremultiply) return;
   check(library().ncclRedOpDestroy(reduction, comm), "ncclRedOpDestroy", comm);
 }
 
