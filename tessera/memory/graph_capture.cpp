@@ -223,7 +223,7 @@ void add_to_replays(detail::CapturedState& graph, const detail::GraphPart& part,
   }
   const std::lock_guard lock(pool.replay_mutex);
   std::vector<detail::GraphInput> inputs;
-  for (const CaptureScope::Input& input : scope.inputs) {
+  for (const CaptureScope::CaptureInput& input : scope.inputs) {
     if (input.pool != &pool) continue;
     const auto writer = pool.graph_keys.find(input.graph);
     const bool has_writer = writer != pool.graph_keys.end();

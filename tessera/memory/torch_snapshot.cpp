@@ -232,7 +232,7 @@ class TorchWriter {
 
   Out& out_;
   const Symbols& symbols_;
-  std::map<std::pair<bool, std::string>, PickleWriter::Ref> written_;  // frame lists, by stack or label
+  std::map<std::pair<bool, std::string>, PickleWriter::PickleRef> written_;  // frame lists, by stack or label
 };
 
 }  // namespace

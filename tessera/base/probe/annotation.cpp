@@ -69,27 +69,27 @@ struct AllMarks {
   ~AllMarks();
   std::forward_list<ThreadAnnotations> list;  // a single pointer: thread-local storage is scarce
 };
-[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadAnnotations* last_marks = nullptr;
+[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadAnnotations* last_annotations = nullptr;
 constinit thread_local bool is_past_end = false;
 AllMarks::~AllMarks() {
   is_past_end = true;
-  last_marks = nullptr;
+  last_annotations = nullptr;
 }
 
 // Returns null if the thread is past its end.
-ThreadAnnotations* find_marks(Recorder& recorder, std::uint64_t id) {
+ThreadAnnotations* find_annotations(Recorder& recorder, std::uint64_t id) {
   if (is_past_end) return nullptr;
   thread_local AllMarks all;
   const auto found = std::ranges::find(all.list, id, &ThreadAnnotations::recorder);
-  if (found != all.list.end()) return last_marks = &*found;
+  if (found != all.list.end()) return last_annotations = &*found;
   std::erase_if(all.list,
                 [](const auto& each) { return !detail::with_open_recorder(each.recorder, [](Recorder&) {}); });
-  last_marks = nullptr;
+  last_annotations = nullptr;
   ThreadAnnotations& annotations = all.list.emplace_front(id);
   annotations.none = recorder.intern("");
   annotations.thread = static_cast<std::uint32_t>(::gettid());
   annotations.rows.reserve(16);
-  return last_marks = &annotations;
+  return last_annotations = &annotations;
 }
 
 // Cache of this thread for the record of its rank, and the time; null if nothing is recorded.
@@ -99,15 +99,15 @@ struct Entered {
   Moment now = {};
 };
 inline Entered enter() {
-  Recorder& recorder = recorder();
-  if (!recorder.is_on()) return {};
-  const Moment now = recorder.begin();
+  Recorder& own = recorder();
+  if (!own.is_on()) return {};
+  const Moment now = own.begin();
   const detail::ThreadWriter* writer = detail::last_writer;
   if (writer == nullptr) return {};
-  ThreadAnnotations* annotations = last_marks;
+  ThreadAnnotations* annotations = last_annotations;
   if (annotations == nullptr || annotations->recorder != writer->recorder) [[unlikely]]
-    annotations = find_marks(recorder, writer->recorder);
-  return {&recorder, annotations, now};
+    annotations = find_annotations(own, writer->recorder);
+  return {&own, annotations, now};
 }
 
 // Packs two fields into a word.

@@ -167,8 +167,8 @@ void AllocatorProgram::layout_step() {
   if (!pool) return;
   std::set<std::pair<std::byte*, std::size_t>> live;
   std::set<std::byte*> captured;
-  for (const PoolLayout::ProgramLane& one : layout.lanes) {
-    for (const PoolLayout::Piece& piece : one.pieces) {
+  for (const PoolLayout::PoolLane& one : layout.lanes) {
+    for (const PoolLayout::PoolPiece& piece : one.pieces) {
       if (piece.is_live) live.emplace(piece.address, piece.nbytes);
       if (one.is_captured) captured.insert(piece.address);
     }

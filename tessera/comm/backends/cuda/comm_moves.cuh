@@ -100,5 +100,5 @@ __device__ void run(const CudaLaunch& launch) {
 #define TESSERA_COMM_KERNEL(name, type, fold)                                                                   \
   extern "C" __global__ void __launch_bounds__(tessera::comm::cuda::kThreads, tessera::comm::cuda::kBlocksEach) \
       tessera_comm_##name(const __grid_constant__ tessera::comm::cuda::CudaLaunch launch) {                     \
-    tessera::comm::cuda::moves::run<type, tessera::comm::cuda::PendingFold::fold>(launch);                      \
+    tessera::comm::cuda::moves::run<type, tessera::comm::cuda::Fold::fold>(launch);                             \
   }
