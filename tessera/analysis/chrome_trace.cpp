@@ -337,7 +337,7 @@ class TraceWriter {
       json.field("Src Rank", is_send ? rank_.rank : peer).field("Dst Rank", is_send ? peer : rank_.rank);
     }
     if (first.root >= 0) json.field("Root Rank", world_rank(group, first.root));
-    json.field("Seq", launch.ordinal).field("task", launch.task).field("state", word_of(launch.stage));
+    json.field("Seq", launch.collective_number).field("task", launch.task).field("state", word_of(launch.stage));
     if (!launch.failure.empty()) json.field("failure", launch.failure);
     if (!launch.label.empty()) json.field("label", launch.label);
     if (launch.replay != 0) json.field("replay", launch.replay).field("node", launch.node);

@@ -43,7 +43,7 @@ struct CollectiveCall {
   /// For a collective, the collective number, from 1: it counts the collectives of the group that started on this rank,
   /// including replays, and is the same on all ranks. For a point-to-point operation, the number among those of its
   /// direction with its peer. 0 if unknown.
-  std::uint64_t ordinal = 0;
+  std::uint64_t collective_number = 0;
   std::vector<RecordedOperation> operations =
       {};                       ///< In order, collectives before point-to-point operations; never empty.
   Stage stage = Stage::kAsked;  ///< Stage that it reached.
@@ -79,8 +79,8 @@ struct Group {
   std::vector<CollectiveCall> launches =
       {};  ///< Launches that are still in the record, in the order of enqueue or replay.
   /// Waits for signals of symmetric memory that are in progress or failed. Each has one operation, "wait_signal" or
-  /// "barrier", with the peer and the channel. The ordinal is the number of the signal, and the label is the name of
-  /// the pool.
+  /// "barrier", with the peer and the channel. The collective_number is the number of the signal, and the label is the
+  /// name of the pool.
   std::vector<CollectiveCall> signals = {};
 };
 

@@ -37,7 +37,9 @@ std::string_view word_of(Stage stage) {
 
 void put(JsonText& json, const CollectiveCall& launch) {
   json.line().open('{').field("task", launch.task).field("sequence", launch.sequence);
-  json.field("ordinal", launch.ordinal).field("stage", word_of(launch.stage)).field("asked_ns", launch.asked_ns);
+  json.field("collective_number", launch.collective_number)
+      .field("stage", word_of(launch.stage))
+      .field("asked_ns", launch.asked_ns);
   json.field("begun_ns", launch.begun_ns).field("met_ns", launch.met_ns).field("ended_ns", launch.ended_ns);
   json.field("failure", launch.failure).field("label", launch.label).field("device", launch.device);
   json.field("stream", launch.stream).field("thread", launch.thread).field("replay", launch.replay);

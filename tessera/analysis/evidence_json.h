@@ -9,7 +9,8 @@
 //                             "owners": [{"label", "nbytes"}]}],
 //               "launches": [{"name", "device", "stream", "when_ns"}],
 //               "groups":   [{"name", "backend", "ranks": [], "rank", "asked", "begun", "ended",
-//                             "launches": [{"task", "sequence", "ordinal", "stage", "asked_ns", "begun_ns", "met_ns",
+//                             "launches": [{"task", "sequence", "collective_number", "stage", "asked_ns", "begun_ns",
+//                             "met_ns",
 //                                           "ended_ns", "failure", "label", "device", "stream", "thread", "replay",
 //                                           "node", "is_whole", "operations": [{"kind", "dtype", "count", "reduction",
 //                                                                               "root", "peer", "parts"}]}]}]}]}

@@ -104,7 +104,7 @@ CollectiveCall launch_of(const Json& in) {
   CollectiveCall one;
   read(in, "task", one.task);
   read(in, "sequence", one.sequence);
-  read(in, "ordinal", one.ordinal);
+  read(in, "collective_number", one.collective_number);
   one.stage = stage_at(in);
   read(in, "asked_ns", one.asked_ns);
   read(in, "begun_ns", one.begun_ns);

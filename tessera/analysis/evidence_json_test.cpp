@@ -79,7 +79,7 @@ TEST(EvidenceJson, HoldsEveryLaunchWithItsOperations) {
         const json& each = shown.at("launches").at(at);
         EXPECT_EQ(each.at("task"), launch.task);
         EXPECT_EQ(each.at("sequence"), launch.sequence);
-        EXPECT_EQ(each.at("ordinal"), launch.ordinal);
+        EXPECT_EQ(each.at("collective_number"), launch.collective_number);
         EXPECT_EQ(each.at("asked_ns"), launch.asked_ns);
         EXPECT_EQ(each.at("begun_ns"), launch.begun_ns);
         EXPECT_EQ(each.at("met_ns"), launch.met_ns);

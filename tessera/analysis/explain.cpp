@@ -113,7 +113,7 @@ std::vector<Difference> differences_of(const Material& material) {
   for (std::size_t i = 0; i < material.overview.groups.size(); ++i) {
     const detail::GroupView& group = material.overview.groups[i];
     for (const detail::Disagreement& found : material.disagreements[i]) {
-      Difference difference{.group = group.name, .ordinal = found.ordinal};
+      Difference difference{.group = group.name, .collective_number = found.collective_number};
       for (const detail::SideView& side : found.sides) {
         Side& told = difference.sides.emplace_back();
         for (const std::size_t member : side.members) told.ranks.push_back(group.members[member].rank);
@@ -130,7 +130,7 @@ Material material_of(const Evidence& evidence, std::vector<detail::Lateness>& la
   material.overview = detail::overview_of(evidence);
   material.waits = detail::waits_of(material.overview);
   for (const detail::GroupView& group : material.overview.groups) {
-    const std::vector<detail::Came> all = detail::by_ordinal(group);
+    const std::vector<detail::Came> all = detail::by_collective_number(group);
     material.disagreements.push_back(detail::disagreements_of(group, all, kMostDifferences));
     material.messages.push_back(detail::message_disagreements_of(group, kMostDifferences));
     detail::add_late_ranks(group, all, late);

@@ -49,7 +49,7 @@ struct Verdict {
   Fault fault = Fault::kNone;                ///< Kind of the fault.
   std::vector<int> culprits = {};            ///< World ranks to blame; may be empty.
   std::string group = {};                    ///< Group of the fault; empty if it is not in a group.
-  std::uint64_t ordinal = 0;                 ///< Collective number; 0 if the fault is not in a collective.
+  std::uint64_t collective_number = 0;       ///< Collective number; 0 if the fault is not in a collective.
   std::string sentence = {};                 ///< One sentence that names the culprit and its action.
   std::string advice = {};                   ///< Next action, as one sentence.
   Confidence confidence = Confidence::kLow;  ///< Confidence in this verdict.
@@ -62,9 +62,9 @@ struct Side {
 };
 /// A collective in which ranks differ.
 struct Difference {
-  std::string group = {};        ///< Name of the group.
-  std::uint64_t ordinal = 0;     ///< Collective number.
-  std::vector<Side> sides = {};  ///< Sides, the largest first.
+  std::string group = {};               ///< Name of the group.
+  std::uint64_t collective_number = 0;  ///< Collective number.
+  std::vector<Side> sides = {};         ///< Sides, the largest first.
 };
 
 /// A rank that waits for another rank.

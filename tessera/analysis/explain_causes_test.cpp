@@ -176,7 +176,7 @@ TEST(Causes, ARankWhoseRecordIsMissingDiedAtAnUnknownPlace) {
 
 void wait_for_signal(EvidenceBuilder& run, int rank, int peer, Stage stage = Stage::kBegun) {
   CollectiveCall wait{
-      .ordinal = 3, .operations = {{.kind = "wait_signal", .peer = peer, .channel = 1}}, .stage = stage};
+      .collective_number = 3, .operations = {{.kind = "wait_signal", .peer = peer, .channel = 1}}, .stage = stage};
   wait.asked_ns = wait.begun_ns = run.now();
   wait.label = "grads";
   run.group(rank).signals.push_back(wait);

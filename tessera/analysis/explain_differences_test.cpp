@@ -41,7 +41,7 @@ void expect_blamed(const Explanation& found, const std::vector<int>& culprits,
   EXPECT_EQ(found.verdict.culprits, culprits) << found.verdict.sentence;
   EXPECT_EQ(found.verdict.confidence, confidence) << found.verdict.sentence;
   EXPECT_EQ(found.verdict.group, "world");
-  EXPECT_EQ(found.verdict.ordinal, 17U);
+  EXPECT_EQ(found.verdict.collective_number, 17U);
   EXPECT_THAT(found.others, IsEmpty());
 }
 
@@ -198,7 +198,7 @@ TEST(Differences, TheFirstDifferenceOfAGroupCounts) {
   }
   const Explanation found = explain(run.evidence());
   EXPECT_THAT(found.verdict.culprits, ElementsAre(1));
-  EXPECT_EQ(found.verdict.ordinal, 2U);
+  EXPECT_EQ(found.verdict.collective_number, 2U);
   EXPECT_EQ(found.differences.size(), 2U);
 }
 

@@ -242,7 +242,7 @@ TEST(Ends, AnOperationThatFailedForReasonsThatAreNotRecordedIsNoRunWithoutFault)
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kMismatch, {});
   EXPECT_EQ(found.verdict.group, "world");
-  EXPECT_EQ(found.verdict.ordinal, 17U);
+  EXPECT_EQ(found.verdict.collective_number, 17U);
   EXPECT_THAT(found.verdict.sentence, HasSubstr("failed on ranks 0-3 (mismatch), and the records do not show why"));
   run.pass(1);
   run.everyone(all_reduce(64));

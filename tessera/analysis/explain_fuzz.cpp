@@ -71,10 +71,12 @@ class GroupCreation {
     return made;
   }
 
-  CollectiveCall launch(int size, std::uint64_t ordinal) {
+  CollectiveCall launch(int size, std::uint64_t collective_number) {
     static const std::vector<std::string> kFailures = {"timeout", "aborted", "mismatch", "device error", ""};
-    CollectiveCall made{.task = static_cast<std::uint32_t>(ordinal), .sequence = ordinal, .ordinal = ordinal};
-    if (wild_ && one_in(4)) made.ordinal = one_in(2) ? random_() : ~below(3);
+    CollectiveCall made{.task = static_cast<std::uint32_t>(collective_number),
+                        .sequence = collective_number,
+                        .collective_number = collective_number};
+    if (wild_ && one_in(4)) made.collective_number = one_in(2) ? random_() : ~below(3);
     for (std::size_t i = wild_ && one_in(9) ? 0 : 1 + below(4) / 3; i > 0; --i)
       made.operations.push_back(operation(size));
     made.stage = static_cast<Stage>(one_in(3) ? below(5) : 3);
@@ -163,14 +165,14 @@ std::string wrong_with_many() {
     for (int number = 0; number < 10; ++number) {
       Group& group = one.groups.emplace_back(Group{.name = "group " + std::to_string(number), .rank = rank});
       for (int i = 0; i < 1024; ++i) group.ranks.push_back(i);
-      for (std::uint64_t ordinal = 1; ordinal <= (rank % 2 == 0 ? 100 : 99); ++ordinal) {
-        const std::int64_t when = 1'800'000'000'000'000'000 + static_cast<std::int64_t>(ordinal) * 1'000'000;
-        CollectiveCall& launch = group.launches.emplace_back(
-            CollectiveCall{.task = static_cast<std::uint32_t>(ordinal), .ordinal = ordinal});
+      for (std::uint64_t collective_number = 1; collective_number <= (rank % 2 == 0 ? 100 : 99); ++collective_number) {
+        const std::int64_t when = 1'800'000'000'000'000'000 + static_cast<std::int64_t>(collective_number) * 1'000'000;
+        CollectiveCall& launch = group.launches.emplace_back(CollectiveCall{
+            .task = static_cast<std::uint32_t>(collective_number), .collective_number = collective_number});
         launch.operations = {{.kind = "all_reduce", .dtype = "f32", .count = 8, .reduction = "sum"}};
-        launch.stage = ordinal == 100 ? Stage::kBegun : Stage::kDone;
+        launch.stage = collective_number == 100 ? Stage::kBegun : Stage::kDone;
         launch.asked_ns = launch.begun_ns = when;
-        if (ordinal != 100) launch.met_ns = launch.ended_ns = when + 1000;
+        if (collective_number != 100) launch.met_ns = launch.ended_ns = when + 1000;
       }
     }
   }

@@ -39,7 +39,7 @@ Json json_of(const Verdict& verdict) {
   return {{"fault", to_string(verdict.fault)},
           {"culprits", verdict.culprits},
           {"group", verdict.group},
-          {"ordinal", verdict.ordinal},
+          {"collective_number", verdict.collective_number},
           {"sentence", verdict.sentence},
           {"advice", verdict.advice},
           {"confidence", to_string(verdict.confidence)}};
@@ -64,14 +64,22 @@ Json json_of(const CollectiveCall& launch) {
                           {"peer", operation.peer},
                           {"parts", operation.parts}});
   }
-  return {{"task", launch.task},         {"sequence", launch.sequence},
-          {"ordinal", launch.ordinal},   {"stage", text_of(launch.stage)},
-          {"operations", operations},    {"asked_ns", launch.asked_ns},
-          {"begun_ns", launch.begun_ns}, {"met_ns", launch.met_ns},
-          {"ended_ns", launch.ended_ns}, {"failure", launch.failure},
-          {"label", launch.label},       {"device", launch.device},
-          {"stream", launch.stream},     {"thread", launch.thread},
-          {"replay", launch.replay},     {"node", launch.node},
+  return {{"task", launch.task},
+          {"sequence", launch.sequence},
+          {"collective_number", launch.collective_number},
+          {"stage", text_of(launch.stage)},
+          {"operations", operations},
+          {"asked_ns", launch.asked_ns},
+          {"begun_ns", launch.begun_ns},
+          {"met_ns", launch.met_ns},
+          {"ended_ns", launch.ended_ns},
+          {"failure", launch.failure},
+          {"label", launch.label},
+          {"device", launch.device},
+          {"stream", launch.stream},
+          {"thread", launch.thread},
+          {"replay", launch.replay},
+          {"node", launch.node},
           {"is_whole", launch.is_whole}};
 }
 
@@ -121,7 +129,7 @@ Json json_of(const Rank& rank, const Choice& choice) {
 Json json_of(const Difference& difference) {
   Json sides = Json::array();
   for (const Side& side : difference.sides) sides.push_back({{"ranks", side.ranks}, {"what", side.what}});
-  return {{"group", difference.group}, {"ordinal", difference.ordinal}, {"sides", sides}};
+  return {{"group", difference.group}, {"collective_number", difference.collective_number}, {"sides", sides}};
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ class Text {
       if (launch == nullptr) {
         row.insert(row.end(), {"-", "-", "-"});
       } else {
-        row.push_back(fmt::format("{} #{} {}", visible(group->name), launch->ordinal, text_of(*launch)));
+        row.push_back(fmt::format("{} #{} {}", visible(group->name), launch->collective_number, text_of(*launch)));
         row.push_back(text_of(launch->stage));
         row.push_back(since(std::max({launch->asked_ns, launch->begun_ns, launch->ended_ns})));
       }
@@ -193,7 +193,7 @@ class Text {
     for (std::size_t i = from; i < group.launches.size(); ++i) {
       const CollectiveCall& launch = group.launches[i];
       std::string line =
-          fmt::format("  rank {:<4} #{:<6} {:<9} {:<12}  {}", rank, launch.ordinal, text_of(launch.stage),
+          fmt::format("  rank {:<4} #{:<6} {:<9} {:<12}  {}", rank, launch.collective_number, text_of(launch.stage),
                       time_text(launch.begun_ns != 0 ? launch.begun_ns : launch.asked_ns), text_of(launch));
       if (!launch.failure.empty()) line += ", " + visible(launch.failure);
       if (!launch.label.empty()) line += ", label '" + visible(launch.label) + "'";
@@ -207,7 +207,7 @@ class Text {
       if (!has(one.group)) continue;
       if (is_first) heading("differences");
       is_first = false;
-      out_ += fmt::format("  group {}, collective {}:\n", visible(one.group), one.ordinal);
+      out_ += fmt::format("  group {}, collective {}:\n", visible(one.group), one.collective_number);
       for (const Side& side : one.sides)
         out_ += fmt::format("    {}: {}\n", text_of_ranks(side.ranks), visible(side.what));
     }

@@ -153,7 +153,7 @@ TEST(ExplainJson, HasItsKeys) {
   EXPECT_EQ(shown["verdict"]["fault"], "absent");
   EXPECT_EQ(shown["verdict"]["culprits"], json({2}));
   EXPECT_EQ(shown["verdict"]["group"], "world");
-  EXPECT_EQ(shown["verdict"]["ordinal"], 17);
+  EXPECT_EQ(shown["verdict"]["collective_number"], 17);
   EXPECT_EQ(shown["verdict"]["confidence"], "high");
   EXPECT_THAT(shown["verdict"]["sentence"].get<std::string>(), HasSubstr("rank 2 did not reach"));
   EXPECT_THAT(shown["verdict"]["advice"].get<std::string>(), HasSubstr("rank 2"));
@@ -172,7 +172,7 @@ TEST(ExplainJson, HasItsKeys) {
   EXPECT_EQ(rank["memory"][0]["live_nbytes"], 3 << 20);
   const json& launch = shown["ranks"][0]["groups"][0]["launches"].back();
   EXPECT_EQ(launch["stage"], "begun");
-  EXPECT_EQ(launch["ordinal"], 17);
+  EXPECT_EQ(launch["collective_number"], 17);
   EXPECT_EQ(launch["label"], "mlp.fc1");
   EXPECT_EQ(launch["operations"][0]["kind"], "all_reduce");
 }

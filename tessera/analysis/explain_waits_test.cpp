@@ -42,7 +42,7 @@ TEST(Waits, ARankInItsDataLoaderIsNamedWithItsMarks) {
             "rank 2 did not reach collective 17 of group world, all_reduce(f32[1024], sum): its host is in annotation "
             "step=117, data, for 31 s; 3 ranks wait for it");
   EXPECT_EQ(found.verdict.group, "world");
-  EXPECT_EQ(found.verdict.ordinal, 17U);
+  EXPECT_EQ(found.verdict.collective_number, 17U);
   ASSERT_EQ(found.waits.size(), 3U);
   EXPECT_EQ(found.waits[0].peer, 2);
 }
@@ -367,7 +367,7 @@ TEST(Waits, ARankWhoseRingWrappedIsPlacedByItsTables) {
   expect_fault(explain(run.evidence()), Fault::kAbsent, {2}, Confidence::kHigh);
   // Not even the collective numbers: the table holds the number of started ones.
   Evidence evidence = run.evidence();
-  for (Rank& rank : evidence.ranks) rank.groups[0].launches[0].ordinal = 0;
+  for (Rank& rank : evidence.ranks) rank.groups[0].launches[0].collective_number = 0;
   expect_fault(explain(evidence), Fault::kAbsent, {2}, Confidence::kMedium);
 }
 
@@ -376,7 +376,7 @@ TEST(Waits, ARankThatCannotBePlacedIsNotBlamed) {
   run.everyone(all_reduce(64), 16);
   for (int rank = 0; rank < 4; ++rank) run.launch(rank, send(4, (rank + 1) % 4));
   for (const int rank : {0, 1, 3}) run.launch(rank, all_reduce(1024), Stage::kBegun);
-  for (CollectiveCall& launch : run.group(2).launches) launch.ordinal = 0;
+  for (CollectiveCall& launch : run.group(2).launches) launch.collective_number = 0;
   run.rank(2).lost = 1000;
   run.pass(15);
   const Explanation found = explain(run.evidence());

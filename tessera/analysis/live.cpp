@@ -78,7 +78,7 @@ InFlight in_flight(const Rank& rank) {
 std::string text_of(const InFlight& flight) {
   const CollectiveCall& launch = *flight.launch;
   std::string text = flight.group->name;
-  if (launch.ordinal != 0) text += fmt::format(" {}", launch.ordinal);
+  if (launch.collective_number != 0) text += fmt::format(" {}", launch.collective_number);
   text += ": " + detail::text_of(launch);
   switch (launch.stage) {
     case Stage::kAsked: return text + ", queued";

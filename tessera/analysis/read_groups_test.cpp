@@ -61,10 +61,10 @@ class GroupRecords : public ::testing::Test {
                                      Reduction::kMax, static_cast<std::uint8_t>(i), what.root});
     }
   }
-  void begin(std::uint32_t group, std::uint64_t sequence, std::uint32_t task, std::uint64_t ordinal,
+  void begin(std::uint32_t group, std::uint64_t sequence, std::uint32_t task, std::uint64_t collective_number,
              const What& what = {}, std::uint8_t operations = 1) {
     recorder.write(Ring::kComm, BeginRow{sequence, what.count, task, group, what.kind, DType::kF32, Reduction::kMax,
-                                         operations, what.root, ordinal});
+                                         operations, what.root, collective_number});
   }
   void end(std::uint32_t group, std::uint64_t sequence, std::uint32_t task, std::uint8_t failure = 0,
            Moment met = Moment{0}) {
@@ -159,7 +159,7 @@ TEST_F(GroupRecords, WaitsForSignalsAreReadFromTheTableAndOfThoseThatFailedFromT
   const CollectiveCall& waits = found[0].signals[1];
   EXPECT_EQ(waits.operations, (std::vector<RecordedOperation>{{.kind = "wait_signal", .peer = 2, .channel = 5}}));
   EXPECT_EQ(waits.stage, Stage::kBegun);
-  EXPECT_EQ(waits.ordinal, 3U);
+  EXPECT_EQ(waits.collective_number, 3U);
   EXPECT_EQ(waits.label, "grads");
   EXPECT_NE(waits.begun_ns, 0);
   EXPECT_EQ(problems.size(), 1U);
@@ -207,7 +207,7 @@ TEST_F(GroupRecords, RowsTellWhatTheRingHasForgotten) {
                                                              .kind = OpKind::kAllGather,
                                                              .dtype = DType::kF32,
                                                              .operations = 1,
-                                                             .ordinal = 40,
+                                                             .collective_number = 40,
                                                              .collectives_begun = 40,
                                                              .collectives_ended = 39}));
   flood(2);
@@ -219,13 +219,13 @@ TEST_F(GroupRecords, RowsTellWhatTheRingHasForgotten) {
   ASSERT_EQ(found[0].launches.size(), 2U);
   const CollectiveCall& hung = found[0].launches[0];
   EXPECT_EQ(hung.stage, Stage::kBegun);
-  EXPECT_EQ(hung.ordinal, 40U);
+  EXPECT_EQ(hung.collective_number, 40U);
   EXPECT_EQ(hung.label, "late");
   EXPECT_EQ(hung.thread, 99U);
   EXPECT_TRUE(hung.is_whole);
   const CollectiveCall& waiting = found[0].launches[1];
   EXPECT_EQ(waiting.stage, Stage::kAsked);
-  EXPECT_EQ(waiting.ordinal, 41U);
+  EXPECT_EQ(waiting.collective_number, 41U);
 }
 
 TEST_F(GroupRecords, AGroupThatIsGoneIsKnownByHowItWasMade) {
@@ -271,7 +271,7 @@ TEST_F(GroupRecords, AnEndThatIsLostIsToldByTheRow) {
                                                              .task = 2,
                                                              .group = 1,
                                                              .operations = 1,
-                                                             .ordinal = 2,
+                                                             .collective_number = 2,
                                                              .met = recorder.now()}));
   const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 2U);
@@ -290,9 +290,9 @@ TEST_F(GroupRecords, WhatWaitsHasTheNumberItWillGet) {
   ask(1, 5, {{.kind = OpKind::kRecv, .root = 0}});
   ask(1, 6, {{.kind = OpKind::kRecv, .root = 2}});
   ask(1, 7, {{.kind = OpKind::kBarrier}});
-  std::vector<std::uint64_t> ordinals;
-  for (const CollectiveCall& launch : launches_of()) ordinals.push_back(launch.ordinal);
-  EXPECT_EQ(ordinals, (std::vector<std::uint64_t>{1, 1, 2, 2, 2, 1, 3}));
+  std::vector<std::uint64_t> collective_numbers;
+  for (const CollectiveCall& launch : launches_of()) collective_numbers.push_back(launch.collective_number);
+  EXPECT_EQ(collective_numbers, (std::vector<std::uint64_t>{1, 1, 2, 2, 2, 1, 3}));
 }
 
 TEST_F(GroupRecords, ReplaysNameTheirNodeAndCapturedLaunchesDoNotWait) {
@@ -312,11 +312,11 @@ TEST_F(GroupRecords, ReplaysNameTheirNodeAndCapturedLaunchesDoNotWait) {
   EXPECT_EQ(launches[2].stage, Stage::kBegun);
   EXPECT_EQ(launches[2].replay, 2U);
   EXPECT_EQ(launches[2].node, 9U);
-  EXPECT_EQ(launches[2].ordinal, 4U);
+  EXPECT_EQ(launches[2].collective_number, 4U);
   EXPECT_EQ(launches[2].asked_ns, 0);
   EXPECT_EQ(launches[3].stage, Stage::kAsked);
   EXPECT_EQ(launches[3].task, 4U);
-  EXPECT_EQ(launches[3].ordinal, 0U);
+  EXPECT_EQ(launches[3].collective_number, 0U);
 }
 
 // Launches that a graph adds to the queue are not enqueued one by one.
@@ -328,7 +328,7 @@ TEST_F(GroupRecords, WhatWaitsInAGroupThatReplaysHasNoNumberYet) {
   const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 2U);
   EXPECT_EQ(launches[1].stage, Stage::kAsked);
-  EXPECT_EQ(launches[1].ordinal, 0U);
+  EXPECT_EQ(launches[1].collective_number, 0U);
 }
 
 // Its rows outlive the ring, which replays of a graph have overwritten.
@@ -360,11 +360,11 @@ TEST_F(GroupRecords, OfOlderVersionsAreCounted) {
       recorder.table<OldAskedRow>().claim({64, recorder.now(), 5, 1, OpKind::kBarrier, DType::kU8, {}, 1, 0});
   const std::vector<CollectiveCall> launches = launches_of();
   ASSERT_EQ(launches.size(), 5U);
-  EXPECT_EQ(launches[0].ordinal, 1U);
-  EXPECT_EQ(launches[1].ordinal, 1U);
-  EXPECT_EQ(launches[2].ordinal, 2U);
-  EXPECT_EQ(launches[3].ordinal, 3U);
-  EXPECT_EQ(launches[4].ordinal, 4U);
+  EXPECT_EQ(launches[0].collective_number, 1U);
+  EXPECT_EQ(launches[1].collective_number, 1U);
+  EXPECT_EQ(launches[2].collective_number, 2U);
+  EXPECT_EQ(launches[3].collective_number, 3U);
+  EXPECT_EQ(launches[4].collective_number, 4U);
   EXPECT_EQ(launches[4].operations[0].kind, "barrier");
   EXPECT_FALSE(launches[4].is_whole);
 }
@@ -374,7 +374,7 @@ TEST_F(GroupRecords, OnlyTheLastLaunchesAreGiven) {
   for (std::uint32_t i = 1; i <= 10; ++i) run(1, i);
   const std::vector<Group> found = read(3);
   ASSERT_EQ(found[0].launches.size(), 3U);
-  EXPECT_EQ(found[0].launches[0].ordinal, 8U);
+  EXPECT_EQ(found[0].launches[0].collective_number, 8U);
 }
 
 // Records that are not examined must not be counted.
@@ -393,9 +393,9 @@ TEST_F(GroupRecords, ThatAreNotLookedAtAreTakenForLost) {
   const std::vector<Group> found = read(4);
   ASSERT_EQ(found[0].launches.size(), 4U);
   EXPECT_EQ(found[0].launches[2].operations[0].kind, "send");
-  EXPECT_EQ(found[0].launches[2].ordinal, 0U);
-  EXPECT_EQ(found[0].launches[3].ordinal, 30U);
-  EXPECT_EQ(read(1000)[0].launches[30].ordinal, 2U);
+  EXPECT_EQ(found[0].launches[2].collective_number, 0U);
+  EXPECT_EQ(found[0].launches[3].collective_number, 30U);
+  EXPECT_EQ(read(1000)[0].launches[30].collective_number, 2U);
 }
 
 TEST_F(GroupRecords, ThatMakeNoSenseAreLeftOutAndCounted) {

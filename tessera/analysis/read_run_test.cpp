@@ -93,13 +93,13 @@ TEST_F(ReadRun, TellsWhatRanksThatRunHaveDone) {
                  EXPECT_EQ(world.rank, rank.rank);
                  const CollectiveCall& first = world.launches.at(0);
                  EXPECT_EQ(first.stage, Stage::kDone);
-                 EXPECT_EQ(first.ordinal, 1U);
+                 EXPECT_EQ(first.collective_number, 1U);
                  EXPECT_EQ(first.label, "step");
                  EXPECT_EQ(first.device, "host");
                  EXPECT_EQ(first.operations,
                            (std::vector<RecordedOperation>{
                                {.kind = "all_reduce", .dtype = "f32", .count = 8, .reduction = "min"}}));
-                 EXPECT_EQ(world.launches.at(1).ordinal, 2U);
+                 EXPECT_EQ(world.launches.at(1).collective_number, 2U);
                  if (rank.rank == 1) continue;
                  EXPECT_EQ(rank.groups.at(1).ranks, (std::vector<int>{0, 2}));
                  EXPECT_EQ(rank.groups.at(1).launches.at(0).operations.at(0).kind, "barrier");
@@ -129,9 +129,9 @@ TEST_F(ReadRun, TellsWhoWaitsInWhichOperation) {
                const Group& own = evidence.ranks[0].groups[0];
                EXPECT_EQ(own.launches.size(), 2U);
                EXPECT_EQ(own.launches.at(0).stage, Stage::kBegun);
-               EXPECT_EQ(own.launches.at(0).ordinal, 1U);
+               EXPECT_EQ(own.launches.at(0).collective_number, 1U);
                EXPECT_EQ(own.launches.at(1).stage, Stage::kAsked);
-               EXPECT_EQ(own.launches.at(1).ordinal, 2U);
+               EXPECT_EQ(own.launches.at(1).collective_number, 2U);
                EXPECT_EQ(own.asked, 2U);
                EXPECT_EQ(own.begun, 1U);
                EXPECT_EQ(own.ended, 0U);
@@ -171,7 +171,7 @@ TEST_F(ReadRun, RanksThatHaveEndedStillTellWhatTheyDid) {
     const std::vector<CollectiveCall>& launches = rank.groups[0].launches;
     ASSERT_EQ(launches.size(), 4U);
     for (std::size_t i = 0; i < 4; ++i) {
-      EXPECT_EQ(launches[i].ordinal, i + 1);
+      EXPECT_EQ(launches[i].collective_number, i + 1);
       EXPECT_EQ(launches[i].replay, i < 3 ? i + 1 : 0U);
       EXPECT_EQ(launches[i].stage, Stage::kDone);
       EXPECT_NE(launches[i].met_ns, 0);

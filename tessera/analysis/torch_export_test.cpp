@@ -44,9 +44,12 @@ std::vector<std::pair<std::int64_t, std::int64_t>> exported_numbers(const Eviden
 TEST_F(TorchExport, NumbersSurviveARingThatHasWrapped) {
   const RecordedOperation sum{.kind = "all_reduce", .dtype = "f32", .count = 8, .reduction = "sum"};
   const RecordedOperation message{.kind = "send", .dtype = "f32", .count = 8, .peer = 1};
-  const auto launch = [](std::uint32_t task, std::uint64_t ordinal, const RecordedOperation& operation) {
-    return CollectiveCall{
-        .task = task, .ordinal = ordinal, .operations = {operation}, .stage = Stage::kDone, .asked_ns = task};
+  const auto launch = [](std::uint32_t task, std::uint64_t collective_number, const RecordedOperation& operation) {
+    return CollectiveCall{.task = task,
+                          .collective_number = collective_number,
+                          .operations = {operation},
+                          .stage = Stage::kDone,
+                          .asked_ns = task};
   };
   Group world{.name = "world", .backend = "shm", .ranks = {0, 1}};
   // Of 100 lost launches, 60 are collectives and 40 point-to-point operations, 30 of them to rank 1.
@@ -64,7 +67,7 @@ TEST_F(TorchExport, NumbersSurviveARingThatHasWrapped) {
 TEST_F(TorchExport, UnevenPartsHaveNoSizesUnderPyTorchsKeys) {
   Group world{.name = "world", .backend = "shm", .ranks = {0, 1}};
   world.launches.push_back({.task = 1,
-                            .ordinal = 1,
+                            .collective_number = 1,
                             .operations = {{.kind = "all_gather", .dtype = "f32", .count = 7, .parts = 99}},
                             .stage = Stage::kDone,
                             .asked_ns = 1});

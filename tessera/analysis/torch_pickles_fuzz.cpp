@@ -30,7 +30,7 @@ Evidence random_evidence(Random& random) {
     for (std::uint64_t g = random() % 3; g > 0; --g) {
       Group group{.name = "group" + std::to_string(g), .backend = "nccl", .ranks = {0, 1, 2}, .rank = number};
       for (std::uint32_t task = 1 + static_cast<std::uint32_t>(random() % 6); task > 0; --task) {
-        CollectiveCall launch{.ordinal = random() % 9, .stage = static_cast<Stage>(random() % 5)};
+        CollectiveCall launch{.collective_number = random() % 9, .stage = static_cast<Stage>(random() % 5)};
         for (std::uint64_t n = 1 + random() % 3; n > 0; --n) {
           const std::size_t kind = random() % std::size(kKinds);
           const bool is_message = kind == 7 || kind == 8;

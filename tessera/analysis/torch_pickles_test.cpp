@@ -30,11 +30,12 @@ Evidence sample() {
   const RecordedOperation sum{.kind = "all_reduce", .dtype = "f32", .count = 1024, .reduction = "sum"};
   const RecordedOperation gathered{.kind = "all_gather", .dtype = "bf16", .count = 7, .parts = 99};
   const RecordedOperation rooted{.kind = "broadcast", .dtype = "i64", .count = 3, .root = 2};
-  const auto done = [&](std::uint32_t task, std::uint64_t ordinal, std::vector<RecordedOperation> operations) {
+  const auto done = [&](std::uint32_t task, std::uint64_t collective_number,
+                        std::vector<RecordedOperation> operations) {
     const std::int64_t at = kTime + task * 1000;
     return CollectiveCall{.task = task,
                           .sequence = task,
-                          .ordinal = ordinal,
+                          .collective_number = collective_number,
                           .operations = std::move(operations),
                           .stage = Stage::kDone,
                           .asked_ns = at,
@@ -185,8 +186,8 @@ class TorchPickles : public ::testing::Test {
 void expect_same(const CollectiveCall& a, const CollectiveCall& b) {
   EXPECT_EQ(a.operations, b.operations);
   EXPECT_EQ(a.stage, b.stage);
-  EXPECT_EQ(std::tie(a.task, a.sequence, a.ordinal, a.asked_ns, a.begun_ns, a.met_ns, a.ended_ns),
-            std::tie(b.task, b.sequence, b.ordinal, b.asked_ns, b.begun_ns, b.met_ns, b.ended_ns));
+  EXPECT_EQ(std::tie(a.task, a.sequence, a.collective_number, a.asked_ns, a.begun_ns, a.met_ns, a.ended_ns),
+            std::tie(b.task, b.sequence, b.collective_number, b.asked_ns, b.begun_ns, b.met_ns, b.ended_ns));
   EXPECT_EQ(std::tie(a.failure, a.label, a.device, a.stream, a.thread, a.replay, a.node, a.is_whole),
             std::tie(b.failure, b.label, b.device, b.stream, b.thread, b.replay, b.node, b.is_whole));
 }
@@ -271,7 +272,7 @@ TEST_F(TorchPickles, OfOthersAreReadByTheirNames) {
   ASSERT_EQ(launches.size(), 8U);
   EXPECT_EQ(launches[0].operations,
             (std::vector<RecordedOperation>{{.kind = "all_reduce", .dtype = "bf16", .count = 32}}));
-  EXPECT_EQ(launches[0].ordinal, 5U);
+  EXPECT_EQ(launches[0].collective_number, 5U);
   EXPECT_EQ(launches[0].stage, Stage::kDone);
   EXPECT_EQ(launches[0].asked_ns, 1000);
   EXPECT_EQ(launches[1].operations[0].kind, "all_gather");
@@ -282,10 +283,10 @@ TEST_F(TorchPickles, OfOthersAreReadByTheirNames) {
   EXPECT_EQ(launches[4].operations[0].kind, "barrier");
   EXPECT_EQ(launches[5].operations[0].kind, "send");
   EXPECT_EQ(launches[5].operations[0].peer, 1);
-  EXPECT_EQ(launches[5].ordinal, 1U);
+  EXPECT_EQ(launches[5].collective_number, 1U);
   EXPECT_EQ(launches[6].operations[0].kind, "recv");
-  EXPECT_EQ(launches[6].ordinal, 1U);
-  EXPECT_EQ(launches[7].ordinal, 2U);
+  EXPECT_EQ(launches[6].collective_number, 1U);
+  EXPECT_EQ(launches[7].collective_number, 2U);
   const Evidence evidence = read_torch_pickles(directory);
   EXPECT_EQ(evidence.ranks.at(0).groups.at(0).name, "0 (default_pg)");
   EXPECT_EQ(evidence.ranks.at(0).groups.at(0).backend, "nccl");
@@ -325,7 +326,7 @@ TEST_F(TorchPickles, CoalescedOperationsAreOneLaunch) {
 TEST_F(TorchPickles, MessagesWhoseOlderEntriesAreLostHaveNoNumber) {
   const std::vector<CollectiveCall> launches =
       launches_of({{.record = 900, .name = "nccl:send 0->1", .sequence = 4, .is_message = true}});
-  EXPECT_EQ(launches.at(0).ordinal, 0U);
+  EXPECT_EQ(launches.at(0).collective_number, 0U);
   EXPECT_EQ(read_torch_pickles(directory).ranks.at(0).lost, 900U);
 }
 

@@ -32,8 +32,8 @@ struct Before {
   std::optional<std::int64_t> messages = {};
 };
 
-// Counts the records that the ring lost from the first numbered collective: of `task` launches up to it, `ordinal` are
-// collectives.
+// Counts the records that the ring lost from the first numbered collective: of `task` launches up to it,
+// `collective_number` are collectives.
 Before count_before(const Group& group, bool has_lost) {
   if (!has_lost) return {0, 0};
   const bool has_replays =
@@ -46,10 +46,10 @@ Before count_before(const Group& group, bool has_lost) {
       continue;
     }
     ++collectives;
-    if (launch.ordinal == 0) continue;
-    const auto ordinal = static_cast<std::int64_t>(launch.ordinal);
-    const std::int64_t messages_before = static_cast<std::int64_t>(launch.task) - ordinal - messages;
-    Before before{.collectives = std::max<std::int64_t>(ordinal - collectives, 0)};
+    if (launch.collective_number == 0) continue;
+    const auto collective_number = static_cast<std::int64_t>(launch.collective_number);
+    const std::int64_t messages_before = static_cast<std::int64_t>(launch.task) - collective_number - messages;
+    Before before{.collectives = std::max<std::int64_t>(collective_number - collectives, 0)};
     if (!has_replays && launch.task != 0 && messages_before >= 0) before.messages = messages_before;
     return before;
   }
@@ -67,8 +67,8 @@ std::vector<Placed> placed_launches(const Rank& rank) {
     for (const CollectiveCall& launch : group.launches) {
       if (launch.is_message()) {
         if (message) ++*message;
-      } else if (launch.ordinal != 0) {
-        collective = static_cast<std::int64_t>(launch.ordinal);
+      } else if (launch.collective_number != 0) {
+        collective = static_cast<std::int64_t>(launch.collective_number);
       } else if (collective) {
         ++*collective;
       } else {
@@ -246,7 +246,7 @@ class DumpWriter {
     out_.entry("parts", operation.parts);
     out_.entry("task", launch.task);
     out_.entry("sequence", launch.sequence);
-    out_.entry("ordinal", launch.ordinal);
+    out_.entry("collective_number", launch.collective_number);
     out_.entry("asked_ns", launch.asked_ns);
     out_.entry("met_ns", launch.met_ns);
     out_.entry("ended_ns", launch.ended_ns);

@@ -93,7 +93,7 @@ TEST_F(Explain, GivesTheLiveVerdictAfterTheLauncherKilledTheHungRank) {
   const Outcome outcome = run("--json");
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   const json after = json::parse(outcome.out);
-  for (const char* part : {"fault", "culprits", "group", "ordinal"})
+  for (const char* part : {"fault", "culprits", "group", "collective_number"})
     EXPECT_EQ(after.at("verdict").at(part), live.at("verdict").at(part)) << part << ": " << after.at("verdict");
 }
 

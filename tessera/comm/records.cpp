@@ -71,8 +71,8 @@ std::string told_in(const RowInfo& row) {
 }
 
 // "collective 12", "message 3": the number by which ranks match operations.
-std::string text_of_ordinal(OpKind kind, std::uint64_t ordinal) {
-  return (is_message(kind) ? "message " : "collective ") + std::to_string(ordinal);
+std::string text_of_number(OpKind kind, std::uint64_t collective_number) {
+  return (is_message(kind) ? "message " : "collective ") + std::to_string(collective_number);
 }
 std::string text_of_node(std::uint64_t node, std::uint64_t replay, std::uint64_t graph) {
   return "node " + std::to_string(node) + " in replay " + std::to_string(replay) + " of graph " + std::to_string(graph);
@@ -112,8 +112,8 @@ std::optional<std::string> text_of_record(const RecordFile& file, const probe::R
                          .count = begun->count,
                          .root = begun->root,
                          .operations = begun->operations}) +
-           " started (launch " + std::to_string(begun->task) + ", " + text_of_ordinal(begun->kind, begun->ordinal) +
-           ")";
+           " started (launch " + std::to_string(begun->task) + ", " +
+           text_of_number(begun->kind, begun->collective_number) + ")";
   }
   if (const auto replay = file.as<ReplayRecord>(ref)) {
     return group_name(file, replay->group) + ": #" + std::to_string(replay->sequence) + " is " +
@@ -137,7 +137,8 @@ namespace {
 std::string text_of_running(const RowInfo& row, const RowInfo* replay) {
   const bool runs = number_in(row, "begun") != number_in(row, "ended");
   std::string text = std::string(runs ? "; runs #" : "; ran #") + text_in(row, "begun") + " " + told_in(row) + " (" +
-                     text_of_ordinal(static_cast<OpKind>(number_in(row, "kind")), number_in(row, "ordinal")) + ")";
+                     text_of_number(static_cast<OpKind>(number_in(row, "kind")), number_in(row, "collective_number")) +
+                     ")";
   if (replay != nullptr && number_in(*replay, "sequence") == number_in(row, "begun")) {
     text += ", " + text_of_node(number_in(*replay, "node"), number_in(*replay, "replay"), number_in(*replay, "graph"));
   }

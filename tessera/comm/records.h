@@ -58,9 +58,9 @@ struct BeginRecord {
   std::int32_t root;        ///< root, or the peer of a point-to-point operation
   /// Collective number in the group, replays included; equal on all ranks. For a launch of point-to-point operations
   /// only, the number of the first one among those of its direction with its peer in the group.
-  std::uint64_t ordinal;
+  std::uint64_t collective_number;
   TESSERA_RECORD(BeginRecord, "comm_begin", sequence, count, task, group, kind, dtype, reduction, operations, root,
-                 ordinal)
+                 collective_number)
 };
 
 /// Written in addition to a BeginRecord if a graph runs the launch. The table has a row per group with the last one.
@@ -134,13 +134,13 @@ struct CommRunningRow {
   Reduction reduction;              ///< see BeginRecord
   std::uint8_t operations;          ///< operations in the launch; 255: 255 or more
   std::int32_t root;                ///< root, or the peer of a point-to-point operation
-  std::uint64_t ordinal;            ///< see BeginRecord
+  std::uint64_t collective_number;  ///< see BeginRecord
   probe::Moment met;                ///< see EndRecord; 0 if not yet, or if the backend does not know
   std::uint64_t collectives_begun;  ///< number of launches with collectives that have started, replays included
   std::uint64_t collectives_ended;  ///< number of those that have ended, with or without an error
   static constexpr std::uint32_t kRows = CommGroupRow::kRows;  ///< one per group
   TESSERA_RECORD(CommRunningRow, "comm_running", begun, ended, failed, count, when, task, group, kind, dtype, reduction,
-                 operations, root, ordinal, met, collectives_begun, collectives_ended)
+                 operations, root, collective_number, met, collectives_begun, collectives_ended)
 };
 
 /// A wait for a signal of symmetric memory that has outlasted spinning.

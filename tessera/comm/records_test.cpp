@@ -137,7 +137,7 @@ TEST(CommRecords, AReplayBeginsAndEndsWhatWasAskedForOnce) {
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(ended[i].sequence, i + 1);
     EXPECT_EQ(ended[i].task, 1U);
-    EXPECT_EQ(begun[i].ordinal, i + 1);
+    EXPECT_EQ(begun[i].collective_number, i + 1);
   }
 }
 
@@ -216,13 +216,13 @@ TEST(CommRecords, CollectivesAreCountedAlikeAndMessagesByPeerAndDirection) {
     world().all_reduce(&x, &x, 1, DType::kF32, {}, stream).wait();
     const probe::RecordFile file = own_record();
     const auto begun = all_of<BeginRecord>(file);
-    std::vector<std::uint64_t> ordinals;
-    for (const BeginRecord& record : begun) ordinals.push_back(record.ordinal);
+    std::vector<std::uint64_t> collective_numbers;
+    for (const BeginRecord& record : begun) collective_numbers.push_back(record.collective_number);
     const std::vector<std::uint64_t> expected[] = {{1, 1, 2, 2, 1, 2}, {1, 1, 2, 2, 2}, {1, 1, 2}};
-    EXPECT_EQ(ordinals, expected[rank]) << rank;
+    EXPECT_EQ(collective_numbers, expected[rank]) << rank;
     EXPECT_EQ(begun.back().sequence, begun.size());
     const probe::RowInfo& running = file.find_table("comm_running")->claimed[0];
-    EXPECT_EQ(number_in(running, "ordinal"), 2U);
+    EXPECT_EQ(number_in(running, "collective_number"), 2U);
     EXPECT_EQ(number_in(running, "collectives_begun"), 2U);
     EXPECT_EQ(number_in(running, "collectives_ended"), 2U);
     // Each met its peer after it started and before it ended.

@@ -52,7 +52,7 @@ TEST(Summary, IsCutToTheLastLaunchesUntilItFits) {
     const Evidence read = analysis::read_evidence_json(text);
     ASSERT_EQ(read.ranks.size(), 1U);
     ASSERT_EQ(read.ranks[0].groups.size(), 5U) << "none is left out";
-    EXPECT_EQ(read.ranks[0].groups.back().launches.back().ordinal, 40U) << "the last stays";
+    EXPECT_EQ(read.ranks[0].groups.back().launches.back().collective_number, 40U) << "the last stays";
     const Evidence bare = analysis::read_evidence_json(summary_of(teller, false, 10));
     EXPECT_EQ(bare.ranks.at(0).state, RankState::kRunning);
     EXPECT_TRUE(bare.ranks[0].groups.empty());

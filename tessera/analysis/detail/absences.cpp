@@ -92,7 +92,7 @@ class Absences {
     Finding finding{.strength = Strength::kConcluded, .waiting = waiters.size(), .when_ns = began_ns(meeting)};
     Verdict& verdict = finding.verdict;
     verdict.group = group.name;
-    verdict.ordinal = meeting.is_message ? 0 : meeting.ordinal;
+    verdict.collective_number = meeting.is_message ? 0 : meeting.collective_number;
     if (ended.size() < waiters.size()) {
       verdict.fault = Fault::kAbsent;
       verdict.culprits = ended;
@@ -123,19 +123,20 @@ class Absences {
 
   // Describes how many operations it ran, where the others ran one more, and which it may have skipped.
   [[nodiscard]] std::string text_of_fewer(const UnfinishedCollective& meeting, std::size_t ended) const {
-    std::string did =
-        fmt::format("{} reached {}, the others {}", ended == 1 ? "it" : "they", meeting.ordinal - 1, meeting.ordinal);
+    std::string did = fmt::format("{} reached {}, the others {}", ended == 1 ? "it" : "they",
+                                  meeting.collective_number - 1, meeting.collective_number);
     if (meeting.is_message) return did;
     const Waiter& waiter = meeting.waiters.front();
     const GroupMember& other = group_of(meeting).members[waiter.member];
-    std::uint64_t first = meeting.ordinal;
+    std::uint64_t first = meeting.collective_number;
     while (first > 1) {
       const CollectiveCall* before = collective_at(other, first - 1);
       if (before == nullptr || !is_alike(*before, *waiter.launch)) break;
       --first;
     }
-    if (first == meeting.ordinal) return did;
-    return did + fmt::format("; {} to {} are equal, and it may have skipped any of them", first, meeting.ordinal);
+    if (first == meeting.collective_number) return did;
+    return did +
+           fmt::format("; {} to {} are equal, and it may have skipped any of them", first, meeting.collective_number);
   }
 
   // Returns true if the absence of a member from a meeting counts. If a rank is gone or ended without it, or the run
@@ -172,7 +173,7 @@ class Absences {
   [[nodiscard]] Held what_holds(const UnfinishedCollective& meeting, std::size_t at) const {
     const GroupMember& member = group_of(meeting).members[at];
     if (std::binary_search(meeting.too_late.begin(), meeting.too_late.end(), at)) {
-      const CollectiveCall* launch = collective_at(member, meeting.ordinal);
+      const CollectiveCall* launch = collective_at(member, meeting.collective_number);
       if (launch == nullptr) return {Fault::kSlow, nullptr, 0};
       const std::int64_t asked = material_.overview.shared_time(member.rank, launch->asked_ns);
       const std::int64_t late = elapsed(
@@ -196,8 +197,9 @@ class Absences {
                                                   const GroupMember& member) const {
     if (meeting.is_signal) return nullptr;
     if (!meeting.is_message) {
-      const auto found = std::find_if(member.pending.begin(), member.pending.end(),
-                                      [&](const Numbered& one) { return one.ordinal == meeting.ordinal; });
+      const auto found = std::find_if(member.pending.begin(), member.pending.end(), [&](const Numbered& one) {
+        return one.collective_number == meeting.collective_number;
+      });
       return found == member.pending.end() ? nullptr : found->launch;
     }
     const Waiter& waiter = meeting.waiters.front();
@@ -227,7 +229,7 @@ class Absences {
     Verdict& verdict = finding.verdict;
     verdict.fault = fault;
     verdict.group = group.name;
-    verdict.ordinal = meeting.is_message ? 0 : meeting.ordinal;
+    verdict.collective_number = meeting.is_message ? 0 : meeting.collective_number;
     finding.involved = waiters_of(meeting);
     // If few members miss most of a group, the many may be right, and the few ahead of them.
     const std::size_t all_roots =
@@ -330,8 +332,8 @@ class Absences {
     return fmt::format(
         "rank {} waits for signal {} on channel {} of pool '{}' (group {}) from rank {}, for {}; rank {} has not sent "
         "it: ",
-        group.members[waiter.member].rank, meeting.ordinal, waiter.message->channel, visible(waiter.launch->label),
-        visible(group.name), peer, text_of_duration(waiter.waited_ns), peer);
+        group.members[waiter.member].rank, meeting.collective_number, waiter.message->channel,
+        visible(waiter.launch->label), visible(group.name), peer, text_of_duration(waiter.waited_ns), peer);
   }
 
   static std::string stream_text(const Rank& rank, const CollectiveCall& asked) {
@@ -388,7 +390,7 @@ class Absences {
     verdict.fault = can_tell ? Fault::kAbsent : Fault::kUnknown;
     if (can_tell) verdict.culprits = ranks;
     verdict.group = group.name;
-    verdict.ordinal = meeting.is_message ? 0 : meeting.ordinal;
+    verdict.collective_number = meeting.is_message ? 0 : meeting.collective_number;
     verdict.confidence = can_tell ? Confidence::kMedium : Confidence::kLow;
     const std::string why =
         is_all_missing ? "left no record" : "cannot be located: its record does not contain its last operation";

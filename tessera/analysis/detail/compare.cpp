@@ -95,13 +95,14 @@ std::vector<SideView> sides_of(std::span<const Came> came) {
 }
 
 // Returns the launches of a member from this collective number on, up to the first gap.
-std::vector<const CollectiveCall*> sequence_from(const GroupMember& member, std::uint64_t ordinal) {
+std::vector<const CollectiveCall*> sequence_from(const GroupMember& member, std::uint64_t collective_number) {
   std::vector<const CollectiveCall*> sequence;
   const auto take = [&](const std::vector<Numbered>& from) {
-    auto at = std::lower_bound(from.begin(), from.end(), ordinal + sequence.size(),
-                               [](const Numbered& one, std::uint64_t wanted) { return one.ordinal < wanted; });
+    auto at =
+        std::lower_bound(from.begin(), from.end(), collective_number + sequence.size(),
+                         [](const Numbered& one, std::uint64_t wanted) { return one.collective_number < wanted; });
     for (; at != from.end() && sequence.size() < kLookAhead; ++at) {
-      if (at->ordinal != ordinal + sequence.size()) return;
+      if (at->collective_number != collective_number + sequence.size()) return;
       sequence.push_back(at->launch);
     }
   };
@@ -119,11 +120,11 @@ bool matches(std::span<const CollectiveCall* const> a, std::span<const Collectiv
 }
 
 // Guesses the shift if no later launches are known, from the operation that followed such a collective before.
-Shift guessed_shift(const GroupMember& member, std::uint64_t ordinal, const CollectiveCall& theirs,
+Shift guessed_shift(const GroupMember& member, std::uint64_t collective_number, const CollectiveCall& theirs,
                     const CollectiveCall& own) {
   const auto& all = member.collectives;
-  auto at = std::lower_bound(all.begin(), all.end(), ordinal,
-                             [](const Numbered& one, std::uint64_t wanted) { return one.ordinal < wanted; });
+  auto at = std::lower_bound(all.begin(), all.end(), collective_number,
+                             [](const Numbered& one, std::uint64_t wanted) { return one.collective_number < wanted; });
   if (at != all.begin() && is_alike(*std::prev(at)->launch, own)) return Shift::kPerhapsAdded;
   for (std::size_t looked = 0; at != all.begin() && looked < kLookBack; ++looked) {
     const CollectiveCall& next = *at->launch;
@@ -136,12 +137,12 @@ Shift guessed_shift(const GroupMember& member, std::uint64_t ordinal, const Coll
 
 Shift shift_of(const GroupView& group, const Disagreement& found) {
   const GroupMember& odd = group.members[found.culprits.front()];
-  const std::vector<const CollectiveCall*> own = sequence_from(odd, found.ordinal);
+  const std::vector<const CollectiveCall*> own = sequence_from(odd, found.collective_number);
   // Of the members that agree, the one with the most known launches.
   const GroupMember* other = nullptr;
   std::vector<const CollectiveCall*> theirs;
   for (const std::size_t at : found.sides.front().members) {
-    std::vector<const CollectiveCall*> sequence = sequence_from(group.members[at], found.ordinal);
+    std::vector<const CollectiveCall*> sequence = sequence_from(group.members[at], found.collective_number);
     if (other != nullptr && sequence.size() <= theirs.size()) continue;
     other = &group.members[at];
     theirs = std::move(sequence);
@@ -157,20 +158,20 @@ Shift shift_of(const GroupView& group, const Disagreement& found) {
   }
   if (matches(mine, others.subspan(1))) return Shift::kSkipped;
   if (matches(mine.subspan(1), others)) return Shift::kAdded;
-  return others.size() == 1 || mine.size() == 1 ? guessed_shift(*other, found.ordinal, *others[0], *mine[0])
+  return others.size() == 1 || mine.size() == 1 ? guessed_shift(*other, found.collective_number, *others[0], *mine[0])
                                                 : Shift::kNone;
 }
 
 }  // namespace
 
-std::vector<Came> by_ordinal(const GroupView& group) {
+std::vector<Came> by_collective_number(const GroupView& group) {
   std::vector<Came> all;
   for (std::size_t i = 0; i < group.members.size(); ++i) {
     if (group.members[i].is_counted) continue;  // counted numbers may include lost point-to-point operations
-    for (const Numbered& one : group.members[i].collectives) all.push_back({one.ordinal, i, one.launch});
+    for (const Numbered& one : group.members[i].collectives) all.push_back({one.collective_number, i, one.launch});
   }
   std::sort(all.begin(), all.end(), [](const Came& a, const Came& b) {
-    return a.ordinal != b.ordinal ? a.ordinal < b.ordinal : a.member < b.member;
+    return a.collective_number != b.collective_number ? a.collective_number < b.collective_number : a.member < b.member;
   });
   return all;
 }
@@ -185,9 +186,9 @@ bool is_alike(const CollectiveCall& a, const CollectiveCall& b) {
 std::vector<Disagreement> disagreements_of(const GroupView& group, const std::vector<Came>& all, std::size_t most) {
   std::vector<Disagreement> found;
   for (std::size_t from = 0, to = 0; from < all.size() && found.size() < most; from = to) {
-    while (to < all.size() && all[to].ordinal == all[from].ordinal) ++to;
+    while (to < all.size() && all[to].collective_number == all[from].collective_number) ++to;
     if (to - from < 2) continue;
-    Disagreement one{.ordinal = all[from].ordinal};
+    Disagreement one{.collective_number = all[from].collective_number};
     one.sides = sides_of(std::span(all).subspan(from, to - from));
     if (one.sides.empty()) continue;
     one.has_majority = 2 * one.sides[0].members.size() > group.members.size();

@@ -28,7 +28,7 @@ enum class Shift : std::uint8_t {
 
 /// A collective in which members differ.
 struct Disagreement {
-  std::uint64_t ordinal = 0;               ///< Collective number.
+  std::uint64_t collective_number = 0;     ///< Collective number.
   std::vector<SideView> sides = {};        ///< Sides, the largest first.
   std::vector<std::size_t> culprits = {};  ///< Members of all sides but the largest; empty if two are equally large.
   bool has_majority = false;               ///< True if the largest side is more than half of the group.
@@ -36,12 +36,12 @@ struct Disagreement {
 };
 /// A collective that a member reached.
 struct Came {
-  std::uint64_t ordinal = 0;               ///< Collective number.
+  std::uint64_t collective_number = 0;     ///< Collective number.
   std::size_t member = 0;                  ///< Index in the group.
   const CollectiveCall* launch = nullptr;  ///< Never null.
 };
 /// Returns all comparable collectives, by number and member.
-std::vector<Came> by_ordinal(const GroupView& group);
+std::vector<Came> by_collective_number(const GroupView& group);
 /// Returns the disagreements of a group by collective number, at most `most`.
 std::vector<Disagreement> disagreements_of(const GroupView& group, const std::vector<Came>& all, std::size_t most);
 

@@ -82,7 +82,7 @@ void find_cycles(const Material& material, std::vector<Finding>& findings) {
     verdict.fault = Fault::kCycle;
     verdict.culprits = culprits_of(material, cycle);
     verdict.group = material.overview.groups[first.group].name;
-    verdict.ordinal = first.is_message ? 0 : first.ordinal;
+    verdict.collective_number = first.is_message ? 0 : first.collective_number;
     const bool is_odd = verdict.culprits.size() < all.size();
     verdict.confidence = is_odd ? Confidence::kMedium : Confidence::kHigh;
     verdict.sentence = fmt::format("deadlock between {}: {}", text_of_ranks(finding.involved), text_of_way(*way));
@@ -110,7 +110,7 @@ void find_slow_operations(const Material& material, std::vector<Finding>& findin
     Finding finding{.strength = Strength::kWeak, .waiting = waiters.size(), .involved = waiters};
     Verdict& verdict = finding.verdict;
     verdict.group = group.name;
-    verdict.ordinal = meeting.is_message ? 0 : meeting.ordinal;
+    verdict.collective_number = meeting.is_message ? 0 : meeting.collective_number;
     verdict.confidence = Confidence::kLow;
     const bool has_met = std::any_of(meeting.waiters.begin(), meeting.waiters.end(), [](const Waiter& waiter) {
       return waiter.launch->stage == Stage::kMet || waiter.launch->met_ns != 0;

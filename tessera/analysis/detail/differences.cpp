@@ -31,8 +31,8 @@ std::string text_of_sides(const GroupView& group, const Disagreement& found) {
 std::string sentence_of(const GroupView& group, const Disagreement& found) {
   const std::string name = visible(group.name);
   if (found.culprits.empty()) {
-    return fmt::format("ranks of group {} differ in collective {}, without a majority: {}", name, found.ordinal,
-                       text_of_sides(group, found));
+    return fmt::format("ranks of group {} differ in collective {}, without a majority: {}", name,
+                       found.collective_number, text_of_sides(group, found));
   }
   const std::string who = text_of_ranks(ranks_of(group, found.culprits));
   const std::string they = found.culprits.size() == 1 ? "it" : "they";
@@ -40,18 +40,18 @@ std::string sentence_of(const GroupView& group, const Disagreement& found) {
   const std::string theirs = text_of(*found.sides[0].launch);
   const std::string own = text_of(*found.sides[1].launch);
   std::string asked = fmt::format("{} enqueued {} as collective {} of group {}, but {} enqueued {}", who, own,
-                                  found.ordinal, name, others, theirs);
+                                  found.collective_number, name, others, theirs);
   switch (found.shift) {
     case Shift::kSkipped:
       return fmt::format(
           "{} skipped collective {} of group {}, {}: {} continued with {} and {} one collective ahead of {}", who,
-          found.ordinal, name, theirs, they, own, found.culprits.size() == 1 ? "is" : "are", others);
+          found.collective_number, name, theirs, they, own, found.culprits.size() == 1 ? "is" : "are", others);
     case Shift::kAdded:
       return fmt::format("{} ran one collective more than {}: {} as collective {} of group {}, where the others ran {}",
-                         who, others, own, found.ordinal, name, theirs);
+                         who, others, own, found.collective_number, name, theirs);
     case Shift::kSwapped:
       return fmt::format("{} ran collectives {} and {} of group {} in reverse order: first {}, where {} ran {} first",
-                         who, found.ordinal, found.ordinal + 1, name, own, others, theirs);
+                         who, found.collective_number, found.collective_number + 1, name, own, others, theirs);
     case Shift::kPerhapsSkipped: return asked + ": " + they + " probably skipped that collective and ran the next one";
     case Shift::kPerhapsAdded: return asked + ": " + they + " probably ran the previous collective twice";
     case Shift::kNone: break;
@@ -86,7 +86,7 @@ void add(const Material& material, const GroupView& group, const Disagreement& f
   verdict.fault = Fault::kMismatch;
   verdict.culprits = ranks_of(group, found.culprits);
   verdict.group = group.name;
-  verdict.ordinal = found.ordinal;
+  verdict.collective_number = found.collective_number;
   verdict.sentence = sentence_of(group, found);
   verdict.advice = advice_of(group, found);
   verdict.confidence = found.culprits.empty() ? Confidence::kLow
@@ -98,7 +98,7 @@ void add(const Material& material, const GroupView& group, const Disagreement& f
     if (&side == &found.sides[0]) finding.waiting = ranks.size();
   }
   const std::size_t first = found.culprits.empty() ? found.sides[0].members[0] : found.culprits[0];
-  if (const CollectiveCall* launch = collective_at(group.members[first], found.ordinal)) {
+  if (const CollectiveCall* launch = collective_at(group.members[first], found.collective_number)) {
     finding.when_ns = material.overview.shared_time(group.members[first].rank,
                                                     launch->begun_ns != 0 ? launch->begun_ns : launch->asked_ns);
   }

@@ -119,7 +119,7 @@ bool GroupBuilder::add_begun(const Holder& holder, std::uint64_t sequence, std::
   Begun& begun = begun_[sequence];
   begun.task = task;
   begun.first = *first;
-  begun.ordinal = number_in(holder, "ordinal");
+  begun.collective_number = number_in(holder, "collective_number");
   begun.operations = static_cast<std::size_t>(number_in(holder, "operations"));
   begun.when_ns = when_ns;
   begun.met_ns = std::max(begun.met_ns, integer_in(holder, "met"));
@@ -136,7 +136,7 @@ bool GroupBuilder::add_signal_wait(const Holder& holder, std::int64_t ended_ns) 
   if (peer < 0 || peer >= static_cast<int>(group_.ranks.size()) || channel < 0) return false;
   CollectiveCall wait{
       .sequence = 0,
-      .ordinal = number_in(holder, "number"),
+      .collective_number = number_in(holder, "number"),
       .operations = {{.kind = text_in(holder, "what"), .peer = peer, .channel = static_cast<int>(channel)}},
       .stage = failure == 0 ? Stage::kBegun : Stage::kFailed,
       .asked_ns = integer_in(holder, "when"),
@@ -210,7 +210,7 @@ void GroupBuilder::take_ask(CollectiveCall& launch, const EnqueuedCall& asked, s
 CollectiveCall GroupBuilder::begun_launch(std::uint64_t sequence, const Begun& begun) const {
   CollectiveCall launch{.task = begun.task,
                         .sequence = sequence,
-                        .ordinal = begun.ordinal,
+                        .collective_number = begun.collective_number,
                         .operations = {begun.first},
                         .stage = Stage::kBegun,
                         .begun_ns = begun.when_ns,
@@ -267,7 +267,7 @@ std::vector<CollectiveCall> GroupBuilder::waiting_launches(std::uint32_t last_be
 // For files without launch numbers: counts if all started launches are known.
 void GroupBuilder::number_begun() {
   const bool is_numbered =
-      std::any_of(begun_.begin(), begun_.end(), [](const auto& each) { return each.second.ordinal != 0; });
+      std::any_of(begun_.begin(), begun_.end(), [](const auto& each) { return each.second.collective_number != 0; });
   if (is_numbered) return;
   std::map<Class, std::uint64_t> counts;
   std::uint64_t expected = 1;
@@ -277,7 +277,7 @@ void GroupBuilder::number_begun() {
     CollectiveCall launch{.operations = {begun.first}};
     if (const auto asked = asked_.find(begun.task); asked != asked_.end())
       take_ask(launch, asked->second, begun.operations);
-    begun.ordinal = count_launch(counts, launch.operations);
+    begun.collective_number = count_launch(counts, launch.operations);
   }
 }
 
@@ -286,13 +286,13 @@ std::optional<std::map<Class, std::uint64_t>> GroupBuilder::counts_of(const std:
   std::map<Class, std::uint64_t> counts;
   if (collectives_begun_) counts[kCollectives] = *collectives_begun_;
   for (const CollectiveCall& launch : begun) {
-    if (launch.ordinal == 0 || launch.replay != 0) return std::nullopt;
+    if (launch.collective_number == 0 || launch.replay != 0) return std::nullopt;
     const Class front = class_of(launch.operations.front());
     std::map<Class, std::uint64_t> own;
     (void)count_launch(own, launch.operations);
     for (const auto& [which, count] : own) {
       if (which == front) {
-        counts[which] = std::max(counts[which], launch.ordinal + count - 1);
+        counts[which] = std::max(counts[which], launch.collective_number + count - 1);
       } else if (!has_lost_ || counts.contains(which)) {
         counts[which] += count;
       }
@@ -312,7 +312,7 @@ void GroupBuilder::number_waiting(std::vector<CollectiveCall>& waiting, const st
     if (launch.stage != Stage::kAsked || launch.task != expected++) return;
     const bool is_known = !has_lost_ || counts->contains(class_of(launch.operations.front()));
     const std::uint64_t number = count_launch(*counts, launch.operations);
-    if (is_known) launch.ordinal = number;
+    if (is_known) launch.collective_number = number;
   }
 }
 

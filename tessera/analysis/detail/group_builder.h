@@ -57,7 +57,7 @@ class GroupBuilder {
   };
   struct Begun {
     std::uint32_t task = 0;
-    std::uint64_t ordinal = 0;
+    std::uint64_t collective_number = 0;
     RecordedOperation first = {};
     std::size_t operations = 0;
     std::int64_t when_ns = 0;

@@ -198,11 +198,12 @@ void find_failed_launches(const Material& material, std::vector<Finding>& findin
   Verdict& verdict = finding.verdict;
   verdict.fault = first->failure == "mismatch" ? Fault::kMismatch : Fault::kUnknown;
   verdict.group = where->name;
-  verdict.ordinal = first->is_message() ? 0 : first->ordinal;
+  verdict.collective_number = first->is_message() ? 0 : first->collective_number;
   verdict.confidence = Confidence::kLow;
-  verdict.sentence = fmt::format("{} {} of group {}, {}, failed on {} ({}), and the records do not show why",
-                                 first->is_message() ? "point-to-point operation" : "collective", first->ordinal,
-                                 visible(where->name), text_of(*first), text_of_ranks(ranks), visible(first->failure));
+  verdict.sentence =
+      fmt::format("{} {} of group {}, {}, failed on {} ({}), and the records do not show why",
+                  first->is_message() ? "point-to-point operation" : "collective", first->collective_number,
+                  visible(where->name), text_of(*first), text_of_ranks(ranks), visible(first->failure));
   verdict.advice = "look at the error of these ranks: it names the ranks that differ or did not arrive";
   tell_order_of_groups(by_group, verdict);
   findings.push_back(std::move(finding));

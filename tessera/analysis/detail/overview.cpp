@@ -60,7 +60,7 @@ class Filling {
     }
     for (const CollectiveCall& launch : group.launches) {
       if (launch.operations.empty()) continue;
-      const bool has_come = launch.stage != Stage::kAsked || (!sees && launch.ordinal != 0);
+      const bool has_come = launch.stage != Stage::kAsked || (!sees && launch.collective_number != 0);
       if (!has_come && launch.task != 0 && launch.task < last_task) continue;
       if (launch.is_message()) {
         add_messages(launch, has_come);
@@ -74,23 +74,23 @@ class Filling {
  private:
   void add_collective(const CollectiveCall& launch, bool has_come) {
     if (!has_come) {
-      member_.pending.push_back({launch.ordinal, &launch});
-    } else if (launch.ordinal == 0) {
+      member_.pending.push_back({launch.collective_number, &launch});
+    } else if (launch.collective_number == 0) {
       unnumbered_.push_back(&launch);
     } else {
-      member_.collectives.push_back({launch.ordinal, &launch});
+      member_.collectives.push_back({launch.collective_number, &launch});
     }
   }
 
   void add_messages(const CollectiveCall& launch, bool has_come) {
     bool is_first = true;
     for (const RecordedOperation& operation : launch.operations) {
-      const bool is_numbered = is_first && launch.ordinal != 0;
+      const bool is_numbered = is_first && launch.collective_number != 0;
       is_first = false;
       if (operation.peer < 0 || static_cast<std::size_t>(operation.peer) >= ranks_.size()) continue;
       const bool is_send = operation.kind != "recv";
       std::uint64_t& number = numbers_[{operation.peer, is_send}];
-      number = is_numbered ? launch.ordinal : number + 1;
+      number = is_numbered ? launch.collective_number : number + 1;
       (has_come ? member_.messages : member_.pending_messages)
           .push_back({static_cast<std::size_t>(operation.peer), is_send, number, &launch, &operation,
                       is_numbered || nothing_is_lost_});
@@ -101,25 +101,28 @@ class Filling {
     auto& collectives = member_.collectives;
     if (collectives.empty() && member_.messages.empty() && member_.group->begun != 0) {
       // A group without point-to-point operations has started as many collectives as launches: the table has the last.
-      std::uint64_t ordinal = member_.group->begun;
-      member_.come = ordinal;
+      std::uint64_t collective_number = member_.group->begun;
+      member_.come = collective_number;
       member_.is_counted = true;
-      for (auto at = unnumbered_.rbegin(); at != unnumbered_.rend() && ordinal > 0; ++at, --ordinal) {
-        collectives.push_back({ordinal, *at});
+      for (auto at = unnumbered_.rbegin(); at != unnumbered_.rend() && collective_number > 0;
+           ++at, --collective_number) {
+        collectives.push_back({collective_number, *at});
       }
     } else {
       member_.has_unnumbered = !unnumbered_.empty();
     }
     std::stable_sort(collectives.begin(), collectives.end(),
-                     [](const Numbered& a, const Numbered& b) { return a.ordinal < b.ordinal; });
-    const auto is_same = [](const Numbered& a, const Numbered& b) { return a.ordinal == b.ordinal; };
+                     [](const Numbered& a, const Numbered& b) { return a.collective_number < b.collective_number; });
+    const auto is_same = [](const Numbered& a, const Numbered& b) {
+      return a.collective_number == b.collective_number;
+    };
     collectives.erase(std::unique(collectives.begin(), collectives.end(), is_same), collectives.end());
-    if (!collectives.empty()) member_.come = std::max(member_.come, collectives.back().ordinal);
+    if (!collectives.empty()) member_.come = std::max(member_.come, collectives.back().collective_number);
     std::uint64_t next = member_.come;
     for (Numbered& asked : member_.pending) {
       if (next == ~std::uint64_t{0}) break;
-      asked.ordinal = asked.ordinal > next ? asked.ordinal : next + 1;
-      next = asked.ordinal;
+      asked.collective_number = asked.collective_number > next ? asked.collective_number : next + 1;
+      next = asked.collective_number;
     }
   }
 
@@ -193,12 +196,12 @@ void compare_clocks(const GroupView& view, Overview& found) {
     std::size_t taken = 0;
     for (auto at = member.collectives.rbegin(); at != member.collectives.rend() && taken < kClockSamples; ++at) {
       if (at->launch->stage != Stage::kDone || at->launch->ended_ns <= 0) continue;
-      ends[at->ordinal].emplace_back(member.rank, at->launch->ended_ns);
+      ends[at->collective_number].emplace_back(member.rank, at->launch->ended_ns);
       ++taken;
     }
   }
   std::unordered_map<int, std::vector<std::int64_t>> apart;
-  for (const auto& [ordinal, times] : ends) {
+  for (const auto& [collective_number, times] : ends) {
     if (times.size() < 2) continue;
     std::vector<std::int64_t> all;
     for (const auto& [rank, time] : times) all.push_back(time);
@@ -234,10 +237,11 @@ Overview overview_of(const Evidence& evidence) {
   return found;
 }
 
-const CollectiveCall* collective_at(const GroupMember& member, std::uint64_t ordinal) {
-  const auto at = std::lower_bound(member.collectives.begin(), member.collectives.end(), ordinal,
-                                   [](const Numbered& one, std::uint64_t wanted) { return one.ordinal < wanted; });
-  return at != member.collectives.end() && at->ordinal == ordinal ? at->launch : nullptr;
+const CollectiveCall* collective_at(const GroupMember& member, std::uint64_t collective_number) {
+  const auto at =
+      std::lower_bound(member.collectives.begin(), member.collectives.end(), collective_number,
+                       [](const Numbered& one, std::uint64_t wanted) { return one.collective_number < wanted; });
+  return at != member.collectives.end() && at->collective_number == collective_number ? at->launch : nullptr;
 }
 
 }  // namespace tessera::analysis::detail

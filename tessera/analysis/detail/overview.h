@@ -15,7 +15,7 @@ namespace tessera::analysis::detail {
 
 /// A collective of one member with its number.
 struct Numbered {
-  std::uint64_t ordinal = 0;               ///< Collective number.
+  std::uint64_t collective_number = 0;     ///< Collective number.
   const CollectiveCall* launch = nullptr;  ///< Never null.
 };
 
@@ -70,6 +70,6 @@ struct Overview {
 Overview overview_of(const Evidence& evidence);
 
 /// Returns the launch that a member reached under this collective number; null if unknown.
-const CollectiveCall* collective_at(const GroupMember& member, std::uint64_t ordinal);
+const CollectiveCall* collective_at(const GroupMember& member, std::uint64_t collective_number);
 
 }  // namespace tessera::analysis::detail

@@ -39,7 +39,7 @@ std::string text_of_place(const Material& material, const Rank& rank, const Miss
   if (last == nullptr) return rank.groups.empty() ? " before it had joined a group" : " before its first operation";
   const std::string what =
       fmt::format("{} {} of group {}, {}", last->is_message() ? "point-to-point operation" : "collective",
-                  last->ordinal, visible(where->name), text_of(*last));
+                  last->collective_number, visible(where->name), text_of(*last));
   return (last->has_ended() ? " after " : " in ") + what;
 }
 
@@ -166,7 +166,7 @@ void find_own_faults(const Material& material, std::vector<Finding>& findings) {
     verdict.culprits = {rank.rank};
     if (missed.meeting != nullptr) {
       verdict.group = material.overview.groups[missed.meeting->group].name;
-      verdict.ordinal = missed.meeting->is_message ? 0 : missed.meeting->ordinal;
+      verdict.collective_number = missed.meeting->is_message ? 0 : missed.meeting->collective_number;
     }
     verdict.sentence =
         fmt::format("rank {} {}{}", rank.rank, text_of_end(rank, fault), text_of_place(material, rank, missed));

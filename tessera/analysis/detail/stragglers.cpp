@@ -62,7 +62,7 @@ void add_late_ranks(const GroupView& group, const std::vector<Came>& all, std::v
   std::vector<std::uint64_t> last(group.members.size(), 0);
   std::uint64_t collectives = 0;
   for (std::size_t from = 0, to = 0; from < all.size(); from = to) {
-    while (to < all.size() && all[to].ordinal == all[from].ordinal) ++to;
+    while (to < all.size() && all[to].collective_number == all[from].collective_number) ++to;
     if (to - from != group.members.size()) continue;
     const std::span<const Came> came = std::span(all).subspan(from, to - from);
     const std::vector<double> waits = waits_in(came);

@@ -245,9 +245,10 @@ class DumpReader {
       return;
     }
     const std::uint64_t number = count_message(*building, operation);
-    launch.ordinal = is_message ? number : static_cast<std::uint64_t>(std::max<std::int64_t>(place.second, 0));
+    launch.collective_number =
+        is_message ? number : static_cast<std::uint64_t>(std::max<std::int64_t>(place.second, 0));
     if (const PickleValue* own = entry.find(kOwnKey))
-      launch.ordinal = static_cast<std::uint64_t>(integer_at(*own, "ordinal"));
+      launch.collective_number = static_cast<std::uint64_t>(integer_at(*own, "collective_number"));
     has_timing_ |= launch.begun_ns != 0 || text_at(entry, "state") == "started";
     group.launches.push_back(std::move(launch));
   }
@@ -263,7 +264,7 @@ class DumpReader {
     bool has_begun = false;
     for (CollectiveCall& launch : group.launches) {
       // Older entries may be lost, and PyTorch does not number point-to-point operations by peer.
-      if (!is_ours && launch.is_message() && first_record_ > 0) launch.ordinal = 0;
+      if (!is_ours && launch.is_message() && first_record_ > 0) launch.collective_number = 0;
       if (!is_ours && !has_timing_ && !has_begun && launch.stage == Stage::kAsked) launch.stage = Stage::kBegun;
       has_begun |= launch.stage == Stage::kBegun;
       ++group.asked;

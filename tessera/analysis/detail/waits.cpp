@@ -68,20 +68,20 @@ class Gathering {
 
   void add_collectives(std::size_t index) {
     const GroupView& group = overview_.groups[index];
-    std::map<std::uint64_t, UnfinishedCollective> by_ordinal;
+    std::map<std::uint64_t, UnfinishedCollective> by_collective_number;
     for (std::size_t i = 0; i < group.members.size(); ++i) {
       const GroupMember& member = group.members[i];
       const CollectiveCall* asked = asked_unseen(member);
       for (const Numbered& one : member.collectives) {
         if (!is_waiting(*one.launch, is_deadlock_) && one.launch != asked) continue;
-        UnfinishedCollective& meeting = by_ordinal[one.ordinal];
+        UnfinishedCollective& meeting = by_collective_number[one.collective_number];
         meeting.group = index;
-        meeting.ordinal = one.ordinal;
+        meeting.collective_number = one.collective_number;
         meeting.waiters.push_back({i, one.launch, nullptr, waited(member.rank, *one.launch)});
         break;  // later ones wait for it
       }
     }
-    for (auto& [ordinal, meeting] : by_ordinal) {
+    for (auto& [collective_number, meeting] : by_collective_number) {
       find_absent(group, meeting);
       graph_.meetings.push_back(std::move(meeting));
     }
@@ -134,9 +134,9 @@ class Gathering {
     for (std::size_t i = 0; i < group.members.size(); ++i) {
       if (waits[i] != 0) continue;
       const GroupMember& member = group.members[i];
-      const CollectiveCall* launch = collective_at(member, meeting.ordinal);
+      const CollectiveCall* launch = collective_at(member, meeting.collective_number);
       if (launch != nullptr && launch->stage == Stage::kDone) meeting.ended.push_back(i);
-      if (has_met || member.come >= meeting.ordinal) continue;
+      if (has_met || member.come >= meeting.collective_number) continue;
       const bool is_unread = member.known != nullptr && !member.is_seen() &&
                              (left_no_record(*member.known) ||
                               (member.known->groups.empty() && member.known->state == RankState::kUnknown));
@@ -160,7 +160,7 @@ class Gathering {
       std::set<std::pair<std::size_t, bool>> seen;  // later ones wait for the first
       for (const Message& one : group.members[i].messages) {
         if (!is_waiting(*one.launch, is_deadlock_) || !seen.emplace(one.peer, one.is_send).second) continue;
-        UnfinishedCollective meeting{.group = index, .ordinal = one.number, .is_message = true};
+        UnfinishedCollective meeting{.group = index, .collective_number = one.number, .is_message = true};
         meeting.waiters.push_back({i, one.launch, one.operation, waited(group.members[i].rank, *one.launch)});
         const GroupMember& peer = group.members[one.peer];
         const auto there = come[one.peer].find({i, !one.is_send});
@@ -185,7 +185,8 @@ class Gathering {
         const RecordedOperation& operation = one.operations.front();
         const auto at = static_cast<std::size_t>(operation.peer);
         if (operation.peer < 0 || at >= group.members.size() || at == i) continue;
-        UnfinishedCollective meeting{.group = index, .ordinal = one.ordinal, .is_message = true, .is_signal = true};
+        UnfinishedCollective meeting{
+            .group = index, .collective_number = one.collective_number, .is_message = true, .is_signal = true};
         meeting.waiters.push_back({i, &one, &operation, waited(group.members[i].rank, one)});
         const GroupMember& peer = group.members[at];
         (peer.is_seen() || is_gone(peer) ? meeting.absent : meeting.unsure).push_back(at);
@@ -392,11 +393,13 @@ WaitGraph waits_of(const Overview& overview) {
 }
 
 std::string text_of(const Overview& overview, const UnfinishedCollective& meeting) {
-  if (meeting.waiters.empty()) return fmt::format("collective {}", meeting.ordinal);
+  if (meeting.waiters.empty()) return fmt::format("collective {}", meeting.collective_number);
   const Waiter& first = meeting.waiters.front();
-  if (first.message == nullptr) return fmt::format("collective {}, {}", meeting.ordinal, text_of(*first.launch));
+  if (first.message == nullptr)
+    return fmt::format("collective {}, {}", meeting.collective_number, text_of(*first.launch));
   const GroupView& group = overview.groups[meeting.group];
-  std::string text = fmt::format("{} {}, ", meeting.is_signal ? "signal" : "point-to-point operation", meeting.ordinal);
+  std::string text =
+      fmt::format("{} {}, ", meeting.is_signal ? "signal" : "point-to-point operation", meeting.collective_number);
   RecordedOperation operation = *first.message;
   const auto place = static_cast<std::size_t>(operation.peer);
   if (operation.peer >= 0 && place < group.members.size()) operation.peer = group.members[place].rank;

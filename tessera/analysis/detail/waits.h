@@ -25,7 +25,7 @@ struct Waiter {
 /// An operation that ranks reached and that has not finished without an error.
 struct UnfinishedCollective {
   std::size_t group = 0;                   ///< Index in the overview.
-  std::uint64_t ordinal = 0;               ///< Collective number, or number of the point-to-point operation.
+  std::uint64_t collective_number = 0;     ///< Collective number, or number of the point-to-point operation.
   bool is_message = false;                 ///< Between two ranks.
   bool is_signal = false;                  ///< A wait for a signal of symmetric memory; is_message is also set.
   std::vector<Waiter> waiters = {};        ///< Members that arrived, the longest wait first.

@@ -62,7 +62,7 @@ std::string whereabouts(const Overview& overview, const Rank& rank) {
   const CollectiveCall* launch = text.empty() ? last_launch(rank, &group) : nullptr;
   if (launch != nullptr) {
     text = fmt::format("it last reached {} {} of group {}, {}",
-                       launch->is_message() ? "point-to-point operation" : "collective", launch->ordinal,
+                       launch->is_message() ? "point-to-point operation" : "collective", launch->collective_number,
                        visible(group->name), text_of(*launch));
     if (!launch->label.empty()) text += fmt::format(" with label '{}'", visible(launch->label));
     text += ago(overview, rank, std::max(launch->ended_ns, launch->begun_ns), ", ", " ago");

@@ -37,9 +37,9 @@ struct BeginRow {
   Reduction reduction;
   std::uint8_t operations;
   std::int32_t root;
-  std::uint64_t ordinal;
+  std::uint64_t collective_number;
   TESSERA_RECORD(BeginRow, "comm_begin", sequence, count, task, group, kind, dtype, reduction, operations, root,
-                 ordinal)
+                 collective_number)
 };
 struct ReplayRow {
   std::uint64_t sequence, replay;
@@ -94,13 +94,13 @@ struct RunningRow {
   Reduction reduction = {};
   std::uint8_t operations = {};
   std::int32_t root = {};
-  std::uint64_t ordinal = {};
+  std::uint64_t collective_number = {};
   Moment met = {};
   std::uint64_t collectives_begun = {};
   std::uint64_t collectives_ended = {};
   static constexpr std::uint32_t kRows = 16;
   TESSERA_RECORD(RunningRow, "comm_running", begun, ended, failed, count, when, task, group, kind, dtype, reduction,
-                 operations, root, ordinal, met, collectives_begun, collectives_ended)
+                 operations, root, collective_number, met, collectives_begun, collectives_ended)
 };
 
 // The version before launches were numbered.

@@ -99,7 +99,7 @@ class EvidenceBuilder {
     launch.asked_ns = now_;
     if (stage != Stage::kAsked) {
       launch.sequence = ++where.begun;
-      launch.ordinal = next_ordinal(number, name, launch.operations);
+      launch.collective_number = next_collective_number(number, name, launch.operations);
       launch.begun_ns = now_ + 1'000'000;
     }
     if (stage == Stage::kMet || stage == Stage::kDone) launch.met_ns = now_ + 2'000'000;
@@ -154,11 +154,12 @@ class EvidenceBuilder {
   }
 
  private:
-  std::uint64_t next_ordinal(int number, const std::string& name, const std::vector<RecordedOperation>& operations) {
+  std::uint64_t next_collective_number(int number, const std::string& name,
+                                       const std::vector<RecordedOperation>& operations) {
     std::uint64_t first = 0;
     for (const RecordedOperation& one : operations) {
       if (one.peer < 0 && first != 0) continue;  // a launch counts once
-      const std::uint64_t next = ++ordinals_[{number, name, one.peer, one.kind == "recv"}];
+      const std::uint64_t next = ++collective_numbers_[{number, name, one.peer, one.kind == "recv"}];
       if (first == 0) first = next;
     }
     return first;
@@ -166,7 +167,7 @@ class EvidenceBuilder {
 
   Evidence evidence_;
   std::int64_t now_ = 1'800'000'000 * kSecond;
-  std::map<std::tuple<int, std::string, int, bool>, std::uint64_t> ordinals_;
+  std::map<std::tuple<int, std::string, int, bool>, std::uint64_t> collective_numbers_;
 };
 
 }  // namespace tessera::analysis::testing

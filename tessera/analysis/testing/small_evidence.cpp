@@ -53,10 +53,10 @@ Group pair_of(int rank) {
 
 }  // namespace
 
-CollectiveCall launch_of(RecordedOperation operation, std::uint64_t ordinal, std::int64_t asked_us,
+CollectiveCall launch_of(RecordedOperation operation, std::uint64_t collective_number, std::int64_t asked_us,
                          std::int64_t begun_us, std::int64_t met_us, std::int64_t ended_us) {
   CollectiveCall launch;
-  launch.ordinal = ordinal;
+  launch.collective_number = collective_number;
   launch.operations = {std::move(operation)};
   launch.asked_ns = moment(asked_us);
   launch.begun_ns = moment(begun_us);

@@ -56,13 +56,13 @@ std::uint64_t what(const Operation& operation, std::size_t number) {
 static_assert(offsetof(OperationRecord, task) == 8 && offsetof(OperationRecord, stream) == 16 &&
               offsetof(OperationRecord, parts) == 24 && offsetof(OperationRecord, kind) == 32);
 static_assert(offsetof(BeginRecord, task) == 16 && offsetof(BeginRecord, kind) == 24 &&
-              offsetof(BeginRecord, ordinal) == 32);
+              offsetof(BeginRecord, collective_number) == 32);
 static_assert(offsetof(EndRecord, task) == 8 && offsetof(EndRecord, met) == 16 && offsetof(EndRecord, failure) == 24);
 static_assert(offsetof(CommAskedRow, when) == 8 && offsetof(CommAskedRow, task) == 16 &&
               offsetof(CommAskedRow, stream) == 24 && offsetof(CommAskedRow, parts) == 32 &&
               offsetof(CommAskedRow, kind) == 40 && offsetof(CommAskedRow, thread) == 48);
 static_assert(offsetof(CommRunningRow, count) == 24 && offsetof(CommRunningRow, task) == 40 &&
-              offsetof(CommRunningRow, kind) == 48 && offsetof(CommRunningRow, ordinal) == 56 &&
+              offsetof(CommRunningRow, kind) == 48 && offsetof(CommRunningRow, collective_number) == 56 &&
               offsetof(CommRunningRow, collectives_ended) == 80);
 
 constexpr std::uint64_t kShortMeeting = 50'000;  // ticks: about 20 us
@@ -259,7 +259,7 @@ std::uint64_t GroupRecord::count_messages(std::span<const std::uint32_t> message
   replay_row_.put(replay);
 }
 
-// `count(is_collective)` counts its operations and returns the ordinal of a launch of messages.
+// `count(is_collective)` counts its operations and returns the collective_number of a launch of messages.
 template <class Count>
 inline void GroupRecord::note_begin(const Told& told, const Count& count) {
   const Held held(flag_);
@@ -269,8 +269,8 @@ inline void GroupRecord::note_begin(const Told& told, const Count& count) {
   const probe::Moment now = told.ticks != 0 ? probe::Moment{told.ticks} : recorder->begin();
   const std::uint64_t who = pair(told.number, number_);
   bool has_collective = false;
-  std::uint64_t ordinal = count(has_collective);
-  if (has_collective) ordinal = ++last_.collectives_begun;
+  std::uint64_t collective_number = count(has_collective);
+  if (has_collective) collective_number = ++last_.collectives_begun;
   // Set well before it is read below, since a read directly after a store would stall.
   const bool is_latest = told.sequence >= last_.begun;
   if (is_latest) {
@@ -283,18 +283,19 @@ inline void GroupRecord::note_begin(const Told& told, const Count& count) {
              .when = now.value(),
              .who = who,
              .what = told.what,
-             .ordinal = ordinal,
+             .collective_number = collective_number,
              .collectives_begun = last_.collectives_begun,
              .collectives_ended = last_.collectives_ended};
   }
-  recorder->write_words_at<BeginRecord>(now, probe::Ring::kComm, told.sequence, told.count, who, told.what, ordinal);
+  recorder->write_words_at<BeginRecord>(now, probe::Ring::kComm, told.sequence, told.count, who, told.what,
+                                        collective_number);
   if (device::running_node().replay != 0) note_replay(*recorder, now, told);
   if (is_latest) put_running();
 }
 
 inline void GroupRecord::put_running() {
   running_row_.put_words({last_.begun, last_.ended, last_.failed, last_.count, last_.when, last_.who, last_.what,
-                          last_.ordinal, met_.load(std::memory_order_relaxed), last_.collectives_begun,
+                          last_.collective_number, met_.load(std::memory_order_relaxed), last_.collectives_begun,
                           last_.collectives_ended});
 }
 
@@ -334,16 +335,16 @@ inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std:
                   .number = task.number,
                   .ticks = ticks};
   note_begin(told, [&](bool& has_collective) {
-    std::uint64_t ordinal = 0;
+    std::uint64_t collective_number = 0;
     for (const Operation& operation : task.operations) {
       if (!is_message(operation.kind)) {
         has_collective = true;
         continue;
       }
       const std::uint64_t number = ++messages_[slot_of(operation)];
-      if (ordinal == 0) ordinal = number;
+      if (collective_number == 0) collective_number = number;
     }
-    return ordinal;
+    return collective_number;
   });
 }
 [[gnu::flatten]] void GroupRecord::ended(const Task& task, std::uint64_t ticks) {

@@ -109,7 +109,7 @@ class GroupRecord {
 
   // The words of CommRunningRow, except `met`.
   struct Last {
-    std::uint64_t begun, ended, failed, count, when, who, what, ordinal, collectives_begun, collectives_ended;
+    std::uint64_t begun, ended, failed, count, when, who, what, collective_number, collectives_begun, collectives_ended;
   };
   // The contents of a begin record; 0 ticks: now.
   struct Told {

@@ -36,8 +36,8 @@ std::string wait_line(const LongWait& wait, const analysis::Evidence& evidence) 
   const auto first = std::ranges::find_if(wait.ranks, [&](int rank) { return !has(verdict.culprits, rank); });
   if (first == wait.ranks.end() || *first != wait.rank) return {};
   const std::string where =
-      verdict.group == wait.group && verdict.ordinal > 0
-          ? concat("collective ", verdict.ordinal, " of group ", wait.group, " (", wait.operation, ")")
+      verdict.group == wait.group && verdict.collective_number > 0
+          ? concat("collective ", verdict.collective_number, " of group ", wait.group, " (", wait.operation, ")")
           : concat(wait.operation, " of group ", wait.group);
   return concat("waiting ", wait.waited.count(), " s for ", names_of(verdict.culprits), " in ", where);
 }

@@ -91,12 +91,12 @@ void take(Row& row, const Group& group, const CollectiveCall& launch, const Busy
                                                              : free_ns(*kernels, launch.begun_ns, launch.ended_ns));
     if (launch.met_ns >= launch.begun_ns) row.wait_ns += static_cast<double>(launch.met_ns - launch.begun_ns);
   }
-  if (launch.ordinal == 0 || launch.is_message()) {
+  if (launch.collective_number == 0 || launch.is_message()) {
     ++row.unnumbered;
     return;
   }
   if (launch.begun_ns <= 0) return;
-  Meeting& meeting = row.meetings[launch.ordinal];
+  Meeting& meeting = row.meetings[launch.collective_number];
   meeting.first_ns = meeting.members == 0 ? launch.begun_ns : std::min(meeting.first_ns, launch.begun_ns);
   meeting.last_ns = std::max(meeting.last_ns, launch.begun_ns);
   meeting.met_ns = std::max(meeting.met_ns, launch.met_ns);
@@ -112,7 +112,7 @@ PageJson row_json(const RowKey& key, const Row& row) {
   double moving_ns = 0;
   std::size_t moved = 0;
   std::vector<double> skews;
-  for (const auto& [ordinal, meeting] : row.meetings) {
+  for (const auto& [collective_number, meeting] : row.meetings) {
     if (meeting.members == ranks.size()) skews.push_back(static_cast<double>(meeting.last_ns - meeting.first_ns));
     const std::int64_t from = std::max(meeting.met_ns, meeting.last_ns);
     if (meeting.ended != meeting.members || meeting.end_ns <= from) continue;
