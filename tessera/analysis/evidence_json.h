@@ -37,7 +37,7 @@ TESSERA_API void write_evidence_json_file(const std::string& path, const Evidenc
                                           FileKind kind = FileKind::kUser);
 
 /// Maximum size of a text that is read.
-inline constexpr std::size_t kMostEvidenceBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kMaxEvidenceBytes = std::size_t{64} << 20;
 /// Parses evidence and ignores unknown keys. Throws IoError if the text is too large, has another format or version, or
 /// has a value of the wrong type.
 TESSERA_API Evidence read_evidence_json(std::string_view text);

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMostDepth = 16;
+constexpr int kMaxDepth = 16;
 
 // Returns the value of a key; null if it is missing.
 const Json* find(const Json& in, const char* name) {
@@ -126,8 +126,8 @@ CollectiveCall launch_of(const Json& in) {
 // Reads ranks of the world, of a group or of a group creation.
 void read_ranks(const Json& in, std::vector<int>& ranks) {
   read_list(in, "ranks", [&](const Json& each) { ranks.push_back(number_of<int>(each, "ranks")); });
-  TESSERA_CHECK_AS(IoError, ranks.size() <= detail::kMostRanks, "evidence JSON: a group must have at most ",
-                   detail::kMostRanks, " ranks, got ", ranks.size());
+  TESSERA_CHECK_AS(IoError, ranks.size() <= detail::kMaxRanks, "evidence JSON: a group must have at most ",
+                   detail::kMaxRanks, " ranks, got ", ranks.size());
 }
 
 Group group_of(const Json& in) {
@@ -188,8 +188,8 @@ void read_standing(const Json& in, Rank& rank) {
 Rank rank_of(const Json& in) {
   Rank one;
   read(in, "rank", one.rank);
-  TESSERA_CHECK_AS(IoError, one.rank >= 0 && one.rank < detail::kMostRanks, "evidence JSON: rank must be in [0, ",
-                   detail::kMostRanks, "), got ", one.rank);
+  TESSERA_CHECK_AS(IoError, one.rank >= 0 && one.rank < detail::kMaxRanks, "evidence JSON: rank must be in [0, ",
+                   detail::kMaxRanks, "), got ", one.rank);
   one.state = state_at(in);
   read(in, "reason", one.reason);
   read(in, "signal", one.signal);
@@ -207,10 +207,10 @@ Rank rank_of(const Json& in) {
 }
 
 Json parsed(std::string_view text) {
-  TESSERA_CHECK_AS(IoError, text.size() <= kMostEvidenceBytes, "evidence JSON: must have at most ", kMostEvidenceBytes,
+  TESSERA_CHECK_AS(IoError, text.size() <= kMaxEvidenceBytes, "evidence JSON: must have at most ", kMaxEvidenceBytes,
                    " bytes, got ", text.size());
   const Json::parser_callback_t is_shallow = [](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-    TESSERA_CHECK_AS(IoError, depth <= kMostDepth, "evidence JSON: must be nested at most ", kMostDepth,
+    TESSERA_CHECK_AS(IoError, depth <= kMaxDepth, "evidence JSON: must be nested at most ", kMaxDepth,
                      " levels deep, got ", depth);
     return true;
   };
@@ -236,8 +236,8 @@ Evidence read_evidence_json(std::string_view text) {
   read(json, "before", evidence.before);
   read(json, "stopped", evidence.stopped);
   read(json, "world_size", evidence.world_size);
-  TESSERA_CHECK_AS(IoError, evidence.world_size >= 0 && evidence.world_size <= detail::kMostRanks,
-                   "evidence JSON: world_size must be in [0, ", detail::kMostRanks, "], got ", evidence.world_size);
+  TESSERA_CHECK_AS(IoError, evidence.world_size >= 0 && evidence.world_size <= detail::kMaxRanks,
+                   "evidence JSON: world_size must be in [0, ", detail::kMaxRanks, "], got ", evidence.world_size);
   read(json, "taken_ns", evidence.taken_ns);
   read_list(json, "problems", [&](const Json& each) {
     TESSERA_CHECK_AS(IoError, each.is_string(), "evidence JSON: a problem must be a string, got ", each.type_name());

@@ -15,10 +15,10 @@ using detail::Finding;
 using detail::Material;
 using detail::Strength;
 
-constexpr std::size_t kMostDifferences = 8;  // per group: later ones follow from the first
-constexpr std::size_t kMostWaits = 4096;     // pairs of ranks
-constexpr std::size_t kMostOthers = 16;      // verdicts after the first
-constexpr std::size_t kMostStragglers = 32;
+constexpr std::size_t kMaxDifferences = 8;  // per group: later ones follow from the first
+constexpr std::size_t kMaxWaits = 4096;     // pairs of ranks
+constexpr std::size_t kMaxOthers = 16;      // verdicts after the first
+constexpr std::size_t kMaxStragglers = 32;
 
 // Orders by strength; among equal strengths one that blames a rank, then the earliest, then the one that most ranks
 // wait for.
@@ -131,8 +131,8 @@ Material material_of(const Evidence& evidence, std::vector<detail::Lateness>& la
   material.waits = detail::waits_of(material.overview);
   for (const detail::GroupView& group : material.overview.groups) {
     const std::vector<detail::Came> all = detail::by_collective_number(group);
-    material.disagreements.push_back(detail::disagreements_of(group, all, kMostDifferences));
-    material.messages.push_back(detail::message_disagreements_of(group, kMostDifferences));
+    material.disagreements.push_back(detail::disagreements_of(group, all, kMaxDifferences));
+    material.messages.push_back(detail::message_disagreements_of(group, kMaxDifferences));
     detail::add_late_ranks(group, all, late);
   }
   std::stable_sort(late.begin(), late.end(), [](const detail::Lateness& a, const detail::Lateness& b) {
@@ -190,16 +190,16 @@ Explanation explain(const Evidence& evidence) {
     taken.push_back(&finding);
     if (taken.size() == 1) {
       found.verdict = finding.verdict;
-    } else if (found.others.size() < kMostOthers) {
+    } else if (found.others.size() < kMaxOthers) {
       found.others.push_back(finding.verdict);
     }
   }
   if (taken.empty()) found.verdict = no_fault(material);
   found.differences = differences_of(material);
-  found.waits = detail::pairs_of(material.overview, material.waits, kMostWaits);
+  found.waits = detail::pairs_of(material.overview, material.waits, kMaxWaits);
   found.cycles = detail::ways_around(material.overview, material.waits);
   for (const detail::Lateness& one : late) {
-    if (found.stragglers.size() < kMostStragglers) found.stragglers.push_back(one.straggler);
+    if (found.stragglers.size() < kMaxStragglers) found.stragglers.push_back(one.straggler);
   }
   return found;
 }

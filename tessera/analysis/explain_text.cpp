@@ -19,7 +19,7 @@ using detail::text_of;
 using detail::text_of_ranks;
 using detail::visible;
 
-constexpr std::size_t kMostLines = 40;               // maximum of wait lines
+constexpr std::size_t kMaxLines = 40;                // maximum of wait lines
 constexpr std::size_t kManyRanks = 16;               // above it, only launches of relevant ranks are shown
 constexpr std::size_t kWidestCell = 64;              // in bytes
 constexpr std::int64_t kLastTime = 253'402'300'799;  // seconds: the end of year 9999
@@ -227,13 +227,13 @@ class Text {
     if (!alike.empty()) heading("waits");
     std::size_t lines = 0;
     for (const auto& [key, ranks] : alike) {
-      if (++lines > kMostLines) break;
+      if (++lines > kMaxLines) break;
       const auto& [group, what, peer] = key;
       out_ +=
           fmt::format("  {} {} for rank {} in {} of group {}, for {}\n", text_of_ranks(ranks),
                       ranks.size() == 1 ? "waits" : "wait", peer, visible(what), visible(group), since(since_of[key]));
     }
-    if (alike.size() > kMostLines) out_ += fmt::format("  and {} more\n", alike.size() - kMostLines);
+    if (alike.size() > kMaxLines) out_ += fmt::format("  and {} more\n", alike.size() - kMaxLines);
     for (const std::vector<Wait>& cycle : found_.cycles) {
       heading("deadlock cycle");
       for (const Wait& wait : cycle) {

@@ -18,9 +18,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t kTailOfRank = 2048;  // bytes of metrics.jsonl: a line has about 400
-constexpr std::uint64_t kLeastTail = 64 << 10;
-constexpr std::uint64_t kMostTail = 8 << 20;
-constexpr std::size_t kMostDepth = 64;
+constexpr std::uint64_t kMinTail = 64 << 10;
+constexpr std::uint64_t kMaxTail = 8 << 20;
+constexpr std::size_t kMaxDepth = 64;
 
 std::optional<double> number_in(const json& line, const char* key) {
   const auto found = line.find(key);
@@ -140,7 +140,7 @@ std::map<int, StepMetrics> parse_metrics(std::string_view tail) {
     if (end == std::string_view::npos) break;  // still being written
     const std::string_view text = tail.substr(0, end);
     tail.remove_prefix(end + 1);
-    if (tessera::detail::json_depth(text) > kMostDepth) continue;
+    if (tessera::detail::json_depth(text) > kMaxDepth) continue;
     const json line = json::parse(text, nullptr, false);
     if (!line.is_object()) continue;
     const auto rank = integer_in(line, "rank");
@@ -163,7 +163,7 @@ std::map<int, StepMetrics> parse_metrics(std::string_view tail) {
 
 std::map<int, StepMetrics> read_metrics(const std::string& directory, int world_size) {
   const std::uint64_t wanted =
-      std::clamp(static_cast<std::uint64_t>(std::max(world_size, 0)) * kTailOfRank, kLeastTail, kMostTail);
+      std::clamp(static_cast<std::uint64_t>(std::max(world_size, 0)) * kTailOfRank, kMinTail, kMaxTail);
   try {
     const RegularFile file(directory + "/metrics.jsonl");
     const std::uint64_t taken = std::min(file.nbytes(), wanted);

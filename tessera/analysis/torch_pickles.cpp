@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 28;
+constexpr std::uintmax_t kMaxBytes = std::uintmax_t{1} << 28;
 // Default prefixes of PyTorch, current and earlier.
 constexpr std::string_view kUsualPrefixes[] = {"comm_lib_trace_rank_", "nccl_trace_rank_"};
 
@@ -48,7 +48,7 @@ Found find_files(const std::string& directory) {
     const std::size_t digits = name.find_last_not_of("0123456789") + 1;
     int rank = -1;
     const auto [last, problem] = std::from_chars(name.data() + digits, name.data() + name.size(), rank);
-    if (digits == 0 || digits == name.size() || problem != std::errc() || rank >= detail::kMostRanks) continue;
+    if (digits == 0 || digits == name.size() || problem != std::errc() || rank >= detail::kMaxRanks) continue;
     std::error_code ignored;
     if (!entry->is_regular_file(ignored)) continue;
     const std::string prefix = name.substr(0, digits);
@@ -114,7 +114,7 @@ Evidence read_torch_pickles(const std::string& directory) {
   std::map<int, Rank> ranks;
   for (const auto& [number, path] : *files) {
     try {
-      const std::string bytes = read_regular_file(path, kMostBytes);
+      const std::string bytes = read_regular_file(path, kMaxBytes);
       const detail::Pickle pickle = detail::Pickle::parse(bytes, path);
       ranks[number] = detail::read_torch_rank(pickle.root(), bytes.size(), number, path, evidence.problems);
     } catch (const Error& error) {

@@ -11,7 +11,7 @@ namespace tessera {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
 TEST(Bytes, ReadsNumbersWithAndWithoutUnits) {
   EXPECT_EQ(parse_bytes("0"), 0u);
@@ -32,7 +32,7 @@ TEST(Bytes, ReadsFractionsExactlyAndCutsBytes) {
   EXPECT_EQ(parse_bytes("1.999B"), 1u);
   EXPECT_EQ(parse_bytes("0.1MB"), 100'000u);  // not 99999, as a conversion through double might give
   EXPECT_EQ(parse_bytes("0.00000000000000000000001EiB"), 0u);
-  EXPECT_EQ(parse_bytes("15.99999999999999999999999EiB"), kMost);
+  EXPECT_EQ(parse_bytes("15.99999999999999999999999EiB"), kMax);
 }
 
 TEST(Bytes, RefusesWhatIsNoSize) {
@@ -42,7 +42,7 @@ TEST(Bytes, RefusesWhatIsNoSize) {
 }
 
 TEST(Bytes, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(parse_bytes("18446744073709551615"), kMost);
+  EXPECT_EQ(parse_bytes("18446744073709551615"), kMax);
   EXPECT_THROW(parse_bytes("18446744073709551616"), InvalidArgument);
   EXPECT_THROW(parse_bytes("16EiB"), InvalidArgument);
   EXPECT_THROW(parse_bytes("99999999999GiB"), InvalidArgument);
@@ -57,7 +57,7 @@ TEST(Bytes, WritesTheLargestUnitWithTwoDecimals) {
   EXPECT_EQ(format_bytes(1280 * kMiB), "1.25 GiB");
   EXPECT_EQ(format_bytes(1024 * kMiB - 1), "1023.99 MiB");
   EXPECT_EQ(format_bytes(kMiB + kMiB / 20), "1.04 MiB");
-  EXPECT_EQ(format_bytes(kMost), "15.99 EiB");
+  EXPECT_EQ(format_bytes(kMax), "15.99 EiB");
 }
 
 TEST(Bytes, ReadsBackWhatItWroteWhenThatWasExact) {

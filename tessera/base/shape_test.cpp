@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 template <class F>
 std::string message_of(F&& body) {
@@ -52,8 +52,8 @@ TEST(Shape, EmptyHasNone) {
   EXPECT_EQ(contiguous_strides(empty), (Strides{3, 3, 1}));
   EXPECT_TRUE(is_contiguous(empty, Strides{17, -4, 9}));
   EXPECT_EQ(view_bounds(empty, Strides{3, 3, 1}), std::nullopt);
-  EXPECT_EQ((Shape{0, kMost, kMost}.numel()), 0);
-  EXPECT_EQ((Shape{kMost, kMost, 0}.numel()), 0);
+  EXPECT_EQ((Shape{0, kMax, kMax}.numel()), 0);
+  EXPECT_EQ((Shape{kMax, kMax, 0}.numel()), 0);
 }
 
 TEST(Shape, PrintsComparesAndIndexes) {
@@ -105,8 +105,8 @@ TEST(Shape, SizesThatDoNotFitAreErrors) {
             "shape [4294967296, 2147483648] has more elements than fit 63 bits");
   EXPECT_EQ((Shape{half, half, 0}.numel()), 0);
   EXPECT_EQ((Shape{0, half, half}.numel()), 0);
-  EXPECT_EQ(Shape{kMost}.numel(), kMost);
-  EXPECT_EQ(nbytes(Shape{kMost}, DType::kI8), static_cast<std::size_t>(kMost));
+  EXPECT_EQ(Shape{kMax}.numel(), kMax);
+  EXPECT_EQ(nbytes(Shape{kMax}, DType::kI8), static_cast<std::size_t>(kMax));
   EXPECT_EQ(message_of([&] {
               nbytes(Shape{half, half / 4}, DType::kF16);
             }),
@@ -137,7 +137,7 @@ TEST(Strides, ContiguousIgnoresDimensionsOfOne) {
   EXPECT_TRUE(is_contiguous(Shape{2, 1, 3}, Strides{3, 99, 1}));
   EXPECT_TRUE(is_contiguous(Shape{1}, Strides{-7}));
   EXPECT_FALSE(is_contiguous(Shape{4}, Strides{-1}));
-  EXPECT_FALSE(is_contiguous(Shape{kMost, kMost}, Strides{0, 0}));
+  EXPECT_FALSE(is_contiguous(Shape{kMax, kMax}, Strides{0, 0}));
   EXPECT_THROW(is_contiguous(Shape{2}, Strides{}), InvalidArgument);
 }
 
@@ -183,16 +183,16 @@ TEST(ViewBounds, MatchEveryOffsetOfARandomView) {
 }
 
 TEST(ViewBounds, RefuseWhatDoesNotFit) {
-  EXPECT_THROW(view_bounds(Shape{3}, Strides{kMost}), InvalidArgument);
-  EXPECT_THROW(view_bounds(Shape{2}, Strides{kMost}, 1), InvalidArgument);
-  EXPECT_EQ(view_bounds(Shape{2}, Strides{kMost}, 0), (OffsetBounds{0, kMost}));
+  EXPECT_THROW(view_bounds(Shape{3}, Strides{kMax}), InvalidArgument);
+  EXPECT_THROW(view_bounds(Shape{2}, Strides{kMax}, 1), InvalidArgument);
+  EXPECT_EQ(view_bounds(Shape{2}, Strides{kMax}, 0), (OffsetBounds{0, kMax}));
   EXPECT_THROW(view_bounds(Shape{2, 2}, Strides{1}), InvalidArgument);
 }
 
 TEST(Checked, SaysWhatDidNotFit) {
   EXPECT_EQ(checked_add(2, 3), 5);
   EXPECT_EQ(checked_mul<std::uint64_t>(1u << 31, 2), std::uint64_t{1} << 32);
-  EXPECT_EQ(message_of([] { checked_mul(kMost, std::int64_t{2}, "bytes of a view"); }),
+  EXPECT_EQ(message_of([] { checked_mul(kMax, std::int64_t{2}, "bytes of a view"); }),
             "bytes of a view: 9223372036854775807 * 2 does not fit 64 bits");
   EXPECT_THROW(checked_add(std::int32_t{2147483647}, std::int32_t{1}), InvalidArgument);
   EXPECT_THROW(checked_add(std::int64_t{-2}, std::numeric_limits<std::int64_t>::min()), InvalidArgument);

@@ -13,7 +13,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr int kMostRanks = 1 << 24;  // limit of an index
+constexpr int kMaxRanks = 1 << 24;  // limit of an index
 
 // Returns the fault in the text of a mesh, or "".
 std::string fault_of_mesh(const std::string& text) {
@@ -46,7 +46,7 @@ std::function<int()> declare_checkpoint_reshard(CLI::App& app) {
                            ->check(CLI::Validator(fault_of_mesh, "", "mesh"));
   app.add_option("--ranks", options->ranks, "Number of ranks of the target mesh, instead of --mesh")
       ->excludes(given)
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(CLI::Range(1, kMaxRanks));
   app.add_option("--out", options->out, "Directory of checkpoints to write to; created if missing")->required();
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(

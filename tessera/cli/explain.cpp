@@ -20,8 +20,8 @@
 namespace tessera::cli {
 namespace {
 
-constexpr int kFaultFound = 3;       // exit code
-constexpr int kMostRanks = 1 << 20;  // in a list of ranks
+constexpr int kFaultFound = 3;      // exit code
+constexpr int kMaxRanks = 1 << 20;  // in a list of ranks
 
 struct Options {
   std::string directory;
@@ -46,7 +46,7 @@ std::vector<int> ranks_in(const std::string& text) {
     const std::size_t dash = part.find('-');
     const int first = number_in(part.substr(0, dash));
     const int last = dash == std::string::npos ? first : number_in(part.substr(dash + 1));
-    if (first < 0 || last < first || last - first > kMostRanks) return {};
+    if (first < 0 || last < first || last - first > kMaxRanks) return {};
     for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);
   }
   return ranks;

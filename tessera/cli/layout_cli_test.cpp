@@ -159,7 +159,7 @@ TEST(LayoutPlan, PrintsThePlanItsGradientAndOtherWays) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   for (const char* line :
-       {"plan.mesh\tdp=2,tp=4\n", "plan.from\t{Shard(0), Replicate()}\n", "plan.least_received\t1048576\n",
+       {"plan.mesh\tdp=2,tp=4\n", "plan.from\t{Shard(0), Replicate()}\n", "plan.min_received\t1048576\n",
         "STEP\tOVER\tTO\tRECEIVED\tCOPIED\tPEAK\tUS\n", "slice\ttp\t{Shard(0), Shard(1)}\t0\t1048576\t5242880\t2.70\n",
         "all-gather\tdp\t{Replicate(), Shard(1)}\t1048576\t0\t", "gradient.from\t{Partial(), Shard(1)}\n",
         "reduce-scatter\tdp\t{Shard(0), Shard(1)}", "ALTERNATIVE\tSTEPS\tRECEIVED\tPEAK\tUS\n",
@@ -176,7 +176,7 @@ TEST(LayoutPlan, PrintsJson) {
   const json found = json::parse(outcome.out);
   EXPECT_EQ(found["plan"]["steps"][0]["kind"], "reduce-scatter");
   EXPECT_EQ(found["plan"]["nbytes"], 64 * 64 * 2 * 3 / 4);
-  EXPECT_EQ(found["least_nbytes"], 64 * 64 * 2 * 3 / 4);
+  EXPECT_EQ(found["min_nbytes"], 64 * 64 * 2 * 3 / 4);
   EXPECT_EQ(found["gradient"]["steps"][0]["kind"], "all-gather");
   EXPECT_EQ(found["model"]["launch_us"], 6.0);
 }

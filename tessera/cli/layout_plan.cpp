@@ -184,7 +184,7 @@ void show(const PlanRequest& request, const Planner& planner, const Plan& plan, 
                                         {"to", request.to.placements_text()},
                                         {"us", fmt::format("{:.2f}", plan.us)},
                                         {"received", size(plan.nbytes)},
-                                        {"least_received", size(least_nbytes(request))},
+                                        {"min_received", size(min_nbytes(request))},
                                         {"peak", size(plan.peak_nbytes)},
                                         {"exact", plan.is_exact ? "yes" : "no: too many axes"}}}};
   std::string text = to_text(head, style) + "\n" + to_text(step_table("STEP", plan, style), style);
@@ -219,7 +219,7 @@ void show_json(const PlanRequest& request, const Planner& planner, const Plan& p
   const ordered_json whole = {{"mesh", request.from.mesh().text()},
                               {"shape", shape_text(request.shape)},
                               {"plan", to_json(plan)},
-                              {"least_nbytes", least_nbytes(request)},
+                              {"min_nbytes", min_nbytes(request)},
                               {"gradient", to_json(dual)},
                               {"alternatives", others},
                               {"model", ordered_json::parse(planner.model().json())}};

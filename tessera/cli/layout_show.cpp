@@ -68,14 +68,14 @@ std::string map_text(const IndexMap& map) {
 
 // Returns for example "0-3", "0,4" or "0,2,4,6,...,14".
 std::string ranks_text(const RankSet& set) {
-  constexpr std::int64_t kMostNamed = 6;
+  constexpr std::int64_t kMaxNamed = 6;
   const std::int64_t count = set.size();
   const auto name = [&](std::int64_t place) { return std::to_string(set.at(place).value()); };
   if (count > 2 && set.steps.size() == 1 && set.steps[0].stride == 1) return name(0) + "-" + name(count - 1);
   std::string text = name(0);
-  for (std::int64_t i = 1; i < std::min(count, kMostNamed); ++i) {
-    const bool is_gap = count > kMostNamed && i == kMostNamed - 2;
-    text += "," + (is_gap ? "..." : name(i == kMostNamed - 1 ? count - 1 : i));
+  for (std::int64_t i = 1; i < std::min(count, kMaxNamed); ++i) {
+    const bool is_gap = count > kMaxNamed && i == kMaxNamed - 2;
+    text += "," + (is_gap ? "..." : name(i == kMaxNamed - 1 ? count - 1 : i));
   }
   return text;
 }

@@ -13,7 +13,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;
-constexpr std::size_t kLeastWrap = 24;  // narrower columns are harder to read than long lines
+constexpr std::size_t kMinWrap = 24;  // narrower columns are harder to read than long lines
 
 std::string bold(const std::string& text) { return "\033[1m" + text + "\033[0m"; }
 
@@ -37,7 +37,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
 
 // Appends the last cell, which starts at `indent` and is wrapped there.
 void put_last(std::string& out, const std::string& cell, std::size_t indent, Style style) {
-  if (style.width < indent + kLeastWrap) {
+  if (style.width < indent + kMinWrap) {
     out += cell + "\n";
     return;
   }

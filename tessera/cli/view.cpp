@@ -72,7 +72,7 @@ int view(const Options& options) {
     std::printf("%s\n", analysis::write_report_page(options.run, options.out).c_str());
     return kDone;
   }
-  (void)analysis::make_report_page(options.run, {.most_events = 0});  // reports an invalid directory before serving
+  (void)analysis::make_report_page(options.run, {.max_events = 0});  // reports an invalid directory before serving
   analysis::PageServer server(
       {.bind = options.bind, .port = static_cast<std::uint16_t>(options.port), .ends_on_signals = true},
       [&options] { return analysis::make_report_page(options.run).html; });

@@ -234,8 +234,8 @@ class Watch {
     first_ = 0;
   }
   void move(std::size_t lines, bool is_down) {
-    constexpr std::size_t kMost = 100'000;
-    first_ = is_down ? std::min(first_ + lines, kMost) : first_ - std::min(first_, lines);
+    constexpr std::size_t kMax = 100'000;
+    first_ = is_down ? std::min(first_ + lines, kMax) : first_ - std::min(first_, lines);
   }
   [[nodiscard]] std::string explanation() const {
     const analysis::Explanation found = reading_->found ? *reading_->found : analysis::explain(reading_->evidence);

@@ -17,7 +17,7 @@ namespace {
 using detail::RankContribution;
 using detail::SymmetricRequest;
 
-constexpr int kMostChannels = 1024;
+constexpr int kMaxChannels = 1024;
 
 SymmetricBackend* backend_of(const ProcessGroup& group, const device::Stream& stream) {
   TESSERA_CHECK(group, "symmetric memory: the group handle is empty; this rank is not a member");
@@ -251,10 +251,10 @@ void SymmetricBuffer::reset() noexcept {
 
 SymmetricPool::SymmetricPool(const ProcessGroup& group, const device::Stream& stream, const SymmetricOptions& options)
     : state_(std::make_shared<SymmetricState>(group, stream)) {
-  TESSERA_CHECK(options.channels >= 1 && options.channels <= kMostChannels, "group ", group.name(),
-                ": channels must be in [1, ", kMostChannels, "], got ", options.channels);
-  TESSERA_CHECK(options.nbytes <= detail::OffsetPlan::kMost, "group ", group.name(), ": a pool must have at most ",
-                detail::OffsetPlan::kMost, " bytes, got ", options.nbytes);
+  TESSERA_CHECK(options.channels >= 1 && options.channels <= kMaxChannels, "group ", group.name(),
+                ": channels must be in [1, ", kMaxChannels, "], got ", options.channels);
+  TESSERA_CHECK(options.nbytes <= detail::OffsetPlan::kMax, "group ", group.name(), ": a pool must have at most ",
+                detail::OffsetPlan::kMax, " bytes, got ", options.nbytes);
   TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(),
                 ": a pool must not be created in a capture; create it before the capture");
   state_->number = group.state()->symmetric->next_pool();

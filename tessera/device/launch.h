@@ -61,10 +61,10 @@ struct LaunchConfig {
 class KernelArgs {
  public:
   /// Maximum number of arguments.
-  static constexpr std::size_t kMost = 32;
+  static constexpr std::size_t kMax = 32;
   /// Stores a pointer to each argument.
   template <class... T>
-  requires(sizeof...(T) <= kMost && (std::is_trivially_copyable_v<T> && ...)) explicit KernelArgs(const T&... args)
+  requires(sizeof...(T) <= kMax && (std::is_trivially_copyable_v<T> && ...)) explicit KernelArgs(const T&... args)
       : count_(sizeof...(T)) {
     [[maybe_unused]] std::size_t i = 0;  // writes only the used entries, since the arrays are large
     ((pointers_[i] = const_cast<void*>(static_cast<const void*>(&args)), sizes_[i] = sizeof(T), ++i), ...);
@@ -75,8 +75,8 @@ class KernelArgs {
   [[nodiscard]] std::span<const std::size_t> sizes() const { return {sizes_, count_}; }
 
  private:
-  void* pointers_[kMost];
-  std::size_t sizes_[kMost];
+  void* pointers_[kMax];
+  std::size_t sizes_[kMax];
   std::size_t count_;
 };
 

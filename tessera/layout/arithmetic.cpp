@@ -67,15 +67,15 @@ std::string misfit_of_dim(const LayoutState& state, std::size_t index, std::int6
   TESSERA_CHECK(shape.size() >= state.dims.size(), "layout ", text, " shards dimension ", state.dims.size() - 1,
                 ", but shape ", shape, " has ", shape.size(), " dimensions");
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    TESSERA_CHECK(shape[i] <= detail::kMostSize, "layout ", text, ": dimension ", i,
-                  " must be at most 2^62, got shape ", shape);
+    TESSERA_CHECK(shape[i] <= detail::kMaxSize, "layout ", text, ": dimension ", i, " must be at most 2^62, got shape ",
+                  shape);
   }
 }
 
 // The part of the check that every query makes; blocks and explicit sizes are checked only if there are any.
 inline void check_shape(const LayoutState& state, const Shape& shape) {
   bool fits = shape.size() >= state.dims.size();
-  for (const std::int64_t size : shape) fits = fits && size <= detail::kMostSize;
+  for (const std::int64_t size : shape) fits = fits && size <= detail::kMaxSize;
   if (!fits) [[unlikely]]
     refuse_shape(state, shape);
   if (state.is_plain) return;

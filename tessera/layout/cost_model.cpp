@@ -20,8 +20,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 24;  // of a file
-constexpr std::size_t kMostDepth = 64;                         // of its JSON
+constexpr std::uint64_t kMaxNbytes = std::uint64_t{1} << 24;  // of a file
+constexpr std::size_t kMaxDepth = 64;                         // of its JSON
 constexpr Link kLinks[] = {Link::kMemory, Link::kNvlink, Link::kPcie, Link::kNetwork};
 
 // Name of a key in errors: the file, then the path of keys.
@@ -148,7 +148,7 @@ std::string CostModel::json() const {
 
 CostModel CostModel::load(const std::string& path) {
   try {
-    return parse(read_regular_file(path, kMostNbytes), path);
+    return parse(read_regular_file(path, kMaxNbytes), path);
   } catch (const IoError& error) {
     TESSERA_THROW(IoError, "cost model: cannot read \"", path, "\": ", error.message());
   }
@@ -157,7 +157,7 @@ CostModel CostModel::load(const std::string& path) {
 CostModel CostModel::parse(std::string_view json, const std::string& origin) {
   const Where where{origin};
   const std::size_t depth = tessera::detail::json_depth(json);
-  TESSERA_CHECK(depth <= kMostDepth, origin, ": must be nested at most ", kMostDepth, " levels deep, got ", depth);
+  TESSERA_CHECK(depth <= kMaxDepth, origin, ": must be nested at most ", kMaxDepth, " levels deep, got ", depth);
   ordered_json whole;
   try {
     whole = ordered_json::parse(json);

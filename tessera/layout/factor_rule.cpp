@@ -10,7 +10,7 @@
 namespace tessera::layout {
 namespace {
 
-constexpr std::size_t kMostFactors = 64;  // a set of factors is one word
+constexpr std::size_t kMaxFactors = 64;  // a set of factors is one word
 
 using FactorSet = std::uint64_t;
 
@@ -25,8 +25,8 @@ bool is_name(std::string_view name) {
 }
 
 void check_factors(const FactorRule& rule) {
-  TESSERA_CHECK(rule.factors.size() <= kMostFactors, "rule of ", rule.name, ": number of factors must be at most ",
-                kMostFactors, ", got ", rule.factors.size());
+  TESSERA_CHECK(rule.factors.size() <= kMaxFactors, "rule of ", rule.name, ": number of factors must be at most ",
+                kMaxFactors, ", got ", rule.factors.size());
   for (std::size_t f = 0; f < rule.factors.size(); ++f) {
     const Factor& factor = rule.factors[f];
     TESSERA_CHECK(is_name(factor.name), "rule of ", rule.name,

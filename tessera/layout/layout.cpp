@@ -234,8 +234,8 @@ Layout Layout::create(const Mesh& mesh, std::span<const Placement> placements) {
     const SubAxis whole{static_cast<std::int32_t>(i), 1, mesh.axes()[i].size};
     if (placement.kind == Placement::Kind::kPartial) parts.partials.push_back({whole, placement.reduction});
     if (placement.kind != Placement::Kind::kShard) continue;
-    TESSERA_CHECK(placement.dim >= 0 && placement.dim < detail::kMostDims, "layout: axis '", mesh.axes()[i].name,
-                  "': dimension must be in [0, ", detail::kMostDims, "), got dimension ", placement.dim,
+    TESSERA_CHECK(placement.dim >= 0 && placement.dim < detail::kMaxDims, "layout: axis '", mesh.axes()[i].name,
+                  "': dimension must be in [0, ", detail::kMaxDims, "), got dimension ", placement.dim,
                   "; negative dimensions require the shape of a tensor");
     const auto dim = static_cast<std::size_t>(placement.dim);
     if (parts.dims.size() <= dim) parts.dims.resize(dim + 1);

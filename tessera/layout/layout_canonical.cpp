@@ -22,7 +22,7 @@ void check_part(const Mesh& mesh, const SubAxis& part) {
 void canonicalize_dim(const Mesh& mesh, int dim, DimShardings& shardings) {
   for (const Sharding& sharding : shardings.shardings) {
     check_part(mesh, sharding.by);
-    TESSERA_CHECK(sharding.blocks >= 1 && sharding.blocks <= TextReader::kMostNumber, "layout: dimension ", dim,
+    TESSERA_CHECK(sharding.blocks >= 1 && sharding.blocks <= TextReader::kMaxNumber, "layout: dimension ", dim,
                   ": number of blocks over axis '", name_of(mesh, sharding.by), "' must be in [1, 2^62], got ",
                   sharding.blocks);
   }
@@ -39,7 +39,7 @@ void canonicalize_dim(const Mesh& mesh, int dim, DimShardings& shardings) {
       TESSERA_CHECK(size >= 0, "layout: dimension ", dim, ": sizes must be at least 0, got ", size);
       total = checked_add(total, size, "given sizes of a dimension");
     }
-    TESSERA_CHECK(total <= TextReader::kMostNumber, "layout: dimension ", dim, ": sizes must sum to at most 2^62");
+    TESSERA_CHECK(total <= TextReader::kMaxNumber, "layout: dimension ", dim, ": sizes must sum to at most 2^62");
     if (first.by.size == 1) shardings.sizes = nullptr;  // removed with its split
   }
   std::erase_if(shardings.shardings, [](const Sharding& sharding) { return sharding.by.size == 1; });
@@ -110,7 +110,7 @@ std::string name_of(const Mesh& mesh, const SubAxis& part) {
 }
 
 void canonicalize(const Mesh& mesh, LayoutParts& parts) {
-  TESSERA_CHECK(parts.dims.size() <= kMostDims, "layout: number of dimensions must be at most ", kMostDims, ", got ",
+  TESSERA_CHECK(parts.dims.size() <= kMaxDims, "layout: number of dimensions must be at most ", kMaxDims, ", got ",
                 parts.dims.size());
   for (std::size_t i = 0; i < parts.dims.size(); ++i) canonicalize_dim(mesh, static_cast<int>(i), parts.dims[i]);
   while (!parts.dims.empty() && parts.dims.back().shardings.empty()) parts.dims.pop_back();

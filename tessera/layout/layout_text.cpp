@@ -157,7 +157,7 @@ class PlacementReader {
   int read_dim() {
     const std::size_t at = reader_.place();
     const std::int64_t dim = reader_.number("sharded dimension, counted from 0");
-    if (dim >= kMostDims) reader_.fail_at(at, "dimension must be below ", kMostDims);
+    if (dim >= kMaxDims) reader_.fail_at(at, "dimension must be below ", kMaxDims);
     return static_cast<int>(dim);
   }
 

@@ -15,7 +15,7 @@
 namespace tessera::layout {
 namespace {
 
-constexpr std::int64_t kMostRanks = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxRanks = std::int64_t{1} << 31;
 
 // Converts the factors of an axis to the canonical form: at least one factor,
 // and factors that form one progression merged.
@@ -32,8 +32,8 @@ void canonicalize(Axis& axis) {
 }
 
 void check_axes(std::span<const Axis> axes) {
-  TESSERA_CHECK(axes.size() <= static_cast<std::size_t>(Mesh::kMostAxes), "mesh: number of axes must be at most ",
-                Mesh::kMostAxes, ", got ", axes.size(), "; flatten some of them");
+  TESSERA_CHECK(axes.size() <= static_cast<std::size_t>(Mesh::kMaxAxes), "mesh: number of axes must be at most ",
+                Mesh::kMaxAxes, ", got ", axes.size(), "; flatten some of them");
   std::int64_t ranks = 1;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const Axis& axis = axes[i];
@@ -41,13 +41,13 @@ void check_axes(std::span<const Axis> axes) {
     for (std::size_t k = 0; k < i; ++k) {
       TESSERA_CHECK(axes[k].name != axis.name, "mesh: names of axes must be distinct, got '", axis.name, "' twice");
     }
-    TESSERA_CHECK(axis.size >= 1 && axis.size <= kMostRanks, "mesh: size of axis '", axis.name,
+    TESSERA_CHECK(axis.size >= 1 && axis.size <= kMaxRanks, "mesh: size of axis '", axis.name,
                   "' must be in [1, 2^31], got ", axis.size);
-    TESSERA_CHECK(ranks <= kMostRanks / axis.size, "mesh: must have at most 2^31 ranks, exceeded at axis '", axis.name,
+    TESSERA_CHECK(ranks <= kMaxRanks / axis.size, "mesh: must have at most 2^31 ranks, exceeded at axis '", axis.name,
                   "'");
     ranks *= axis.size;
     for (const RankStep& part : axis.parts) {
-      TESSERA_CHECK(part.stride >= 1 && part.stride < kMostRanks, "mesh: stride of axis '", axis.name,
+      TESSERA_CHECK(part.stride >= 1 && part.stride < kMaxRanks, "mesh: stride of axis '", axis.name,
                     "' must be in [1, 2^31), got ", part.stride);
     }
   }
@@ -183,10 +183,10 @@ struct Mesh::State {
       is_dense = is_dense && part.stride == extent;
       extent = part.stride * part.size;  // both below 2^31
     }
-    TESSERA_CHECK(first >= 0 && first < kMostRanks, "mesh: first rank must be in [0, 2^31), got ", first);
+    TESSERA_CHECK(first >= 0 && first < kMaxRanks, "mesh: first rank must be in [0, 2^31), got ", first);
     std::int64_t last = first;
     for (const PlacedPart& part : parts) last += (part.size - 1) * part.stride;
-    TESSERA_CHECK(last < kMostRanks, "mesh: last rank must be below 2^31, got ", last);
+    TESSERA_CHECK(last < kMaxRanks, "mesh: last rank must be below 2^31, got ", last);
   }
 };
 
@@ -356,7 +356,7 @@ Mesh Mesh::unflatten(std::string_view name, std::span<const AxisSpec> into) cons
   const Axis& whole = axis(index);
   std::int64_t product = 1;
   for (const AxisSpec& spec : into) {
-    TESSERA_CHECK(spec.size >= 1 && spec.size <= kMostRanks, "mesh ", text(), ": axis '", spec.name,
+    TESSERA_CHECK(spec.size >= 1 && spec.size <= kMaxRanks, "mesh ", text(), ": axis '", spec.name,
                   "' must have a size in [1, 2^31] to be split from axis '", name, "', got ", spec.size);
     product = checked_mul(product, spec.size, "sizes of unflatten");
   }

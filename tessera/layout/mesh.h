@@ -86,7 +86,7 @@ using Coordinates = SmallVector<std::int64_t, 8>;
 class TESSERA_API Mesh {
  public:
   /// Maximum number of axes.
-  static constexpr int kMostAxes = 12;
+  static constexpr int kMaxAxes = 12;
 
   /// Constructs an empty handle, which can only be assigned, compared and tested.
   Mesh() = default;

@@ -15,7 +15,7 @@ namespace tessera::layout {
 namespace {
 
 constexpr std::string_view kLinks[] = {"memory", "nvlink", "pcie", "network"};
-constexpr std::size_t kMostNameLetters = 64;
+constexpr std::size_t kMaxNameLetters = 64;
 
 bool is_key_letter(char letter) { return detail::is_name_letter(letter, false) || letter == '.' || letter == '-'; }
 bool is_value_letter(char letter) {
@@ -66,7 +66,7 @@ Axis read_axis(TextReader& reader) {
   const std::size_t at = reader.place();
   axis.name = reader.take_name();
   if (axis.name.empty()) reader.fail("expected the name of an axis, as in dp=2,tp=4");
-  if (axis.name.size() > kMostNameLetters) reader.fail_at(at, "the name of an axis must have at most 64 letters");
+  if (axis.name.size() > kMaxNameLetters) reader.fail_at(at, "the name of an axis must have at most 64 letters");
   reader.expect('=');
   do {
     const std::size_t part_at = reader.place();
@@ -106,7 +106,7 @@ void make_row_major(std::vector<Axis>& axes) {
 }
 
 void check_axis_text(const Axis& axis) {
-  bool is_name = !axis.name.empty() && axis.name.size() <= kMostNameLetters;
+  bool is_name = !axis.name.empty() && axis.name.size() <= kMaxNameLetters;
   for (std::size_t i = 0; i < axis.name.size() && is_name; ++i) is_name = is_name_letter(axis.name[i], i == 0);
   TESSERA_CHECK(is_name,
                 "mesh: name of an axis must be a letter or '_', then letters, digits and '_', at most 64, got '",
@@ -154,8 +154,8 @@ MeshText read_mesh(TextReader& reader) {
   const std::size_t at = reader.place();
   do {
     reader.skip_blanks();
-    if (mesh.axes.size() == static_cast<std::size_t>(Mesh::kMostAxes)) {
-      reader.fail("a mesh must have at most ", Mesh::kMostAxes, " axes");
+    if (mesh.axes.size() == static_cast<std::size_t>(Mesh::kMaxAxes)) {
+      reader.fail("a mesh must have at most ", Mesh::kMaxAxes, " axes");
     }
     mesh.axes.push_back(read_axis(reader));
     reader.skip_blanks();

@@ -76,6 +76,6 @@ TESSERA_API Layout gradient_layout(const Layout& layout);
 ///   2 (n - 1) / n * |x| + |new shard - x|     over all x that split it further by free axes (nothing is scattered).
 /// If the target is a partial sum along axes that are not partial in the source, those axes may stay split before a
 /// zero-fill, which costs no bytes. Exact if every split divides; otherwise an estimate, since chunks differ.
-TESSERA_API std::int64_t least_nbytes(const PlanRequest& request);
+TESSERA_API std::int64_t min_nbytes(const PlanRequest& request);
 
 }  // namespace tessera::layout

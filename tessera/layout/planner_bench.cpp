@@ -98,7 +98,7 @@ TESSERA_BENCH(plan_bytes) {
   for (LinkCost& link : model.links) link = {0, 1};
   double worst = 1;
   for (const PlanRequest& request : load_published_pairs()) {
-    const auto least = static_cast<double>(least_nbytes(request));
+    const auto least = static_cast<double>(min_nbytes(request));
     if (least > 0) worst = std::max(worst, static_cast<double>(detail::make_plan(request, model).nbytes) / least);
   }
   context.measure({.name = "plan_quality_bytes", .unit = "x", .ours = [&] { return worst; }, .must = 1.05});
@@ -120,13 +120,13 @@ TESSERA_BENCH(plan_greedy) {
 // The placements of the published pairs of 3 axes on 8 ranks and on 100,000. No computation is per rank, but a larger
 // mesh has more candidates, depending on the tensor. A sample is the median over pairs.
 TESSERA_BENCH(ranks_100k) {
-  const auto requests_on = [](const char* mesh, int most_dims, std::int64_t size) {
+  const auto requests_on = [](const char* mesh, int max_dims, std::int64_t size) {
     std::vector<PlanRequest> requests;
     const Mesh parsed = Mesh::parse(mesh);
     for (const PlanRequest& pair : pairs_of(3)) {
       const std::string from = pair.from.placements_text();
       const std::string to = pair.to.placements_text();
-      if (pair.shape.ndim() > most_dims || (from + to).find_first_of("*=") != std::string::npos) continue;
+      if (pair.shape.ndim() > max_dims || (from + to).find_first_of("*=") != std::string::npos) continue;
       const std::vector<std::int64_t> dims(pair.shape.size(), size);
       requests.push_back({.from = Layout::parse(parsed, from),
                           .to = Layout::parse(parsed, to),
@@ -140,9 +140,9 @@ TESSERA_BENCH(ranks_100k) {
     for (const PlanRequest& request : requests) times.push_back(us_of(request, model));
     return median(std::move(times));
   };
-  const auto measure = [&](const char* name, int most_dims, std::int64_t size) {
-    const auto large = requests_on("x=20@network,y=50@network,z=100", most_dims, size);
-    const auto small = requests_on("x=2@network,y=2@network,z=2", most_dims, size);
+  const auto measure = [&](const char* name, int max_dims, std::int64_t size) {
+    const auto large = requests_on("x=20@network,y=50@network,z=100", max_dims, size);
+    const auto small = requests_on("x=2@network,y=2@network,z=2", max_dims, size);
     context.measure({.name = name,
                      .unit = "us",
                      .ours = [&] { return round(large); },

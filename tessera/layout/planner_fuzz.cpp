@@ -13,8 +13,8 @@ namespace {
 std::string check_one(std::uint64_t seed) {
   static Planner planner;
   static Planner eager({.launch_us = 0, .copy_launch_us = 0});  // many short steps cost nothing
-  const RequestKind kind{.most_axes = 3,
-                         .most_dims = 3,
+  const RequestKind kind{.max_axes = 3,
+                         .max_dims = 3,
                          .is_small = true,
                          .uneven_percent = 40,
                          .special_percent = 40,

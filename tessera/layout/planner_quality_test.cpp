@@ -58,8 +58,8 @@ bool is_even(const PlanRequest& request) {
 
 TEST(PlanQuality, IsOptimalOnRandomPairs) {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
-    PlanRequest request = random_request(seed, {.most_axes = 3,
-                                                .most_dims = 3,
+    PlanRequest request = random_request(seed, {.max_axes = 3,
+                                                .max_dims = 3,
                                                 .is_small = seed % 2 == 0,
                                                 .uneven_percent = 30,
                                                 .special_percent = 30,
@@ -91,7 +91,7 @@ TEST(PlanQuality, IsNeverDearerThanAGreedyPlan) {
 TEST(PlanQuality, MovesNoMoreBytesThanItMust) {
   Planner planner(only_bytes());
   for (const PlanRequest& request : load_published_pairs()) {
-    const std::int64_t least = least_nbytes(request);
+    const std::int64_t least = min_nbytes(request);
     const auto plan = planner.plan(request);
     ASSERT_LE(plan->nbytes, static_cast<double>(least) * 1.05 + 64) << pair_text(request) << "\n" << plan->text();
     if (is_even(request)) {
@@ -123,8 +123,8 @@ TEST(PlanQuality, KeepsTheTriangleInequality) {
   Planner planner;
   int checked = 0;
   for (std::uint64_t seed = 0; checked < 3000; ++seed) {
-    const RequestKind kind{.most_axes = 3,
-                           .most_dims = 3,
+    const RequestKind kind{.max_axes = 3,
+                           .max_dims = 3,
                            .is_small = seed % 2 == 0,
                            .uneven_percent = 20,
                            .special_percent = 0,
@@ -196,8 +196,7 @@ TEST(PlanQuality, FoldsOnceAndTakesNoDetourWhateverThePrices) {
     Planner planner(model);
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
       const PlanRequest request = random_request(
-          seed,
-          {.most_axes = 3, .most_dims = 3, .is_small = seed % 2 == 0, .uneven_percent = 30, .partial_percent = 60});
+          seed, {.max_axes = 3, .max_dims = 3, .is_small = seed % 2 == 0, .uneven_percent = 30, .partial_percent = 60});
       bool is_plain = true;  // sums only, over full axes: the check compares axes one by one
       for (const Layout& end : {request.from, request.to}) {
         for (const PartialAxis& partial : end.partials()) {

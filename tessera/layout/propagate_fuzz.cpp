@@ -47,7 +47,7 @@ std::string check_claims(Random& random, std::uint64_t seed) {
 std::string check_fixes(Random& random) {
   CallOptions options;
   options.plain = true;
-  options.most_axes = random() % 8 == 0 ? 4 : 3;
+  options.max_axes = random() % 8 == 0 ? 4 : 3;
   RandomCall call = random_call(random, random_mesh(random, options), options);
   for (Operand& input : call.inputs) input.itemsize = std::int64_t{1} << (random() % 20);  // cheap and expensive bytes
   CostModel model;

@@ -33,7 +33,7 @@ Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) con
   AllocatorState& state = state_of(*this);
   const device::StreamSlot& slot = stream.slot();
   if (detail::innermost_scope == nullptr && slot.hazards() == 0 && slot.device() == state.device_key &&
-      nbytes - 1 < kMostNbytes) [[likely]] {
+      nbytes - 1 < kMaxNbytes) [[likely]] {
     Heap* heap = state.default_pool->by_stream.find(slot.id());
     if (heap != nullptr) [[likely]] {
       const probe::Moment moment = state.history.now();
@@ -83,7 +83,7 @@ AllocationRequest AllocatorState::request_for(std::size_t nbytes, const device::
   const device::StreamSlot& slot = stream.slot();
   TESSERA_CHECK(slot.device() == device_key, "allocate: the stream must be on ", device.name(), ", got ", stream.name(),
                 " on ", stream.device().name(), "; use Allocator::of(stream.device())");
-  TESSERA_CHECK_AS(OutOfMemory, nbytes <= kMostNbytes, "allocate: nbytes must be at most ", format_bytes(kMostNbytes),
+  TESSERA_CHECK_AS(OutOfMemory, nbytes <= kMaxNbytes, "allocate: nbytes must be at most ", format_bytes(kMaxNbytes),
                    ", got ", nbytes, "; check for a negative size");
   AllocationRequest request{
       .nbytes = nbytes, .size = round(nbytes), .stream = stream, .slot = slot, .moment = history.now()};
@@ -144,8 +144,8 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
 
 Heap& AllocatorState::heap_for(PoolState& pool, const device::StreamSlot& slot) {
   if (Heap* known = pool.by_stream.find(slot.id())) return *known;
-  TESSERA_CHECK(slot.id().value() < detail::HeapDirectory::kMostStreams, "allocator of ", name,
-                ": the stream slot must be below ", detail::HeapDirectory::kMostStreams, ", got ", slot.id(),
+  TESSERA_CHECK(slot.id().value() < detail::HeapDirectory::kMaxStreams, "allocator of ", name,
+                ": the stream slot must be below ", detail::HeapDirectory::kMaxStreams, ", got ", slot.id(),
                 "; reuse streams");
   const std::lock_guard lock(slow_mutex);
   if (Heap* known = pool.by_stream.find(slot.id())) return *known;
@@ -157,7 +157,7 @@ Heap& AllocatorState::heap_for(PoolState& pool, const device::StreamSlot& slot) 
 Heap& AllocatorState::add_heap(PoolState& pool, const device::StreamSlot* slot) {
   pool.heaps.push_back(std::make_unique<Heap>(pool, slot));
   Heap& heap = *pool.heaps.back();
-  heap.least_remainder = pool.options.no_split ? ~std::size_t{0} : policy.least_remainder_nbytes;
+  heap.min_remainder = pool.options.no_split ? ~std::size_t{0} : policy.min_remainder_nbytes;
   if (pool.is_imaginary) {
     heap.lease = ~std::size_t{0};
   } else {

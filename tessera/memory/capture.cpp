@@ -20,7 +20,7 @@ using detail::Use;
 namespace {
 
 // Maximum number of pending blocks to try.
-constexpr int kMostProofs = 256;
+constexpr int kMaxProofs = 256;
 
 // Returns the stream of a slot in the capture; null if it is gone. The lock of the scope is held.
 StreamInCapture* find_stream(AllocatorState& state, CaptureScope& scope, const device::StreamSlot& slot) {
@@ -79,7 +79,7 @@ Block* find_captured(AllocatorState& state, const AllocationRequest& request, He
   };
   detail::BlockRun run;
   const detail::Space& space = heap.spaces[Heap::is_large(request.size)];
-  Block* const used = space.pending.find_if(request.size, kMostProofs, is_over);
+  Block* const used = space.pending.find_if(request.size, kMaxProofs, is_over);
   const bool is_exact = used != nullptr && used->size == request.size;
   const Block* const unused = is_exact ? nullptr : space.ready.find(request.size);
   if (unused != nullptr && (used == nullptr || unused->size < used->size)) return heap.take(request.size);

@@ -224,7 +224,7 @@ std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Reserved
   std::byte* const end = place.hole->end();
   const std::size_t granule = granule_of(state, heap.pool);
   const std::size_t most =
-      std::clamp(std::bit_floor(size / 4), granule, std::max(granule, state.policy.most_piece_nbytes));
+      std::clamp(std::bit_floor(size / 4), granule, std::max(granule, state.policy.max_piece_nbytes));
   std::byte* to = begin;
   try {
     move_pieces(state, heap, *place.segment, to, end);
@@ -304,7 +304,7 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
     const std::lock_guard lock(heap.lock);
     block = detail::add_segment(heap, address, nbytes, false, Heap::is_large(size));
     state.history.record_map(heap, address, nbytes, true, false);
-    if (block->size - size >= heap.least_remainder) {
+    if (block->size - size >= heap.min_remainder) {
       heap.carve(*block, address, size);
       heap.make_ready(*block->next);
     }

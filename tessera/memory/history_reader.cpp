@@ -24,19 +24,19 @@ using detail::RebuiltHeap;
 // Strings are interned in the file and copied into every entry here: limits the cost of a hostile file.
 constexpr std::size_t kLongestLabel = 256;
 constexpr std::size_t kLongestStack = 4096;
-constexpr std::uint64_t kMostText = std::uint64_t{512} << 20;
+constexpr std::uint64_t kMaxText = std::uint64_t{512} << 20;
 // Pools without a row get numbers that no user pool has.
 constexpr std::uint64_t kUnknownPools = std::uint64_t{1} << 32;
 // Allocator of records whose pool is no longer known; real ones have 32 bits.
 constexpr std::uint64_t kUnknownAllocator = std::uint64_t{1} << 32;
 
 bool is_range(std::uint64_t address, std::uint64_t nbytes) {
-  return nbytes != 0 && nbytes <= kMostNbytes && address <= std::numeric_limits<std::uint64_t>::max() - nbytes;
+  return nbytes != 0 && nbytes <= kMaxNbytes && address <= std::numeric_limits<std::uint64_t>::max() - nbytes;
 }
 
 // Returns the minimum size of a block for so many bytes; 0 if impossible.
-std::uint64_t least_block(std::uint64_t requested) {
-  if (requested > kMostNbytes) return 0;
+std::uint64_t min_block(std::uint64_t requested) {
+  if (requested > kMaxNbytes) return 0;
   return std::max<std::uint64_t>(kAlignment, (requested + kAlignment - 1) / kAlignment * kAlignment);
 }
 
@@ -58,7 +58,7 @@ class Texts {
       found = known_.emplace(id, std::move(text)).first;
     }
     const std::size_t nbytes = std::min(found->second.size(), longest);
-    if (copied_ + nbytes > kMostText) {
+    if (copied_ + nbytes > kMaxText) {
       ++left_out_;
       return {};
     }
@@ -195,7 +195,7 @@ class Rebuilder {
   }
 
   void see(const FreeRecord& record, std::int64_t time_ns) {
-    const std::uint64_t least = least_block(record.requested);
+    const std::uint64_t least = min_block(record.requested);
     if (!makes_sense(record.address, least)) return;
     Rebuilt& owner = owner_of(record.pool);
     trace(owner, Action::kFreeRequested, record, time_ns);

@@ -174,9 +174,9 @@ class Ladder {
   // While this thread waits for streams, others keep using cached memory, so that it would never all be completed: it
   // is set aside first. Others may also take memory that was released meanwhile: repeats while there is more.
   Block* after_waiting() {
-    constexpr int kMostRounds = 16;
+    constexpr int kMaxRounds = 16;
     const Waiting waiting(state_);
-    for (int round = 0; round < kMostRounds; ++round) {
+    for (int round = 0; round < kMaxRounds; ++round) {
       if (!set_aside() && round > 0) break;
       try {
         state_.device.synchronize();

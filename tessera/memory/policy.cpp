@@ -92,18 +92,18 @@ const std::array<FieldRule, 12>& rules() {
                                          [](const Policy& policy) {
                                            return std::has_single_bit(policy.granule_nbytes) &&
                                                   policy.granule_nbytes >= kAlignment &&
-                                                  policy.granule_nbytes <= kMostNbytes;
+                                                  policy.granule_nbytes <= kMaxNbytes;
                                          }),
-      size_rule<&Policy::most_piece_nbytes>(
-          "most_piece_nbytes", "a multiple of granule_nbytes",
-          [](const Policy& policy) { return is_granular(policy.most_piece_nbytes, policy); }, true),
+      size_rule<&Policy::max_piece_nbytes>(
+          "max_piece_nbytes", "a multiple of granule_nbytes",
+          [](const Policy& policy) { return is_granular(policy.max_piece_nbytes, policy); }, true),
       share_rule<&Policy::move_above>("move_above"),
       size_rule<&Policy::shared_segment_nbytes>(
           "shared_segment_nbytes", "a multiple of granule_nbytes",
           [](const Policy& policy) { return is_granular(policy.shared_segment_nbytes, policy); }, true),
-      size_rule<&Policy::least_remainder_nbytes>(
-          "least_remainder_nbytes", "at least 512 B",
-          [](const Policy& policy) { return policy.least_remainder_nbytes >= kAlignment; }),
+      size_rule<&Policy::min_remainder_nbytes>(
+          "min_remainder_nbytes", "at least 512 B",
+          [](const Policy& policy) { return policy.min_remainder_nbytes >= kAlignment; }),
       {"roundup_divisions", "0 or a power of two up to 1024",
        [](const Policy& policy) {
          return policy.roundup_divisions == 0 ||

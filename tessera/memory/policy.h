@@ -16,7 +16,7 @@ namespace tessera::memory {
 /// of PyTorch and of the driver.
 inline constexpr std::size_t kAlignment = 512;
 /// Maximum size of a request. Larger requests are rejected immediately with an error of one line.
-inline constexpr std::size_t kMostNbytes = std::size_t{1} << 60;
+inline constexpr std::size_t kMaxNbytes = std::size_t{1} << 60;
 
 /// Treatment of a block that another stream may still use, when memory is needed.
 enum class CrossStream : std::uint8_t {
@@ -35,7 +35,7 @@ struct TESSERA_API Policy {
   std::size_t granule_nbytes = std::size_t{2} << 20;
   /// Maximum size of a mapped chunk. A request is mapped in chunks of a quarter of its size, rounded to a power of two,
   /// at least one granule. Large chunks need fewer driver calls; small ones can be released and moved more often.
-  std::size_t most_piece_nbytes = std::size_t{32} << 20;
+  std::size_t max_piece_nbytes = std::size_t{32} << 20;
   /// Cached memory of other heaps is moved instead of mapping more if it is at least this fraction of the reserved
   /// memory. Moving costs as much as mapping, and nearly full heaps would take memory from each other repeatedly.
   double move_above = 0.03125;
@@ -43,7 +43,7 @@ struct TESSERA_API Policy {
   /// size. Larger requests get separate segments.
   std::size_t shared_segment_nbytes = std::size_t{20} << 20;
   /// A block is split if the remainder has at least this size.
-  std::size_t least_remainder_nbytes = kAlignment;
+  std::size_t min_remainder_nbytes = kAlignment;
   /// Rounds sizes up to one of this many steps between powers of two. 0: multiples of 512 bytes only. Fewer sizes mean
   /// more exact fits and more rounding.
   std::uint32_t roundup_divisions = 0;

@@ -32,10 +32,10 @@ TEST(Policy, TheDefaultIsAllowedAndShowsEveryField) {
   policy.check();
   EXPECT_EQ(fields_of(policy), (std::map<std::string, std::string>{{"expandable", "true"},
                                                                    {"granule_nbytes", "2MiB"},
-                                                                   {"most_piece_nbytes", "32MiB"},
+                                                                   {"max_piece_nbytes", "32MiB"},
                                                                    {"move_above", "0.03125"},
                                                                    {"shared_segment_nbytes", "20MiB"},
-                                                                   {"least_remainder_nbytes", "512B"},
+                                                                   {"min_remainder_nbytes", "512B"},
                                                                    {"roundup_divisions", "0"},
                                                                    {"cross_stream", "wait"},
                                                                    {"pending_slack", "0.08"},
@@ -46,16 +46,16 @@ TEST(Policy, TheDefaultIsAllowedAndShowsEveryField) {
 
 TEST(Policy, ParsesEveryFieldAndShowsIt) {
   const Policy policy = Policy::parse(
-      "expandable=false,granule_nbytes=4MiB, most_piece_nbytes = 64 MiB ,move_above=0.5,shared_segment_nbytes=40MiB,"
-      "least_remainder_nbytes=1000,roundup_divisions=8,cross_stream=grow,pending_slack=0.25,limit_nbytes=12345678,"
+      "expandable=false,granule_nbytes=4MiB, max_piece_nbytes = 64 MiB ,move_above=0.5,shared_segment_nbytes=40MiB,"
+      "min_remainder_nbytes=1000,roundup_divisions=8,cross_stream=grow,pending_slack=0.25,limit_nbytes=12345678,"
       "collect_above=0.8,"
       "may_synchronize=false");
   EXPECT_FALSE(policy.expandable);
   EXPECT_EQ(policy.granule_nbytes, std::size_t{4} << 20);
-  EXPECT_EQ(policy.most_piece_nbytes, std::size_t{64} << 20);
+  EXPECT_EQ(policy.max_piece_nbytes, std::size_t{64} << 20);
   EXPECT_DOUBLE_EQ(policy.move_above, 0.5);
   EXPECT_EQ(policy.shared_segment_nbytes, std::size_t{40} << 20);
-  EXPECT_EQ(policy.least_remainder_nbytes, 1000u);
+  EXPECT_EQ(policy.min_remainder_nbytes, 1000u);
   EXPECT_EQ(policy.roundup_divisions, 8u);
   EXPECT_EQ(policy.cross_stream, CrossStream::kGrow);
   EXPECT_DOUBLE_EQ(policy.pending_slack, 0.25);
@@ -81,7 +81,7 @@ TEST(Policy, EmptyTextIsTheDefault) {
 TEST(Policy, UnknownFieldsAreNamedWithTheNearest) {
   EXPECT_EQ(message_of([] { Policy::parse("granul_nbytes=4MiB"); }),
             "memory policy: unknown field 'granul_nbytes' (did you mean 'granule_nbytes'?); fields: [expandable, "
-            "granule_nbytes, most_piece_nbytes, move_above, shared_segment_nbytes, least_remainder_nbytes, "
+            "granule_nbytes, max_piece_nbytes, move_above, shared_segment_nbytes, min_remainder_nbytes, "
             "roundup_divisions, "
             "cross_stream, pending_slack, limit_nbytes, collect_above, may_synchronize]");
 }
@@ -94,12 +94,12 @@ TEST(Policy, BadValuesAreNamedWithWhatIsAllowed) {
        "be a power of two from 512 B to 1 EiB"},
       {"granule_nbytes=3MiB", "memory policy: granule_nbytes=3MiB must be a power of two from 512 B to 1 EiB"},
       {"granule_nbytes=256", "memory policy: granule_nbytes=256B must be a power of two from 512 B to 1 EiB"},
-      {"most_piece_nbytes=3MiB", "memory policy: most_piece_nbytes=3MiB must be a multiple of granule_nbytes (2MiB)"},
-      {"most_piece_nbytes=0", "memory policy: most_piece_nbytes=0B must be a multiple of granule_nbytes (2MiB)"},
-      {"granule_nbytes=64MiB", "memory policy: most_piece_nbytes=32MiB must be a multiple of granule_nbytes (64MiB)"},
+      {"max_piece_nbytes=3MiB", "memory policy: max_piece_nbytes=3MiB must be a multiple of granule_nbytes (2MiB)"},
+      {"max_piece_nbytes=0", "memory policy: max_piece_nbytes=0B must be a multiple of granule_nbytes (2MiB)"},
+      {"granule_nbytes=64MiB", "memory policy: max_piece_nbytes=32MiB must be a multiple of granule_nbytes (64MiB)"},
       {"shared_segment_nbytes=1",
        "memory policy: shared_segment_nbytes=1B must be a multiple of granule_nbytes (2MiB)"},
-      {"least_remainder_nbytes=100", "memory policy: least_remainder_nbytes=100B must be at least 512 B"},
+      {"min_remainder_nbytes=100", "memory policy: min_remainder_nbytes=100B must be at least 512 B"},
       {"roundup_divisions=3", "memory policy: roundup_divisions=3 must be 0 or a power of two up to 1024"},
       {"roundup_divisions=-1",
        "memory policy: roundup_divisions: '-1' is not an integer; must be 0 or a power of two up to 1024"},
@@ -132,7 +132,7 @@ TEST(Policy, ARefusedSettingChangesNothing) {
 
 TEST(Policy, FieldsThatBelongTogetherAreCheckedTogether) {
   Policy policy;
-  policy.set("most_piece_nbytes", "1MiB");  // not a multiple of the current granule
+  policy.set("max_piece_nbytes", "1MiB");  // not a multiple of the current granule
   EXPECT_THROW(policy.check(), InvalidArgument);
   policy.set("granule_nbytes", "1MiB");
   policy.check();

@@ -14,7 +14,7 @@ using detail::Use;
 namespace {
 
 // Maximum number of blocks to try per heap: bounds the time of one allocation.
-constexpr int kMostTried = 32;
+constexpr int kMaxTried = 32;
 
 // Returns true if the work up to `tick` of `slot` comes before the next work of `stream`. A tick read ahead
 // (StreamSlot::upcoming) may not have been taken yet, so a stream's own ticks are not compared with its clock unless
@@ -53,7 +53,7 @@ Block* AllocatorState::take_ready(const AllocationRequest& request, Heap& own) {
   const std::lock_guard lock(own.lock);
   if ((request.slot.hazards() & device::StreamSlot::kOverlapping) == 0) return own.take(request.size);
   detail::Space& space = own.spaces[Heap::is_large(request.size)];
-  Block* found = space.ready.find_if(request.size, kMostTried,
+  Block* found = space.ready.find_if(request.size, kMaxTried,
                                      [&](const Block& block) { return is_over(own, block, request.stream); });
   if (found != nullptr) own.take_out(space, *found, request.size);
   return found;
@@ -89,7 +89,7 @@ Block* take_over_from(AllocatorState& state, const AllocationRequest& request, H
   const std::lock_guard lock(heap.lock);
   if (!is_own) {
     detail::Space& space = heap.spaces[Heap::is_large(request.size)];
-    Block* ready = space.ready.find_if(request.size, kMostTried,
+    Block* ready = space.ready.find_if(request.size, kMaxTried,
                                        [&](const Block& block) { return state.is_over(heap, block, request.stream); });
     if (ready != nullptr) {
       heap.take_out(space, *ready, request.size);
@@ -97,7 +97,7 @@ Block* take_over_from(AllocatorState& state, const AllocationRequest& request, H
     }
   }
   Block* pending = heap.spaces[Heap::is_large(request.size)].pending.find_if(
-      request.size, kMostTried, [&](const Block& block) { return state.is_over(heap, block, request.stream); });
+      request.size, kMaxTried, [&](const Block& block) { return state.is_over(heap, block, request.stream); });
   if (pending == nullptr) return nullptr;
   heap.take_pending(*pending, request.size);
   state.settle(heap, *pending, request.moment);
@@ -151,7 +151,7 @@ detail::BlockRun find_own(const AllocatorState& state, const AllocationRequest& 
                           bool may_wait) {
   const auto price = [&](const Block& block) { return price_of(state, request, own, block, may_wait); };
   const detail::Space& space = own.spaces[Heap::is_large(request.size)];
-  Block* block = space.pending.find_if(request.size, kMostTried, [&](const Block& one) { return price(one) >= 0; });
+  Block* block = space.pending.find_if(request.size, kMaxTried, [&](const Block& one) { return price(one) >= 0; });
   if (block != nullptr) return {block, block, block->size, price(*block)};
   const std::size_t unused = own.sums.mapped - own.sums.used;
   if (unused < request.size || unused == own.sums.cached) return {};  // ready neighbors have already merged

@@ -21,7 +21,7 @@ extern char** environ;
 namespace tessera::memory {
 namespace {
 
-constexpr std::size_t kMostAddresses = 1000;  // per command line
+constexpr std::size_t kMaxAddresses = 1000;  // per command line
 
 // Returns the output of a program, or nothing if it cannot be run or fails. Without a shell: arguments are literal.
 std::optional<std::string> output_of(std::vector<std::string> arguments) {
@@ -71,7 +71,7 @@ bool look_up(const std::string& module, const Offsets& offsets, Symbols& symbols
   while (next != offsets.end()) {
     std::vector<std::string> words = {"addr2line", "-f", "-C", "-e", module};
     const auto first = next;
-    for (; next != offsets.end() && words.size() < kMostAddresses; ++next)
+    for (; next != offsets.end() && words.size() < kMaxAddresses; ++next)
       words.push_back(fmt::format("{:#x}", next->first));
     const auto text = output_of(std::move(words));
     if (!text) return false;

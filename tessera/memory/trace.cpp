@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
 constexpr std::size_t kColumns = 6;
-constexpr std::uint64_t kMostCsvNbytes = std::uint64_t{1} << 34;  // maximum size of a log
+constexpr std::uint64_t kMaxCsvNbytes = std::uint64_t{1} << 34;  // maximum size of a log
 enum Column : std::size_t { kThread, kTime, kAction, kPointer, kSize, kStream };
 constexpr std::array<std::string_view, kColumns> kNames = {"Thread", "Time", "Action", "Pointer", "Size", "Stream"};
 
@@ -191,7 +191,7 @@ Trace parse_rmm_csv(std::string_view text, const std::string& name) {
     const std::uint64_t nbytes = read_size(lines);
     if (lines.field(kStream).empty()) lines.fail_in(kStream, "is empty");
     if (action == "allocate") {
-      if (nbytes > kMostNbytes) lines.fail_in(kSize, "is larger than any device");
+      if (nbytes > kMaxNbytes) lines.fail_in(kSize, "is larger than any device");
       trace.allocate(pointer, nbytes, lines.field(kStream));
     } else if (action == "free") {
       trace.free(pointer);
@@ -207,7 +207,7 @@ Trace parse_rmm_csv(std::string_view text, const std::string& name) {
 Trace read_trace(const std::string& path, const std::string& device) {
   constexpr std::string_view kRecordMagic = "TSRECORD";
   if (RegularFile(path).read(0, kRecordMagic.size()) == kRecordMagic) return read_record_trace(path, device);
-  const std::string text = read_regular_file(path, kMostCsvNbytes);
+  const std::string text = read_regular_file(path, kMaxCsvNbytes);
   TESSERA_CHECK(std::string_view(text).starts_with("Thread,"), "log ", path,
                 " is neither a record file nor a CSV that begins with '", kHeader, "'");
   return parse_rmm_csv(text, path);

@@ -17,7 +17,7 @@ namespace tessera::memory {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::uint32_t kMostStreams = 1024;
+constexpr std::uint32_t kMaxStreams = 1024;
 constexpr std::size_t kNoOp = std::numeric_limits<std::size_t>::max();
 
 // Returns the op after which the log has the most live bytes; checks every op, so that the replay need not.
@@ -154,7 +154,7 @@ std::string ReplayResult::to_json() const {
 
 ReplayResult replay(const Trace& trace, const Policy& policy, std::size_t capacity_nbytes) {
   policy.check();
-  TESSERA_CHECK(trace.streams <= kMostStreams, "replay: a log must have at most ", kMostStreams, " streams, got ",
+  TESSERA_CHECK(trace.streams <= kMaxStreams, "replay: a log must have at most ", kMaxStreams, " streams, got ",
                 trace.streams);
   return Replay(trace, policy, capacity_nbytes).run();
 }

@@ -25,11 +25,11 @@ using Clock = std::chrono::steady_clock;
 template <class F>
 double best_rate(double flops, const F& run) {
   constexpr auto kTime = std::chrono::milliseconds(4);
-  constexpr int kLeastRuns = 4;  // other work may take the core for longer than kTime
+  constexpr int kMinRuns = 4;  // other work may take the core for longer than kTime
   run();
   double best = 0;
   const auto until = Clock::now() + kTime;
-  for (int runs = 0; runs < kLeastRuns || Clock::now() < until; ++runs) {
+  for (int runs = 0; runs < kMinRuns || Clock::now() < until; ++runs) {
     const auto start = Clock::now();
     run();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -44,7 +44,7 @@ class Meter {
     const double first = round_us(once, 1);  // performs first-use initialization
     const double least = first < slice_us_ / 8 ? 4 : 1;
     double best = std::numeric_limits<double>::max();
-    for (int rounds = 0; rounds < kMostRounds && passed_us_ - begin < slice_us_; ++rounds) {
+    for (int rounds = 0; rounds < kMaxRounds && passed_us_ - begin < slice_us_; ++rounds) {
       best = std::min(best, round_us(once, static_cast<int>(std::clamp(kRoundUs / best, least, 64.0))));
     }
     return std::min(best, first);
@@ -52,7 +52,7 @@ class Meter {
 
  private:
   static constexpr double kRoundUs = 1000;
-  static constexpr int kMostRounds = 32;
+  static constexpr int kMaxRounds = 32;
 
   [[nodiscard]] double round_us(const std::function<void()>& once, int batch) {
     const device::Stream& stream = tensor::current_stream(device_);

@@ -46,7 +46,7 @@ void expect_plain(const Tensor& got, const Whole& want) {
 // Layouts of all kinds, each with a matching shape.
 std::vector<std::pair<Layout, Shape>> layouts(std::size_t count, std::uint64_t seed) {
   const layout::testing::RequestKind kind{
-      .most_axes = 3, .uneven_percent = 60, .special_percent = 30, .partial_percent = 40};
+      .max_axes = 3, .uneven_percent = 60, .special_percent = 30, .partial_percent = 40};
   std::vector<std::pair<Layout, Shape>> out;
   for (; out.size() < count; ++seed) {
     const layout::PlanRequest request = layout::testing::random_request(seed, kind);

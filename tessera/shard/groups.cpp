@@ -62,8 +62,8 @@ constexpr std::string_view kOptionNames[] = {"backend", "deadline_ms", "fixed_or
 std::chrono::nanoseconds parse_deadline(const layout::Axis& axis, const std::string& text) {
   std::int64_t ms = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // 34 years; more would not fit in nanoseconds
-  TESSERA_CHECK(error == std::errc() && end == text.data() + text.size() && ms > 0 && ms <= kMost, "axis '", axis.name,
+  constexpr std::int64_t kMax = std::int64_t{1} << 40;  // 34 years; more would not fit in nanoseconds
+  TESSERA_CHECK(error == std::errc() && end == text.data() + text.size() && ms > 0 && ms <= kMax, "axis '", axis.name,
                 "': deadline_ms must be an integer of at least 1, got '", text, "'");
   return std::chrono::milliseconds(ms);
 }

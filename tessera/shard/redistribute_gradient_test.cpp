@@ -37,7 +37,7 @@ struct Case {
 };
 std::vector<Case> random_cases(std::size_t count, std::uint64_t seed) {
   const layout::testing::RequestKind kind{
-      .most_axes = 3, .uneven_percent = 40, .special_percent = 20, .partial_percent = 50};
+      .max_axes = 3, .uneven_percent = 40, .special_percent = 20, .partial_percent = 50};
   std::vector<Case> out;
   for (; out.size() < count; ++seed) {
     const layout::PlanRequest pair = layout::testing::random_request(seed, kind);

@@ -54,7 +54,7 @@ Layout with_options(const Layout& layout, const std::vector<std::pair<std::strin
 // Tests data and gradients of random pairs on meshes of at most 4 ranks.
 void expect_random_pairs(int count, const std::vector<std::pair<std::string, std::string>>& options = {}) {
   const layout::testing::RequestKind kind{
-      .most_axes = 3, .uneven_percent = 40, .special_percent = 30, .partial_percent = 40};
+      .max_axes = 3, .uneven_percent = 40, .special_percent = 30, .partial_percent = 40};
   int checked = 0;
   for (std::uint64_t seed = 0; checked < count; ++seed) {
     const layout::PlanRequest pair = layout::testing::random_request(seed, kind);

@@ -69,15 +69,15 @@ void expect_moves(const std::vector<layout::PlanRequest>& pairs, DType dtype, co
   }
 }
 
-TEST(Redistribute, EvenPairsGiveTheSameData) { expect_moves(requests(150, {.most_axes = 3}, 1), DType::kF32, {7}); }
+TEST(Redistribute, EvenPairsGiveTheSameData) { expect_moves(requests(150, {.max_axes = 3}, 1), DType::kF32, {7}); }
 TEST(Redistribute, UnevenPairsGiveTheSameData) {
-  expect_moves(requests(150, {.most_axes = 3, .uneven_percent = 100}, 1000), DType::kF32, {8});
+  expect_moves(requests(150, {.max_axes = 3, .uneven_percent = 100}, 1000), DType::kF32, {8});
 }
 TEST(Redistribute, PairsWithBlocksSizesAndPartsOfAxesGiveTheSameData) {
-  expect_moves(requests(150, {.most_axes = 3, .uneven_percent = 30, .special_percent = 100}, 2000), DType::kF32, {9});
+  expect_moves(requests(150, {.max_axes = 3, .uneven_percent = 30, .special_percent = 100}, 2000), DType::kF32, {9});
 }
 TEST(Redistribute, PartialPairsGiveTheSameData) {
-  expect_moves(requests(150, {.most_axes = 3, .uneven_percent = 30, .partial_percent = 90}, 3000), DType::kF64, {10});
+  expect_moves(requests(150, {.max_axes = 3, .uneven_percent = 30, .partial_percent = 90}, 3000), DType::kF64, {10});
 }
 
 TEST(Redistribute, MovesAllDtypes) {

@@ -23,7 +23,7 @@ namespace {
 using testing::RandomProgram;
 
 constexpr std::uint64_t kPrograms = 12;
-constexpr std::size_t kMostDigests = 1000;  // per rank
+constexpr std::size_t kMaxDigests = 1000;  // per rank
 
 const char* mesh_of(int ranks) {
   static const std::map<int, const char*> kMeshes = {{2, "x=2"}, {3, "x=3"},     {4, "x=2,y=2"},    {5, "x=5"},
@@ -40,21 +40,21 @@ class Board {
   ~Board() { ::munmap(rows_, sizeof(Rows)); }
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
-  std::array<std::uint64_t, kMostDigests>& row(int rank) {
+  std::array<std::uint64_t, kMaxDigests>& row(int rank) {
     return (*static_cast<Rows*>(rows_))[static_cast<std::size_t>(rank)];
   }
 
  private:
-  using Rows = std::array<std::array<std::uint64_t, kMostDigests>, 8>;
+  using Rows = std::array<std::array<std::uint64_t, kMaxDigests>, 8>;
   void* rows_;
 };
 
 // FNV-1a of the tensors of a rank, in sequence.
 class Digests {
  public:
-  explicit Digests(std::array<std::uint64_t, kMostDigests>& to) : to_(to) {}
+  explicit Digests(std::array<std::uint64_t, kMaxDigests>& to) : to_(to) {}
   void add(const Tensor& tensor) {
-    ASSERT_LT(++count_, kMostDigests);
+    ASSERT_LT(++count_, kMaxDigests);
     to_[0] = count_;
     std::uint64_t digest = 0xcbf29ce484222325;
     const auto take = [&](const void* bytes, std::size_t nbytes) {
@@ -73,7 +73,7 @@ class Digests {
   }
 
  private:
-  std::array<std::uint64_t, kMostDigests>& to_;
+  std::array<std::uint64_t, kMaxDigests>& to_;
   std::size_t count_ = 0;
 };
 

@@ -15,8 +15,8 @@ namespace {
 using layout::IndexMap;
 using layout::Layout;
 
-constexpr std::int64_t kMostRanks = 256;
-constexpr std::size_t kMostCells = 1024;
+constexpr std::int64_t kMaxRanks = 256;
+constexpr std::size_t kMaxCells = 1024;
 
 struct Run {
   std::int64_t begin;
@@ -112,8 +112,8 @@ Table table_of(const Tensor& tensor, const std::vector<int>& dims) {
   const std::vector<Run> whole = {{0, 1}};  // of an absent dimension
   const std::vector<Run> rows = !dims.empty() ? pieces_of(layout, shape, dims[0]) : whole;
   const std::vector<Run> columns = dims.size() > 1 ? pieces_of(layout, shape, dims[1]) : whole;
-  TESSERA_CHECK(rows.size() * columns.size() <= kMostCells, "visualize: must have at most ", kMostCells,
-                " blocks, got ", rows.size() * columns.size(), " for ", tensor::describe(tensor));
+  TESSERA_CHECK(rows.size() * columns.size() <= kMaxCells, "visualize: must have at most ", kMaxCells, " blocks, got ",
+                rows.size() * columns.size(), " for ", tensor::describe(tensor));
   Table table;
   std::string corner;
   if (tensor.ndim() > 2) corner = fmt::format("dim {}", fmt::join(dims, " \\ dim "));
@@ -171,7 +171,7 @@ std::string visualize(const Tensor& tensor) {
   std::string out = tensor::describe(tensor) + "\n";
   if (!tensor.has_layout()) return out + "  plain: no layout\n";
   const Layout& layout = tensor.layout();
-  TESSERA_CHECK(layout.mesh().size() <= kMostRanks, "visualize: must have at most ", kMostRanks, " ranks, got mesh ",
+  TESSERA_CHECK(layout.mesh().size() <= kMaxRanks, "visualize: must have at most ", kMaxRanks, " ranks, got mesh ",
                 layout.mesh().text());
   const std::vector<int> dims = drawn_dims(tensor);
   if (tensor.numel() == 0) return out + "  no elements\n";

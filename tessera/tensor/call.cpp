@@ -93,7 +93,7 @@ void prepare_output(const Call& call, Tensor& out, OutputInfo& info, const Curre
 
 [[noreturn]] void refuse_kind(const Call& call, DeviceKind kind) {
   std::string have;
-  for (std::size_t i = 0; i < kMostDeviceKinds; ++i) {
+  for (std::size_t i = 0; i < kMaxDeviceKinds; ++i) {
     if (call.op->kernels[i] == nullptr) continue;
     have += have.empty() ? "" : ", ";
     have += device_kind_name(static_cast<DeviceKind>(i));

@@ -22,10 +22,10 @@ namespace tessera::tensor {
 class Arguments {
  public:
   /// Maximum number of tensors. Use call_into() for more.
-  static constexpr std::size_t kMost = 8;
+  static constexpr std::size_t kMax = 8;
   /// Refers to `tensors`, which must outlive this object.
   template <std::same_as<Tensor>... T>
-  requires(sizeof...(T) <= kMost) Arguments(const T&... tensors)  // NOLINT(google-explicit-constructor): written {a, b}
+  requires(sizeof...(T) <= kMax) Arguments(const T&... tensors)  // NOLINT(google-explicit-constructor): written {a, b}
       : count_(sizeof...(T)) {
     [[maybe_unused]] std::size_t i = 0;
     // Never destroyed: the handles own no reference.
@@ -42,7 +42,7 @@ class Arguments {
   }
 
  private:
-  alignas(Tensor) std::byte place_[kMost * sizeof(Tensor)];
+  alignas(Tensor) std::byte place_[kMax * sizeof(Tensor)];
   std::size_t count_;
 };
 

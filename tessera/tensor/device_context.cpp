@@ -15,7 +15,7 @@ namespace {
 // The known kinds. Never destroyed: operators register in static initializers and are used at exit.
 struct Kinds {
   Kinds() {
-    names.reserve(kMostDeviceKinds);  // keeps addresses stable
+    names.reserve(kMaxDeviceKinds);  // keeps addresses stable
     names.emplace_back("host");
   }
   std::mutex mutex;
@@ -92,8 +92,8 @@ DeviceKind device_kind(std::string_view name) {
   for (std::size_t i = 0; i < all.names.size(); ++i) {
     if (all.names[i] == name) return static_cast<DeviceKind>(i);
   }
-  TESSERA_CHECK(all.names.size() < kMostDeviceKinds, "device kind '", name, "': at most ", kMostDeviceKinds,
-                " kinds are supported; raise kMostDeviceKinds");
+  TESSERA_CHECK(all.names.size() < kMaxDeviceKinds, "device kind '", name, "': at most ", kMaxDeviceKinds,
+                " kinds are supported; raise kMaxDeviceKinds");
   all.names.emplace_back(name);
   return static_cast<DeviceKind>(all.names.size() - 1);
 }

@@ -19,7 +19,7 @@ namespace tessera::tensor {
 /// Dense, process-local number of a device kind. Kernels are looked up by it.
 using DeviceKind = std::uint8_t;
 /// Maximum number of device kinds.
-inline constexpr std::size_t kMostDeviceKinds = 8;
+inline constexpr std::size_t kMaxDeviceKinds = 8;
 /// Kind of the host.
 inline constexpr DeviceKind kHostKind = 0;
 /// Returns the number of the kind with this name ("host", "cuda"). Assigns one on first use.

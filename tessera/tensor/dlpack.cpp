@@ -22,7 +22,7 @@ static_assert(sizeof(ManagedTensorVersioned) == 80 && offsetof(ManagedTensorVers
 
 constexpr std::uint32_t kMajor = 1;
 constexpr std::uint32_t kMinor = 1;
-constexpr std::int32_t kMostDims = 64;
+constexpr std::int32_t kMaxDims = 64;
 
 DataType type_of(DType dtype) {
   const auto bits = static_cast<std::uint8_t>(8 * itemsize(dtype));
@@ -124,7 +124,7 @@ struct Imported {
 };
 
 Shape shape_of(const TensorView& view) {
-  TESSERA_CHECK(view.ndim >= 0 && view.ndim <= kMostDims, "DLPack: ndim must be in [0, ", kMostDims, "], got ",
+  TESSERA_CHECK(view.ndim >= 0 && view.ndim <= kMaxDims, "DLPack: ndim must be in [0, ", kMaxDims, "], got ",
                 view.ndim);
   TESSERA_CHECK(view.ndim == 0 || view.shape != nullptr, "DLPack: a tensor of ", view.ndim,
                 " dimensions requires a shape");

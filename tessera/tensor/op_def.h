@@ -193,16 +193,16 @@ struct OpArgument {
 
 /// State of a registered operator.
 struct TESSERA_API OperatorState {
-  std::string name;                         ///< Unique name.
-  OpDef def;                                ///< As registered.
-  std::vector<OpArgument> inputs;           ///< Parsed OpDef::inputs.
-  std::vector<OpArgument> outputs;          ///< Parsed OpDef::outputs.
-  std::uint64_t saved_inputs = 0;           ///< A bit per input that the gradient reads.
-  std::uint64_t saved_outputs = 0;          ///< A bit per output that the gradient reads.
-  KernelFn kernels[kMostDeviceKinds] = {};  ///< Indexed by device kind. Null: no kernel.
-  std::uint32_t id = 0;                     ///< Dense, in registration order. Valid in this process only.
-  std::uint32_t input_lists = 0;            ///< Number of inputs that are lists.
-  std::uint32_t input_singles = 0;          ///< Number of inputs that are not lists.
+  std::string name;                        ///< Unique name.
+  OpDef def;                               ///< As registered.
+  std::vector<OpArgument> inputs;          ///< Parsed OpDef::inputs.
+  std::vector<OpArgument> outputs;         ///< Parsed OpDef::outputs.
+  std::uint64_t saved_inputs = 0;          ///< A bit per input that the gradient reads.
+  std::uint64_t saved_outputs = 0;         ///< A bit per output that the gradient reads.
+  KernelFn kernels[kMaxDeviceKinds] = {};  ///< Indexed by device kind. Null: no kernel.
+  std::uint32_t id = 0;                    ///< Dense, in registration order. Valid in this process only.
+  std::uint32_t input_lists = 0;           ///< Number of inputs that are lists.
+  std::uint32_t input_singles = 0;         ///< Number of inputs that are not lists.
 };
 
 /// Returns the operator with this name. Throws InvalidArgument, which suggests the nearest name.

@@ -9,9 +9,9 @@ namespace tessera::tensor::detail {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t kMostKept = 0;
+constexpr std::size_t kMaxKept = 0;
 #else
-constexpr std::size_t kMostKept = std::size_t{512} << 10;  // bytes of one list
+constexpr std::size_t kMaxKept = std::size_t{512} << 10;  // bytes of one list
 #endif
 constexpr std::size_t kStep = 64;  // sizes are rounded up to it, with one list each
 constexpr std::size_t kLists = 16;
@@ -35,7 +35,7 @@ constexpr std::size_t list_of(std::size_t size) { return (size - 1) / kStep; }
 // Frees the blocks of a thread when it ends. Blocks freed later find no room.
 struct Closer {
   Closer() {
-    for (std::size_t i = 0; i < kLists; ++i) own[i].room = kMostKept / ((i + 1) * kStep);
+    for (std::size_t i = 0; i < kLists; ++i) own[i].room = kMaxKept / ((i + 1) * kStep);
     lists = own.get();
   }
   Closer(const Closer&) = delete;

@@ -10,14 +10,14 @@ namespace tessera::tensor::detail {
 namespace {
 
 TEST(StreamingCopy, CopiesExactlyTheBytesAskedFor) {
-  constexpr std::size_t kMost = (std::size_t{1} << 20) + 300;
+  constexpr std::size_t kMax = (std::size_t{1} << 20) + 300;
   std::mt19937 random(1);
-  std::vector<unsigned char> from(kMost + 200);
+  std::vector<unsigned char> from(kMax + 200);
   for (auto& byte : from) byte = static_cast<unsigned char>(random());
-  for (const std::size_t nbytes : {std::size_t{0}, std::size_t{1}, std::size_t{100}, kMost - 301, kMost - 300, kMost}) {
+  for (const std::size_t nbytes : {std::size_t{0}, std::size_t{1}, std::size_t{100}, kMax - 301, kMax - 300, kMax}) {
     for (const std::size_t out : {0, 1, 17, 63}) {
       const std::size_t in = random() % 100;
-      std::vector<unsigned char> to(kMost + 200, 7);
+      std::vector<unsigned char> to(kMax + 200, 7);
       std::vector<unsigned char> expected = to;
       std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(in), nbytes,
                   expected.begin() + static_cast<std::ptrdiff_t>(out));

@@ -89,12 +89,12 @@ TEST(Tensor, WrapRefusesWhatCannotBe) {
                                 {"data must not be null for 1 elements"});
   EXPECT_NO_THROW(wrap(nullptr, {0}, DType::kF32, {1}));
   expect_error<InvalidArgument>([&] { wrap(data, {1, 2}, DType::kF32, {1}); }, {"one entry per dimension"});
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
-  expect_error<InvalidArgument>([&] { wrap(data, {2, 2}, DType::kF32, {kMost, -kMost}); }, {"64 bits"});
-  expect_error<InvalidArgument>([&] { wrap(data, {2}, DType::kU8, {kMost}); }, {"64 bits"});
-  expect_error<InvalidArgument>([&] { wrap(data, {2}, DType::kF32, {kLeast}); }, {"64 bits"});
-  expect_error<InvalidArgument>([&] { wrap(data, {2}, DType::kF32, {kMost / 2}); }, {"64 bits"});
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
+  expect_error<InvalidArgument>([&] { wrap(data, {2, 2}, DType::kF32, {kMax, -kMax}); }, {"64 bits"});
+  expect_error<InvalidArgument>([&] { wrap(data, {2}, DType::kU8, {kMax}); }, {"64 bits"});
+  expect_error<InvalidArgument>([&] { wrap(data, {2}, DType::kF32, {kMin}); }, {"64 bits"});
+  expect_error<InvalidArgument>([&] { wrap(data, {2}, DType::kF32, {kMax / 2}); }, {"64 bits"});
   expect_error<InvalidArgument>([&] { (void)Tensor::wrap(data, {1}, DType::kU8, device::Device(), nullptr); });
 }
 

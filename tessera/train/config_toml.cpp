@@ -19,7 +19,7 @@
 namespace tessera::train {
 namespace {
 
-constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 24;  // maximum file size
+constexpr std::uint64_t kMaxNbytes = std::uint64_t{1} << 24;  // maximum file size
 
 // Returns "model" for "model.width".
 std::string section_of(const Option& option) { return option.name.substr(0, option.name.find('.')); }
@@ -111,7 +111,7 @@ toml::table parse(const std::filesystem::path& path) {
   const bool is_file = std::filesystem::is_regular_file(path, error);
   TESSERA_CHECK_AS(IoError, is_file, "no configuration file '", path.string(), "'");
   try {
-    return toml::parse(read_regular_file(path.string(), kMostNbytes), path.string());
+    return toml::parse(read_regular_file(path.string(), kMaxNbytes), path.string());
   } catch (const toml::parse_error& wrong) {
     TESSERA_THROW(InvalidArgument, where(path.string(), wrong.source()), ": not TOML: ", wrong.description());
   }

@@ -49,16 +49,16 @@ void MemoryBook::note_graph(const memory::Pool& pool, std::span<const Tensor> gr
 
 void MemoryBook::note() {
   const std::vector<OwnedBytes> found = now();
-  if (most_.empty()) most_ = found;
-  for (std::size_t i = 0; i < found.size(); ++i) most_[i].nbytes = std::max(most_[i].nbytes, found[i].nbytes);
+  if (max_.empty()) max_ = found;
+  for (std::size_t i = 0; i < found.size(); ++i) max_[i].nbytes = std::max(max_[i].nbytes, found[i].nbytes);
 }
 
 std::vector<OwnedBytes> MemoryBook::peak() const {
-  std::vector<OwnedBytes> out = most_;
+  std::vector<OwnedBytes> out = max_;
   for (OwnedBytes& each : out) {
     if (each.owner == "gathered") each.nbytes = model_->gathered().peak;
-    const auto most_live = static_cast<std::int64_t>(allocator_.statistics().peak_live_nbytes);
-    if (each.owner == "total") each.nbytes = std::max(graph_idle_ == 0 ? 0 : each.nbytes, most_live);
+    const auto max_live = static_cast<std::int64_t>(allocator_.statistics().peak_live_nbytes);
+    if (each.owner == "total") each.nbytes = std::max(graph_idle_ == 0 ? 0 : each.nbytes, max_live);
   }
   return out;
 }

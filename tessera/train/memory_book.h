@@ -36,7 +36,7 @@ class TESSERA_API MemoryBook {
   const Model* model_;
   const Optimizer* optimizer_;
   memory::Allocator allocator_;
-  std::vector<OwnedBytes> most_;
+  std::vector<OwnedBytes> max_;
   std::int64_t graph_gradients_ = 0;
   std::int64_t graph_idle_ = 0;  // bytes of the graph's pool that no tensor holds
 };

@@ -18,9 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostHosts = 64;  // maximum factor of the number of hosts
-constexpr int kMostTensorParallel = 8;
-constexpr std::size_t kMostFixes = 3;
+constexpr int kMaxHosts = 64;  // maximum factor of the number of hosts
+constexpr int kMaxTensorParallel = 8;
+constexpr std::size_t kMaxFixes = 3;
 
 std::string bytes_text(std::int64_t nbytes) { return format_bytes(static_cast<std::uint64_t>(nbytes)); }
 
@@ -142,7 +142,7 @@ class Fixes {
 
   bool add(const Change& change) {
     const std::optional<std::int64_t> peak = fitting_peak(change.config, world_size_, limits_);
-    if (!peak || texts_.size() == kMostFixes) return false;
+    if (!peak || texts_.size() == kMaxFixes) return false;
     texts_.push_back(change.text.substr(1) + " (" + bytes_text(*peak) + ")");
     return true;
   }
@@ -182,7 +182,7 @@ class Fixes {
           now_.train.checkpointing == "none" || (now_.train.checkpointing == "selective" && *how == 'f');
       if (is_more && add(checkpointed({given_, ""}, how))) break;
     }
-    for (std::int64_t parts = now_.train.accumulate + 1; parts <= most_micro_batches(); ++parts) {
+    for (std::int64_t parts = now_.train.accumulate + 1; parts <= max_micro_batches(); ++parts) {
       if (add(accumulated({given_, ""}, parts))) break;
     }
     if (now_.train.dtype == "f32") add(narrow({given_, ""}));
@@ -192,7 +192,7 @@ class Fixes {
   void together() {
     Change change{given_, ""};
     if (now_.train.checkpointing != "full") change = checkpointed(change, "full");
-    if (most_micro_batches() > now_.train.accumulate) change = accumulated(change, most_micro_batches());
+    if (max_micro_batches() > now_.train.accumulate) change = accumulated(change, max_micro_batches());
     if (add(change)) return;
     if (now_.train.dtype == "f32") change = narrow(change);
     if (add(change)) return;
@@ -206,7 +206,7 @@ class Fixes {
     if (now_.train.checkpointing != "full") less = checkpointed(less, "full");
     if (now_.train.dtype == "f32") less = narrow(less);
     const int hosts = std::max(1, world_size_ / limits_.ranks);
-    for (int factor = 2; factor <= kMostHosts && texts_.size() < kMostFixes; ++factor) {
+    for (int factor = 2; factor <= kMaxHosts && texts_.size() < kMaxFixes; ++factor) {
       for (const Change& base : {Change{given_, ""}, less}) {
         if (add_hosts(base, hosts, factor)) return;
       }
@@ -215,7 +215,7 @@ class Fixes {
 
   // A batch has few samples to shard by; beyond these, heads and hidden units are sharded too.
   bool add_hosts(const Change& base, int hosts, int factor) {
-    for (int tp = 1; tp <= kMostTensorParallel && factor % tp == 0; tp *= 2) {
+    for (int tp = 1; tp <= kMaxTensorParallel && factor % tp == 0; tp *= 2) {
       Config more = base.config;
       more.mesh.fsdp *= factor / tp;
       more.mesh.tp *= tp;
@@ -240,7 +240,7 @@ class Fixes {
     }
   }
 
-  [[nodiscard]] std::int64_t most_micro_batches() const {
+  [[nodiscard]] std::int64_t max_micro_batches() const {
     return now_.train.batch / (std::int64_t{now_.mesh.dp} * now_.mesh.fsdp);
   }
 

@@ -88,8 +88,8 @@ class Step {
     const std::int64_t norms = (2 * config_.model.layers + 1) * parts_of(config_.model.width, plan_.fsdp()) * 4;
     const std::int64_t settled = plan_.dp() > 1 ? std::min(parameters_, kSettledTogether) : plan_.tp() > 1 ? norms : 0;
     passing(settled);
-    return {{"parameters", parameters_},  {"gradients", parameters_},    {"optimizer", optimizer},
-            {"gathered", most_gathered_}, {"activations", activations_}, {"total", most_}};
+    return {{"parameters", parameters_}, {"gradients", parameters_},    {"optimizer", optimizer},
+            {"gathered", max_gathered_}, {"activations", activations_}, {"total", max_}};
   }
 
  private:
@@ -113,7 +113,7 @@ class Step {
 
   void add(std::int64_t nbytes) {
     now_ += nbytes;
-    most_ = std::max(most_, now_);
+    max_ = std::max(max_, now_);
   }
   void drop(std::int64_t nbytes) { now_ -= nbytes; }
   // Adds a temporary.
@@ -140,7 +140,7 @@ class Step {
   void gather(std::int64_t nbytes) {
     add(nbytes);
     gathered_ += nbytes;
-    most_gathered_ = std::max(most_gathered_, gathered_);
+    max_gathered_ = std::max(max_gathered_, gathered_);
   }
   void release(const Unit& unit) {
     if (!is_gathered_) return;
@@ -352,12 +352,12 @@ class Step {
   Unit last_;
   std::int64_t parameters_ = 0;
   std::int64_t now_ = 0;
-  std::int64_t most_ = 0;
+  std::int64_t max_ = 0;
   std::int64_t saved_ = 0;
   std::int64_t activations_ = 0;
   std::int64_t ahead_ = 0;
   std::int64_t gathered_ = 0;
-  std::int64_t most_gathered_ = 0;
+  std::int64_t max_gathered_ = 0;
 };
 
 }  // namespace

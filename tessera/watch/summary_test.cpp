@@ -46,7 +46,7 @@ TEST(Summary, IsCutToTheLastLaunchesUntilItFits) {
     }
     const Teller teller{.rank = 0, .world_size = 1, .record = probe::recorder().path()};
     const std::string whole = summary_of(teller);
-    EXPECT_LE(whole.size(), kMostSummaryBytes);
+    EXPECT_LE(whole.size(), kMaxSummaryBytes);
     const std::string text = summary_of(teller, false, whole.size() / 2);
     EXPECT_LE(text.size(), whole.size() / 2);
     const Evidence read = analysis::read_evidence_json(text);
@@ -88,7 +88,7 @@ TEST(Summaries, WhatIsNoneIsLeftOutAndTold) {
                                         "{",
                                         "[]",
                                         good.substr(0, good.size() / 2),
-                                        std::string(2 * kMostSummaryBytes, ' ') + good,
+                                        std::string(2 * kMaxSummaryBytes, ' ') + good,
                                         std::string(100'000, '['),
                                         summary(0, RankState::kRunning, {{.rank = 3}})};
   for (const std::string& each : bad) {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kText = "/explain.txt";
 constexpr const char* kJson = "/explain.json";
-constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 28;  // maximum size of a report that is read
+constexpr std::uint64_t kMaxNbytes = std::uint64_t{1} << 28;  // maximum size of a report that is read
 constexpr const char* kClaim = "/explain.claim";
 
 FileMark mark_file(const std::string& path) {
@@ -54,7 +54,7 @@ std::optional<Report> find_report(const std::string& run_dir, const ReportMark& 
   if (annotation.inode == 0 || annotation == before.report) return std::nullopt;
   std::string text;
   try {
-    text = read_regular_file(run_dir + kJson, kMostNbytes);
+    text = read_regular_file(run_dir + kJson, kMaxNbytes);
   } catch (const IoError&) {
     return std::nullopt;
   }

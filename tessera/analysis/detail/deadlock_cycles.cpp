@@ -47,13 +47,13 @@ std::vector<int> culprits_of(const Material& material, const std::vector<std::si
 }
 
 std::string text_of_way(const std::vector<Wait>& way) {
-  constexpr std::size_t kMostSteps = 6;
+  constexpr std::size_t kMaxSteps = 6;
   std::string text;
-  for (std::size_t i = 0; i < way.size() && i < kMostSteps; ++i) {
+  for (std::size_t i = 0; i < way.size() && i < kMaxSteps; ++i) {
     text += fmt::format("{}rank {} waits for rank {} in {} ({})", i == 0 ? "" : ", ", way[i].rank, way[i].peer,
                         way[i].what, visible(way[i].group));
   }
-  if (way.size() > kMostSteps) text += fmt::format(", and {} more", way.size() - kMostSteps);
+  if (way.size() > kMaxSteps) text += fmt::format(", and {} more", way.size() - kMaxSteps);
   return text;
 }
 

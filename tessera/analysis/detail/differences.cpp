@@ -18,13 +18,13 @@ std::vector<int> ranks_of(const GroupView& group, const std::vector<std::size_t>
 }
 
 std::string text_of_sides(const GroupView& group, const Disagreement& found) {
-  constexpr std::size_t kMostSides = 4;
+  constexpr std::size_t kMaxSides = 4;
   std::string text;
-  for (std::size_t i = 0; i < found.sides.size() && i < kMostSides; ++i) {
+  for (std::size_t i = 0; i < found.sides.size() && i < kMaxSides; ++i) {
     text += fmt::format("{}{} enqueued {}", i == 0 ? "" : ", ", text_of_ranks(ranks_of(group, found.sides[i].members)),
                         text_of(*found.sides[i].launch));
   }
-  if (found.sides.size() > kMostSides) text += fmt::format(", and {} more differ", found.sides.size() - kMostSides);
+  if (found.sides.size() > kMaxSides) text += fmt::format(", and {} more differ", found.sides.size() - kMaxSides);
   return text;
 }
 

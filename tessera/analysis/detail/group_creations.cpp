@@ -13,8 +13,8 @@ namespace tessera::analysis::detail {
 namespace {
 
 constexpr std::int64_t kOld = 1'000'000'000;  // shorter waits are normal
-constexpr std::size_t kMostKept = 8;          // minimum number that a rank keeps
-constexpr std::size_t kMostFindings = 16;     // each names its group
+constexpr std::size_t kMaxKept = 8;           // minimum number that a rank keeps
+constexpr std::size_t kMaxFindings = 16;      // each names its group
 
 // Ranks in the creation of one group.
 struct GroupCreationView {
@@ -41,7 +41,7 @@ bool has_come(const Rank& rank, const GroupCreation& creation) {
 }
 // Returns true if the rank may no longer have the record of its arrival.
 bool may_have_forgotten(const Rank& rank, const GroupCreation& creation) {
-  return rank.creations.size() >= kMostKept &&
+  return rank.creations.size() >= kMaxKept &&
          std::all_of(rank.creations.begin(), rank.creations.end(),
                      [&](const GroupCreation& own) { return own.since_ns > creation.since_ns; });
 }
@@ -63,7 +63,7 @@ class NotMade {
       if (view.waited_ns < kOld && !view.has_timed_out) continue;
       std::sort(view.waiting.begin(), view.waiting.end());
       find_absent(view);
-      if (told_ < kMostFindings && !view.absent.empty()) tell(view);
+      if (told_ < kMaxFindings && !view.absent.empty()) tell(view);
     }
   }
 

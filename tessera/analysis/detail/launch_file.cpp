@@ -18,8 +18,8 @@ namespace {
 using Json = nlohmann::json;
 using tessera::detail::concat;
 
-constexpr std::uintmax_t kMostBytes = 64 << 20;
-constexpr std::size_t kMostDepth = 64;
+constexpr std::uintmax_t kMaxBytes = 64 << 20;
+constexpr std::size_t kMaxDepth = 64;
 
 const Json* find(const Json& in, const char* name) {
   if (!in.is_object()) return nullptr;
@@ -82,7 +82,7 @@ LaunchFile read_json(const Json& json) {
   launch.host = text_at(json, "host");
   launch.ended_ns = find(json, "exit_code") != nullptr ? time_at(json, "ended") : 0;
   const std::int64_t ranks = integer_at(json, "ranks");
-  launch.ranks = ranks > 0 && ranks <= kMostRanks ? static_cast<int>(ranks) : 0;
+  launch.ranks = ranks > 0 && ranks <= kMaxRanks ? static_cast<int>(ranks) : 0;
   const Json* starts = find(json, "starts");
   if (starts == nullptr || !starts->is_array() || starts->empty()) return launch;
   const Json& last = starts->back();
@@ -109,12 +109,12 @@ std::optional<LaunchFile> read_launch_file(const std::string& path, std::vector<
   if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
   std::string text;
   try {
-    text = read_regular_file(path, kMostBytes);
+    text = read_regular_file(path, kMaxBytes);
   } catch (const IoError& problem) {
     problems.push_back(concat(problem.message(), "; ignored"));
     return std::nullopt;
   }
-  const Json json = tessera::detail::json_depth(text) > kMostDepth ? Json() : Json::parse(text, nullptr, false);
+  const Json json = tessera::detail::json_depth(text) > kMaxDepth ? Json() : Json::parse(text, nullptr, false);
   if (json.is_discarded()) {
     problems.push_back(concat(path, ": not JSON, or truncated; the ends of ranks that the launcher saw are unknown"));
     return std::nullopt;

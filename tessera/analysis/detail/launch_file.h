@@ -34,7 +34,7 @@ struct LaunchFile {
 };
 
 /// Maximum size of a world: a larger one indicates a corrupt file.
-inline constexpr int kMostRanks = 1 << 16;
+inline constexpr int kMaxRanks = 1 << 16;
 
 /// Reads the file; nothing if it does not exist. Unreadable contents yield a line in `problems`, with the file.
 std::optional<LaunchFile> read_launch_file(const std::string& path, std::vector<std::string>& problems);

@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::uint64_t kMostBytes = 64 << 20;
-constexpr std::size_t kMostDepth = 64;
+constexpr std::uint64_t kMaxBytes = 64 << 20;
+constexpr std::size_t kMaxDepth = 64;
 
 const Json* find(const Json& in, const char* name) {
   if (!in.is_object()) return nullptr;
@@ -26,11 +26,11 @@ const Json* find(const Json& in, const char* name) {
 std::set<std::pair<int, std::uint64_t>> ranks_seen_stopped(const std::string& directory) {
   std::string text;
   try {
-    text = read_regular_file(directory + "/explain.json", kMostBytes);
+    text = read_regular_file(directory + "/explain.json", kMaxBytes);
   } catch (const IoError&) {
     return {};
   }
-  if (tessera::detail::json_depth(text) > kMostDepth) return {};
+  if (tessera::detail::json_depth(text) > kMaxDepth) return {};
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   const Json* ranks = find(json, "ranks");
   std::set<std::pair<int, std::uint64_t>> stopped;

@@ -11,7 +11,7 @@
 namespace tessera::analysis::detail {
 namespace {
 
-constexpr std::size_t kMostFindings = 64;
+constexpr std::size_t kMaxFindings = 64;
 constexpr int kSigKill = 9;
 
 // Returns "and did not reach collective 17 ...", "in collective 17 ..." or "after collective 16 ...".
@@ -151,7 +151,7 @@ void find_own_faults(const Material& material, std::vector<Finding>& findings) {
   find_stopped_training(material, findings);
   std::size_t added = 0;
   for (const Rank& rank : material.overview.evidence->ranks) {
-    if (material.overview.find(rank.rank) != &rank || added == kMostFindings) continue;
+    if (material.overview.find(rank.rank) != &rank || added == kMaxFindings) continue;
     const RankPosition standing = material.overview.standings.at(rank.rank);
     if (standing != RankPosition::kGone && standing != RankPosition::kStopped) continue;
     if (is_drawn_along(material, rank, missed_by_rank)) continue;

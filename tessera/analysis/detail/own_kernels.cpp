@@ -20,7 +20,7 @@ using StreamName = std::pair<std::string, std::uint32_t>;
 using AskedByStream = std::map<StreamName, std::vector<Asked>>;
 
 // On the host a launch is one function. Otherwise each operation is one or two kernels, and a barrier may come between.
-std::size_t most_kernels(const CollectiveCall& launch) {
+std::size_t max_kernels(const CollectiveCall& launch) {
   return launch.device == "host" ? 1 : 2 * launch.operations.size() + 1;
 }
 
@@ -40,7 +40,7 @@ AskedByStream asked_launches(const Rank& rank) {
   for (const Group& group : rank.groups) {
     for (const CollectiveCall& launch : group.launches) {
       if (launch.asked_ns <= 0 || launch.replay != 0) continue;
-      asked[{launch.device, launch.stream}].push_back({&launch, most_kernels(launch)});
+      asked[{launch.device, launch.stream}].push_back({&launch, max_kernels(launch)});
     }
   }
   for (auto& [stream, launches] : asked) {

@@ -125,7 +125,7 @@ class PickleParser {
   }
 
   void push(Value value) {
-    check(++values_ <= Pickle::kMostValues, "too many values for a flight recorder");
+    check(++values_ <= Pickle::kMaxValues, "too many values for a flight recorder");
     stack_.push_back(value);
   }
   void push_text(std::string text) {
@@ -302,7 +302,7 @@ class PickleParser {
   bool step_container(unsigned char opcode) {
     switch (opcode) {
       case '(':
-        check(++values_ <= Pickle::kMostValues, "too many marks for a flight recorder");
+        check(++values_ <= Pickle::kMaxValues, "too many marks for a flight recorder");
         marks_.push_back(stack_.size());
         return true;
       case '0': (void)pop(); return true;

@@ -49,7 +49,7 @@ class PickleValue {
 class Pickle {
  public:
   /// Maximum number of values.
-  static constexpr std::size_t kMostValues = std::size_t{1} << 25;
+  static constexpr std::size_t kMaxValues = std::size_t{1} << 25;
 
   /// Parses the bytes of a file of this name. Throws IoError with the file and the byte if it is not a pickle of plain
   /// data, is truncated, or holds too many values.

@@ -140,15 +140,15 @@ std::vector<int> parse_ranks(const std::string& text) {
   while (at != end) {
     int first = 0;
     const auto [after_first, error] = std::from_chars(at, end, first);
-    if (error != std::errc() || first < 0 || first >= kMostRanks) return {};
+    if (error != std::errc() || first < 0 || first >= kMaxRanks) return {};
     at = after_first;
     int last = first;
     if (at != end && *at == '-') {
       const auto [after_last, last_error] = std::from_chars(at + 1, end, last);
-      if (last_error != std::errc() || last < first || last >= kMostRanks) return {};
+      if (last_error != std::errc() || last < first || last >= kMaxRanks) return {};
       at = after_last;
     }
-    if (ranks.size() + static_cast<std::size_t>(last - first) >= static_cast<std::size_t>(kMostRanks)) return {};
+    if (ranks.size() + static_cast<std::size_t>(last - first) >= static_cast<std::size_t>(kMaxRanks)) return {};
     for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);
     if (at == end) return ranks;
     if (*at++ != ',') return {};

@@ -19,7 +19,7 @@ using probe::RecordFile;
 using probe::RowInfo;
 using tessera::detail::concat;
 
-constexpr std::size_t kMostOwners = 8;
+constexpr std::size_t kMaxOwners = 8;
 
 std::vector<const RowInfo*> whole_rows(const RecordFile& file, std::string_view kind,
                                        std::vector<std::string>& problems) {
@@ -154,7 +154,7 @@ std::vector<DeviceMemory> read_memory(const RecordFile& file, std::vector<std::s
     device.owners.assign(owners[name].begin(), owners[name].end());
     std::stable_sort(device.owners.begin(), device.owners.end(),
                      [](const auto& a, const auto& b) { return a.second > b.second; });
-    if (device.owners.size() > kMostOwners) device.owners.resize(kMostOwners);
+    if (device.owners.size() > kMaxOwners) device.owners.resize(kMaxOwners);
     found.push_back(std::move(device));
   }
   return found;

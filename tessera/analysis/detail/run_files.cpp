@@ -43,7 +43,7 @@ std::optional<RunFile> parse_name(const std::string& name) {
   rest.remove_suffix(kTail.size());
   RunFile file;
   const std::size_t dot = rest.find('.');
-  if (!read_number(rest.substr(0, dot), file.rank) || file.rank < 0 || file.rank >= kMostRanks) return std::nullopt;
+  if (!read_number(rest.substr(0, dot), file.rank) || file.rank < 0 || file.rank >= kMaxRanks) return std::nullopt;
   if (dot == std::string_view::npos) return file;
   rest.remove_prefix(dot + 1);
   const std::size_t serial = rest.rfind('.');
@@ -93,7 +93,7 @@ int read_header(RunFile& file) {
       header.byte_order != probe::detail::kByteOrder || header.version > probe::detail::kFormatVersion) {
     return -1;  // the complete reader reports the fault
   }
-  file.world_size = header.world_size > 0 && header.world_size <= kMostRanks ? header.world_size : 0;
+  file.world_size = header.world_size > 0 && header.world_size <= kMaxRanks ? header.world_size : 0;
   if (probe::detail::sample_check(header.first) == header.first.check) file.began_ns = header.first.wall_ns;
   file.process = {.boot_id = std::string(header.boot_id, ::strnlen(header.boot_id, sizeof header.boot_id)),
                   .pid_namespace = header.pid_namespace,

@@ -11,10 +11,10 @@
 namespace tessera::analysis::detail {
 namespace {
 
-constexpr std::size_t kLeastCollectives = 5;  // minimum for blame
-constexpr double kLeastLate = 10;             // milliseconds, minimum for blame
-constexpr double kLeastShare = 0.25;          // fraction of the time, minimum for blame
-constexpr double kShownLate = 0.1;            // milliseconds: minimum for a line
+constexpr std::size_t kMinCollectives = 5;  // minimum for blame
+constexpr double kMinLate = 10;             // milliseconds, minimum for blame
+constexpr double kMinShare = 0.25;          // fraction of the time, minimum for blame
+constexpr double kShownLate = 0.1;          // milliseconds: minimum for a line
 
 template <class T>
 T median(std::vector<T>& values) {
@@ -87,8 +87,8 @@ void add_late_ranks(const GroupView& group, const std::vector<Came>& all, std::v
 void find_stragglers(const std::vector<Lateness>& late, std::vector<Finding>& findings) {
   for (const Lateness& one : late) {
     const Straggler& who = one.straggler;
-    if (who.collectives < kLeastCollectives || 5 * who.last_to_come < 4 * who.collectives) continue;
-    if (who.late_ms < kLeastLate || one.share < kLeastShare) continue;
+    if (who.collectives < kMinCollectives || 5 * who.last_to_come < 4 * who.collectives) continue;
+    if (who.late_ms < kMinLate || one.share < kMinShare) continue;
     Finding finding{.strength = Strength::kWeak};
     Verdict& verdict = finding.verdict;
     verdict.fault = Fault::kSlow;

@@ -16,7 +16,7 @@ using device::LaunchRecord;
 using probe::RecordFile;
 using probe::RecordRef;
 
-constexpr std::int64_t kMostOff = 3'600'000'000'000;  // ns: maximum error of device clocks
+constexpr std::int64_t kMaxOff = 3'600'000'000'000;  // ns: maximum error of device clocks
 
 std::int64_t sum(std::int64_t a, std::int64_t b) {
   std::int64_t both = 0;
@@ -143,7 +143,7 @@ class Reader {
     const std::int64_t begin_ns =
         is_begin_known ? sum(when_ns, record->begun_ns) : std::max(begun.asked_ns, stream.free_since_ns);
     const std::int64_t told_ns = wall_ns(ref);
-    if (difference(begin_ns, begun.asked_ns) > kMostOff || difference(told_ns, end_ns) > kMostOff) return;
+    if (difference(begin_ns, begun.asked_ns) > kMaxOff || difference(told_ns, end_ns) > kMaxOff) return;
     if (end_ns < begin_ns) return;
     stream.free_since_ns = std::max(stream.free_since_ns, std::min(end_ns, told_ns));
     found_.kernels.push_back({.label = begun.label,
@@ -157,7 +157,7 @@ class Reader {
 
   void end_wait(StreamState& stream, const RecordRef& ref, probe::Moment when) const {
     const std::int64_t end_ns = file_.info().clock.wall_ns(when.value());
-    if (difference(wall_ns(ref), end_ns) <= kMostOff)
+    if (difference(wall_ns(ref), end_ns) <= kMaxOff)
       stream.free_since_ns = std::max(stream.free_since_ns, std::min(end_ns, wall_ns(ref)));
   }
 

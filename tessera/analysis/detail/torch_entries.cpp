@@ -116,7 +116,7 @@ CollectiveCall launch_of(const PickleValue& entry, const RecordedOperation& oper
 class DumpReader {
  public:
   DumpReader(const PickleValue& dump, std::uint64_t nbytes, std::string path)
-      : dump_(dump), path_(std::move(path)), work_left_(most_work(nbytes)) {}
+      : dump_(dump), path_(std::move(path)), work_left_(max_work(nbytes)) {}
 
   Rank read(int number, std::vector<std::string>& problems) {
     check_version();
@@ -145,9 +145,9 @@ class DumpReader {
 
   // A small file can refer to one large value many times. The work over all entries is therefore bounded by the size of
   // the file.
-  static std::uint64_t most_work(std::uint64_t nbytes) {
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 32;
-    return std::min(kMost, (std::uint64_t{1} << 20) + 256 * std::min(nbytes, kMost));
+  static std::uint64_t max_work(std::uint64_t nbytes) {
+    constexpr std::uint64_t kMax = std::uint64_t{1} << 32;
+    return std::min(kMax, (std::uint64_t{1} << 20) + 256 * std::min(nbytes, kMax));
   }
   void charge(std::uint64_t work) {
     TESSERA_CHECK_AS(IoError, work <= work_left_, "pickle ", path_,

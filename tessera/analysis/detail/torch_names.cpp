@@ -68,7 +68,7 @@ std::string ours(const Table& table, std::string_view name) {
 int take_number(std::string_view& text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || number < 0 || number >= kMostRanks) return -1;
+  if (error != std::errc() || number < 0 || number >= kMaxRanks) return -1;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;
 }
@@ -129,7 +129,7 @@ std::vector<int> ranks_of_torch(std::string_view text) {
   text = text.substr(1, text.size() - 2);
   while (!text.empty()) {
     const int rank = take_number(text);
-    if (rank < 0 || ranks.size() >= static_cast<std::size_t>(kMostRanks)) return {};
+    if (rank < 0 || ranks.size() >= static_cast<std::size_t>(kMaxRanks)) return {};
     ranks.push_back(rank);
     if (text.empty()) return ranks;
     if (text.front() != ',') return {};

@@ -11,7 +11,7 @@
 namespace tessera::analysis::detail {
 namespace {
 
-constexpr std::uintmax_t kMostBytes = 1 << 20;
+constexpr std::uintmax_t kMaxBytes = 1 << 20;
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
@@ -29,9 +29,9 @@ int integer_of(std::string_view text) {
 
 MeshSizes sound_mesh(double dp, double fsdp, double tp) {
   for (const double axis : {dp, fsdp, tp}) {
-    if (!(axis >= 1 && axis <= kMostRanks)) return {};
+    if (!(axis >= 1 && axis <= kMaxRanks)) return {};
   }
-  if (dp * fsdp * tp > kMostRanks) return {};
+  if (dp * fsdp * tp > kMaxRanks) return {};
   return {static_cast<int>(dp), static_cast<int>(fsdp), static_cast<int>(tp)};
 }
 
@@ -59,7 +59,7 @@ MeshSizes trained_mesh(const std::string& directory) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
   try {
-    return mesh_of_toml(read_regular_file(path, kMostBytes));
+    return mesh_of_toml(read_regular_file(path, kMaxBytes));
   } catch (const IoError&) {
     return {};
   }

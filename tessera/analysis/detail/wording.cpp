@@ -10,7 +10,7 @@
 namespace tessera::analysis::detail {
 namespace {
 
-constexpr std::size_t kMostRanges = 12;  // ranges of ranks per sentence
+constexpr std::size_t kMaxRanges = 12;  // ranges of ranks per sentence
 
 // Returns the length of the printable character of `text` at `at`; 0 if it is not one.
 std::size_t character_length(std::string_view text, std::size_t at) {
@@ -74,8 +74,8 @@ std::string text_of_ranks(std::vector<int> ranks) {
     }
   }
   if (parts.empty()) return "no rank";
-  if (parts.size() > kMostRanges) {
-    parts.resize(kMostRanges);
+  if (parts.size() > kMaxRanges) {
+    parts.resize(kMaxRanges);
     parts.push_back(fmt::format("others ({} in all)", ranks.size()));
   }
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";

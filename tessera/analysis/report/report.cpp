@@ -119,7 +119,7 @@ ReportPage make_report_page(const std::string& directory, const ReportOptions& o
   if (known != nullptr) {
     const detail::Spans spans = detail::spans_of(*known);
     data["collectives"] = detail::collectives_json(*known, spans);
-    timeline = detail::pack_timeline(spans, options.most_events);
+    timeline = detail::pack_timeline(spans, options.max_events);
     tell_what_records_lack(*known, timeline, missing);
     tables.problems.insert(tables.problems.end(), known->problems.begin(), known->problems.end());
   }

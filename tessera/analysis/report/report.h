@@ -22,7 +22,7 @@ namespace tessera::analysis {
 struct ReportOptions {
   /// Maximum number of timeline events. Above it, the oldest events are omitted from the closest view. The distant
   /// views show all.
-  std::size_t most_events = 1'200'000;
+  std::size_t max_events = 1'200'000;
 };
 
 /// An HTML report.

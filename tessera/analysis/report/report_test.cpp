@@ -97,7 +97,7 @@ TEST_F(Report, APageOfAMillionEventsHasAtMost20MB) {
 }
 
 TEST_F(Report, MoreEventsThanThereIsRoomForAreToldAndTheLatestKept) {
-  const ReportPage page = page_of({.steps = 100, .kernels = 50}, {.most_events = 1000});
+  const ReportPage page = page_of({.steps = 100, .kernels = 50}, {.max_events = 1000});
   EXPECT_LE(page.events, 1000U);
   ASSERT_EQ(page.missing.size(), 1U);
   EXPECT_NE(page.missing[0].find("old events"), std::string::npos) << page.missing[0];

@@ -22,9 +22,9 @@ namespace {
 
 using asio::ip::tcp;
 
-constexpr std::size_t kMostRequest = 8 << 10;
-constexpr std::size_t kMostConnections = 128;
-constexpr std::size_t kMostStrangers = 64;  // connections without a request; the oldest is closed for a new one
+constexpr std::size_t kMaxRequest = 8 << 10;
+constexpr std::size_t kMaxConnections = 128;
+constexpr std::size_t kMaxStrangers = 64;  // connections without a request; the oldest is closed for a new one
 constexpr std::chrono::seconds kRequestTime(10);
 constexpr std::chrono::seconds kAnswerTime(60);
 
@@ -111,13 +111,13 @@ void PageServer::State::accept() {
       });
       return;
     }
-    if (*open < kMostConnections) take(std::move(socket));
+    if (*open < kMaxConnections) take(std::move(socket));
     accept();
   });
 }
 
 void PageServer::State::take(tcp::socket socket) {
-  if (strangers.size() >= kMostStrangers) {
+  if (strangers.size() >= kMaxStrangers) {
     close(strangers.front());
     strangers.pop_front();
   }
@@ -132,7 +132,7 @@ void PageServer::State::take(tcp::socket socket) {
 
 void PageServer::State::read(const ConnectionRef& connection) {
   limit(connection, kRequestTime);
-  asio::async_read_until(connection->socket, asio::dynamic_buffer(connection->request, kMostRequest), "\r\n\r\n",
+  asio::async_read_until(connection->socket, asio::dynamic_buffer(connection->request, kMaxRequest), "\r\n\r\n",
                          [this, connection](const asio::error_code& error, std::size_t nbytes) {
                            std::erase(strangers, connection);
                            if (error == asio::error::not_found) {

@@ -23,7 +23,7 @@ using tessera::detail::concat;
 namespace {
 
 constexpr std::uint64_t kLeaseSlots = 64;
-constexpr std::uint64_t kLeastLeases = 32;  // in a ring, so that a few threads do not lap each other immediately
+constexpr std::uint64_t kMinLeases = 32;  // in a ring, so that a few threads do not lap each other immediately
 
 void say(const RankPlace& place, const std::string& line) {
   const std::string prefix = place.world_size > 1 ? concat("tessera: rank ", place.rank, ": ") : "tessera: ";
@@ -51,7 +51,7 @@ RingPart make_ring(const detail::RecordStore& store, std::uint32_t number) {
   ring.head = reinterpret_cast<detail::RingHead*>(section);
   ring.slots = reinterpret_cast<std::uint64_t*>(section + sizeof(detail::RingHead));
   const std::uint64_t fit = (nbytes - sizeof(detail::RingHead)) / detail::kSlotBytes;
-  ring.lease_slots = std::min(kLeaseSlots, fit / kLeastLeases);
+  ring.lease_slots = std::min(kLeaseSlots, fit / kMinLeases);
   ring.slot_count = fit / ring.lease_slots * ring.lease_slots;
   ring.head->slots = ring.slot_count;
   ring.head->lease_slots = ring.lease_slots;

@@ -77,8 +77,8 @@ std::int64_t ClockCalibration::duration_ns(std::int64_t ticks) const {
   const Wide denominator = is_refined() ? Wide{last.ticks - first.ticks} : Wide{ticks_per_second};
   if (denominator == 0) return 0;
   const Wide ns = Wide{ticks} * numerator / denominator;
-  constexpr Wide kMost = std::numeric_limits<std::int64_t>::max();
-  return static_cast<std::int64_t>(ns > kMost ? kMost : ns < -kMost ? -kMost : ns);
+  constexpr Wide kMax = std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(ns > kMax ? kMax : ns < -kMax ? -kMax : ns);
 }
 
 std::int64_t ClockCalibration::wall_ns(std::uint64_t ticks) const {

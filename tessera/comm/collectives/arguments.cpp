@@ -21,7 +21,7 @@ std::int64_t whole_of(std::span<const std::int64_t> counts, std::int64_t count, 
   return whole;
 }
 
-std::int64_t most_given(const Operation& operation, int size) {
+std::int64_t max_given(const Operation& operation, int size) {
   const bool is_uneven = !operation.in_counts.empty() || !operation.out_counts.empty();
   switch (operation.kind) {
     case OpKind::kReduceScatter:
@@ -57,8 +57,8 @@ Accepted accept(const Operation& operation, const Move& move, const Offer& offer
 
 void check_count(const Operation& operation) {
   // Beyond this, the size of all ranks in bytes might overflow.
-  constexpr std::int64_t kMost = std::int64_t{1} << 48;
-  TESSERA_CHECK(operation.count >= 0 && operation.count <= kMost, text_of(operation), ": count must be in [0, ", kMost,
+  constexpr std::int64_t kMax = std::int64_t{1} << 48;
+  TESSERA_CHECK(operation.count >= 0 && operation.count <= kMax, text_of(operation), ": count must be in [0, ", kMax,
                 "], got ", operation.count);
 }
 

@@ -29,8 +29,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kMagic = "tsd3";
 constexpr std::size_t kRequestHead = kMagic.size() + kNonceBytes + kProofBytes;  // bytes of a request before the name
-constexpr std::size_t kMostName = 256;
-constexpr std::size_t kMostClients = 256;  // the client that has been silent for longest is closed for a new one
+constexpr std::size_t kMaxName = 256;
+constexpr std::size_t kMaxClients = 256;  // the client that has been silent for longest is closed for a new one
 constexpr auto kPatience = std::chrono::seconds(5);  // limit for a connected peer that sends nothing
 
 std::string reason() { return std::strerror(errno); }
@@ -147,12 +147,12 @@ void DescriptorServer::State::accept_one() {
   if (user_of(socket.get()) != ::geteuid()) return;
   const std::string nonce = random_nonce();
   if (::send(socket.get(), nonce.data(), nonce.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
-  if (clients.size() == kMostClients) clients.erase(clients.begin());
+  if (clients.size() == kMaxClients) clients.erase(clients.begin());
   clients.push_back({std::move(socket), nonce, Clock::now() + kPatience});
 }
 
 void DescriptorServer::State::answer(const Client& client) {
-  std::array<char, kRequestHead + kMostName> bytes{};
+  std::array<char, kRequestHead + kMaxName> bytes{};
   const ssize_t got = ::recv(client.socket.get(), bytes.data(), bytes.size(), MSG_TRUNC | MSG_DONTWAIT);
   if (got < static_cast<ssize_t>(kRequestHead) || got > static_cast<ssize_t>(bytes.size())) return;
   const std::string_view request(bytes.data(), static_cast<std::size_t>(got));
@@ -204,8 +204,7 @@ DescriptorServer::~DescriptorServer() {
 const std::string& DescriptorServer::address() const { return state_->address; }
 
 void DescriptorServer::offer(const std::string& name, int fd) {
-  TESSERA_CHECK(name.size() <= kMostName, "a descriptor name must have at most ", kMostName, " bytes, got ",
-                name.size());
+  TESSERA_CHECK(name.size() <= kMaxName, "a descriptor name must have at most ", kMaxName, " bytes, got ", name.size());
   Descriptor own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
   TESSERA_CHECK_AS(IoError, own, "cannot duplicate descriptor ", fd, ": ", reason());
   const std::lock_guard lock(state_->mutex);

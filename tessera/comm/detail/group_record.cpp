@@ -263,7 +263,7 @@ std::uint64_t GroupRecord::count_messages(std::span<const std::uint32_t> message
 template <class Count>
 inline void GroupRecord::note_begin(const Told& told, const Count& count) {
   const Held held(flag_);
-  most_begun_ = std::max(most_begun_, told.number);
+  max_begun_ = std::max(max_begun_, told.number);
   probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
   const probe::Moment now = told.ticks != 0 ? probe::Moment{told.ticks} : recorder->begin();
@@ -409,7 +409,7 @@ GroupProgress GroupRecord::progress() {
   GroupProgress progress{.asked = expected_.load(std::memory_order_relaxed),
                          .noticed = noticed_.load(std::memory_order_relaxed)};
   const Held held(flag_);
-  progress.begun = most_begun_;
+  progress.begun = max_begun_;
   progress.running = last_.begun;
   progress.ended = last_.ended;
   progress.what = last_.what;

@@ -150,7 +150,7 @@ class GroupRecord {
   std::vector<std::uint64_t> messages_;     // number started so far, by 2 * peer, plus 1 for recv
   std::uint32_t number_ = 0;
   std::uint32_t tasks_ = 0;
-  std::uint32_t most_begun_ = 0;  // protected by the flag
+  std::uint32_t max_begun_ = 0;  // protected by the flag
   std::atomic<std::uint32_t> expected_{0};
   std::atomic<std::uint32_t> noticed_{0};
   const GroupState* group_ = nullptr;

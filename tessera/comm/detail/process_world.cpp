@@ -42,7 +42,7 @@ PeerProcess::PeerProcess(Rank rank, std::string address, std::chrono::nanosecond
 PeerProcess::~PeerProcess() {
   if (!owner_.is_this()) return;
   for (const std::atomic<std::byte*>& window : windows_) {
-    if (window.load() != nullptr) ::munmap(window.load(), 2 * kMostBytes);
+    if (window.load() != nullptr) ::munmap(window.load(), 2 * kMaxBytes);
   }
 }
 
@@ -79,22 +79,22 @@ void PeerProcess::open_memory(std::chrono::nanoseconds timeout) {
 }
 
 std::byte* PeerProcess::reach(std::uint64_t offset) {
-  const std::size_t window = offset / kMostBytes;
-  TESSERA_CHECK(window < kWindows, "memory offset of rank ", rank_, " must be below ", kWindows * kMostBytes, ", got ",
+  const std::size_t window = offset / kMaxBytes;
+  TESSERA_CHECK(window < kWindows, "memory offset of rank ", rank_, " must be below ", kWindows * kMaxBytes, ", got ",
                 offset);
   std::byte* at = windows_[window].load(std::memory_order_acquire);
   if (at == nullptr) at = map_window(window);
-  return at + offset % kMostBytes;
+  return at + offset % kMaxBytes;
 }
 
 std::byte* PeerProcess::map_window(std::size_t window) {
   const std::lock_guard lock(mutex_);
   if (std::byte* made = windows_[window].load(std::memory_order_relaxed)) return made;
   // Longer than the file, which grows: only bytes that the peer has announced are accessed.
-  void* got = ::mmap(nullptr, 2 * kMostBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_.get(),
-                     static_cast<off_t>(window * kMostBytes));
+  void* got = ::mmap(nullptr, 2 * kMaxBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_.get(),
+                     static_cast<off_t>(window * kMaxBytes));
   TESSERA_CHECK_AS(IoError, got != MAP_FAILED, "cannot map the memory of rank ", rank_, ": ", std::strerror(errno));
-  (void)::madvise(got, 2 * kMostBytes, MADV_DONTFORK);  // like in the peer
+  (void)::madvise(got, 2 * kMaxBytes, MADV_DONTFORK);  // like in the peer
   windows_[window].store(static_cast<std::byte*>(got), std::memory_order_release);
   return static_cast<std::byte*>(got);
 }

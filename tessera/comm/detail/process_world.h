@@ -31,7 +31,7 @@ class PeerProcess {
   PeerProcess& operator=(const PeerProcess&) = delete;
 
   /// Maximum size of a range that can be accessed.
-  static constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 30;
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{16} << 30;
 
   /// Returns true if the process has ended. Queries the kernel.
   [[nodiscard]] bool has_ended() const;
@@ -40,7 +40,7 @@ class PeerProcess {
   [[nodiscard]] Descriptor fetch(std::string_view name, std::chrono::nanoseconds timeout) const;
   /// Fetches the memory file, which the process offers as kMemoryName; once.
   void open_memory(std::chrono::nanoseconds timeout);
-  /// Returns the address of [offset, offset + kMostBytes) of its memory in this process.
+  /// Returns the address of [offset, offset + kMaxBytes) of its memory in this process.
   [[nodiscard]] std::byte* reach(std::uint64_t offset);
 
  private:
@@ -54,7 +54,7 @@ class PeerProcess {
   mutable std::atomic<bool> has_ended_{false};
   std::mutex mutex_;  // protects changes of the members below
   Descriptor memory_;
-  // Window w is [w, w + 2) times kMostBytes of the file, so that each range lies within the window that it begins in.
+  // Window w is [w, w + 2) times kMaxBytes of the file, so that each range lies within the window that it begins in.
   std::atomic<std::byte*> windows_[kWindows] = {};
 };
 

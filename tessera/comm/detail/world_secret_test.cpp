@@ -94,7 +94,7 @@ TEST_F(WorldSecret, RunsOfTorchrunDiffer) {
   const std::string one = secret_of("one");
   EXPECT_EQ(secret_of("one"), one);
   EXPECT_NE(secret_of("two"), one);
-  EXPECT_LE(secret_of(std::string(1000, 'x')).size(), kMostSecretBytes);
+  EXPECT_LE(secret_of(std::string(1000, 'x')).size(), kMaxSecretBytes);
 }
 
 // TESSERA_STORE_INSECURE allows a store without a secret, but does not remove an existing one.

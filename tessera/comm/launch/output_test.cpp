@@ -35,9 +35,9 @@ TEST(LineCutter, CutsTheSameFromAnyPieces) {
 }
 
 TEST(LineCutter, CutsLinesThatNeverEnd) {
-  const std::vector<std::string> lines = cut(std::string(2 * LineCutter::kMostLineBytes + 5, 'x'), 65536);
+  const std::vector<std::string> lines = cut(std::string(2 * LineCutter::kMaxLineBytes + 5, 'x'), 65536);
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0].size(), LineCutter::kMostLineBytes);
+  EXPECT_EQ(lines[0].size(), LineCutter::kMaxLineBytes);
   EXPECT_EQ(lines[2].size(), 5u);
 }
 

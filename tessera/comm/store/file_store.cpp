@@ -29,7 +29,7 @@ using detail::Clock;
 using detail::Descriptor;
 
 constexpr std::chrono::milliseconds kLookAgain(20);
-constexpr std::size_t kMostFileBytes = Store::kMostKeyBytes + 1 + Store::kMostValueBytes;
+constexpr std::size_t kMaxFileBytes = Store::kMaxKeyBytes + 1 + Store::kMaxValueBytes;
 constexpr int kLockFile = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
 
 // Uses locks of an open file, not of a process: threads with separate open files exclude each other like processes.
@@ -75,8 +75,8 @@ std::optional<std::string> read_file(int directory, const std::string& name) {
     TESSERA_CHECK_AS(IoError, got >= 0, "file store: reading ", name, ": ", std::strerror(errno));
     if (got == 0) return bytes;
     bytes.append(piece, static_cast<std::size_t>(got));
-    TESSERA_CHECK_AS(IoError, bytes.size() <= kMostFileBytes, "file store: ", name, " must have at most ",
-                     kMostFileBytes, " bytes; something else writes in this directory");
+    TESSERA_CHECK_AS(IoError, bytes.size() <= kMaxFileBytes, "file store: ", name, " must have at most ", kMaxFileBytes,
+                     " bytes; something else writes in this directory");
   }
 }
 

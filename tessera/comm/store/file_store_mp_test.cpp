@@ -217,8 +217,8 @@ TEST_F(FileStoreProcesses, ValuesAreRegularFilesOfBoundedSize) {
   std::ofstream(path + "/kbig") << "big\n";
   std::filesystem::resize_file(path + "/kbig", 64 << 20);
   expect_error<IoError>([&] { (void)store.find("big"); }, {"kbig must have at most"});
-  const std::string key(Store::kMostKeyBytes, 'k');
-  const std::string value(Store::kMostValueBytes, 'v');
+  const std::string key(Store::kMaxKeyBytes, 'k');
+  const std::string value(Store::kMaxValueBytes, 'v');
   store.set(key, value);
   EXPECT_EQ(store.find(key), value);
 }

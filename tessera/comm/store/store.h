@@ -1,7 +1,7 @@
 // A store holds small values under names that all ranks share. Ranks meet through it before they can communicate.
 // Stores are in memory (ranks that are threads), in a directory (processes that share a file system), or behind a
 // socket (tessera run hosts it), each optionally under a prefix. Values are bytes; keys are text without line ends, at
-// most kMostKeyBytes.
+// most kMaxKeyBytes.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,9 @@ namespace tessera::comm {
 class TESSERA_API Store {
  public:
   /// Maximum length of a key.
-  static constexpr std::size_t kMostKeyBytes = 1024;
+  static constexpr std::size_t kMaxKeyBytes = 1024;
   /// Maximum length of a value.
-  static constexpr std::size_t kMostValueBytes = std::size_t{4} << 20;
+  static constexpr std::size_t kMaxValueBytes = std::size_t{4} << 20;
 
   virtual ~Store() = default;
   /// Sets a value and overwrites an existing one.

@@ -116,7 +116,7 @@ std::string feed(StoreCore& core, StoreSession& session, std::string_view bytes,
     put(session, bytes.substr(0, piece));
     bytes.remove_prefix(piece);
     core.consume(session, now);
-    if (session.out.size() > StoreCore::kMostOutBytes + kMostFrameBytes + 64)
+    if (session.out.size() > StoreCore::kMaxOutBytes + kMaxFrameBytes + 64)
       throw std::runtime_error("too much to go out");
     if (random() % 2 == 0) taken += std::exchange(session.out, {});
   }
@@ -290,16 +290,16 @@ std::string run_greedy(Random& random) {
   const std::uint64_t finds = 20;
   for (std::uint64_t i = 0; i < finds; ++i)
     write_request(requests, {.number = 2 + i, .verb = StoreRequestKind::kFind, .key = "k"});
-  const std::size_t reply_bytes = kHeadBytes + kLeastBodyBytes + 4 + value.size();
+  const std::size_t reply_bytes = kHeadBytes + kMinBodyBytes + 4 + value.size();
   const auto now = StoreCore::Clock::now();
   put(session, requests);
   std::size_t taken = 0;
   for (core.consume(session, now); !session.out.empty(); core.consume(session, now)) {
     if (session.is_bad) return "good requests were refused";
-    if (session.out.size() > StoreCore::kMostOutBytes + reply_bytes) return "too much is held for who takes nothing";
+    if (session.out.size() > StoreCore::kMaxOutBytes + reply_bytes) return "too much is held for who takes nothing";
     taken += std::exchange(session.out, {}).size();
   }
-  const std::size_t small = kHeadBytes + kLeastBodyBytes;
+  const std::size_t small = kHeadBytes + kMinBodyBytes;
   return taken == small + finds * reply_bytes ? "" : "replies are missing";
 }
 

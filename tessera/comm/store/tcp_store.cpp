@@ -91,8 +91,8 @@ void TcpStore::wait(std::span<const std::string> keys, std::chrono::nanoseconds 
     check_key(key);
     nbytes += key.size() + 4;
   }
-  TESSERA_CHECK(nbytes <= detail::kMostFrameBytes, text(), ": a wait for ", keys.size(), " keys must take at most ",
-                detail::kMostFrameBytes, " bytes, got ", nbytes, "; wait for fewer keys at a time");
+  TESSERA_CHECK(nbytes <= detail::kMaxFrameBytes, text(), ": a wait for ", keys.size(), " keys must take at most ",
+                detail::kMaxFrameBytes, " bytes, got ", nbytes, "; wait for fewer keys at a time");
   StoreRequest request{.verb = StoreRequestKind::kWait};
   const auto waited = std::max(timeout, std::chrono::nanoseconds(0));
   request.timeout_ns = static_cast<std::uint64_t>(waited.count());

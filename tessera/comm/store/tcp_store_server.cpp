@@ -24,8 +24,8 @@ using asio::ip::tcp;
 using detail::StoreCore;
 using detail::StoreSession;
 
-constexpr std::size_t kMostConnections = 16384;
-constexpr std::size_t kMostStrangers = 64;      // connections without a proof; the oldest is closed for a new one
+constexpr std::size_t kMaxConnections = 16384;
+constexpr std::size_t kMaxStrangers = 64;       // connections without a proof; the oldest is closed for a new one
 constexpr std::size_t kKeptBytes = 256 * 1024;  // memory kept by an empty buffer
 constexpr std::chrono::seconds kHelloTime(10);  // limit for proving the secret
 
@@ -131,7 +131,7 @@ void TcpStoreServer::State::accept() {
       });
       return;
     }
-    if (connections.size() < kMostConnections) take(std::move(socket));
+    if (connections.size() < kMaxConnections) take(std::move(socket));
     accept();
   });
 }
@@ -139,7 +139,7 @@ void TcpStoreServer::State::accept() {
 // Any process that reaches the port can connect and stay silent. Such connections displace each other, never the ranks.
 // A rank that is displaced by many of them reconnects (detail/store_connection.cpp).
 void TcpStoreServer::State::take(tcp::socket socket) {
-  if (strangers.size() >= kMostStrangers) close(ConnectionRef(strangers.front()));
+  if (strangers.size() >= kMaxStrangers) close(ConnectionRef(strangers.front()));
   asio::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   socket.non_blocking(true, ignored);
@@ -184,7 +184,7 @@ void TcpStoreServer::State::consume(const ConnectionRef& connection) {
   } else {
     write(connection);
     // Does not read from a client that does not take its replies; its other requests wait.
-    if (session.out.size() < StoreCore::kMostOutBytes && !session.is_refused) read(connection);
+    if (session.out.size() < StoreCore::kMaxOutBytes && !session.is_refused) read(connection);
   }
   serve_woken();
   arm_wait_timer();

@@ -128,7 +128,7 @@ void CudaContext::warn_of_shared_queues() {
   log::warn("cuda:", index_, ": ", streams, " streams share ", queues,
             " hardware queues; a launch that waits for another stream may never start if both share a queue; use "
             "fewer streams",
-            queues < kMostConnections ? ", or raise TESSERA_CUDA_CONNECTIONS" : "");
+            queues < kMaxConnections ? ", or raise TESSERA_CUDA_CONNECTIONS" : "");
 }
 
 int CudaContext::clamp_priority(int priority) const {

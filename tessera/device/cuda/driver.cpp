@@ -55,11 +55,11 @@ int apply_connections() {
 
 int chosen_connections(std::optional<int> ours, const char* theirs) {
   if (ours) return *ours;
-  if (theirs == nullptr) return kMostConnections;
+  if (theirs == nullptr) return kMaxConnections;
   char* end = nullptr;
   const long value = std::strtol(theirs, &end, 10);
   if (end == theirs || *end != '\0') return kDriverDefaultConnections;
-  return static_cast<int>(std::clamp(value, 1L, long{kMostConnections}));
+  return static_cast<int>(std::clamp(value, 1L, long{kMaxConnections}));
 }
 
 std::string refusal_of_version(int version) {

@@ -61,7 +61,7 @@ inline const Driver& driver() { return detail::loaded_driver; }
 
 /// Maximum number of hardware queues. Streams share them: with the driver's default of 8, the ninth stream waits for a
 /// spinning kernel of the first. The driver reads the number at its start, so it must be set before.
-inline constexpr int kMostConnections = 32;
+inline constexpr int kMaxConnections = 32;
 
 /// The result of loading the driver.
 struct DriverState {

@@ -26,13 +26,13 @@ class EventPool {
   /// Stores the event. Returns false if the pool is full.
   bool give_back(CUevent event) {
     const std::lock_guard lock(mutex_);
-    if (free_.size() >= kMost) return false;
+    if (free_.size() >= kMax) return false;
     free_.push_back(event);
     return true;
   }
 
  private:
-  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMax = 4096;
   std::mutex mutex_;
   std::vector<CUevent> free_;
 };

@@ -32,7 +32,7 @@ bool SpinBudget::fits(const Spinner& spinner, SpinShare share, int streams, Spin
       busy += entry.streams;
     }
   }
-  return taken + own_share <= kWholeDevice && busy + own_streams <= most_streams_;
+  return taken + own_share <= kWholeDevice && busy + own_streams <= max_streams_;
 }
 
 SpinBudget::Admission SpinBudget::admit(Spinner& spinner, SpinShare share, int streams) {
@@ -45,13 +45,13 @@ SpinBudget::Admission SpinBudget::admit(Spinner& spinner, SpinShare share, int s
       TESSERA_CHECK_AS(NotSupported, share <= kWholeDevice, "a spinning launch on ", spinner.spinner_name(),
                        " has more blocks than the device can hold at once, so some would never start; use a smaller "
                        "grid");
-      TESSERA_CHECK_AS(NotSupported, streams <= most_streams_, "a graph must spin on at most ", most_streams_,
+      TESSERA_CHECK_AS(NotSupported, streams <= max_streams_, "a graph must spin on at most ", max_streams_,
                        " streams, got ", streams,
                        "; use fewer, or set TESSERA_CUDA_CONNECTIONS up to 32 before the start");
       std::vector<std::string> names;
       for (const BudgetEntry& entry : entries_) names.push_back(entry.spinner->spinner_name());
       TESSERA_THROW(DeviceError, "no room for a spinning launch on ", spinner.spinner_name(), ": ", busy, " of ",
-                    most_streams_, " streams already spin and take ", percent(taken),
+                    max_streams_, " streams already spin and take ", percent(taken),
                     " % of the blocks; this launch needs ", streams, " more and ", percent(share),
                     " %; spinning now: ", names, "; wait for one of them to end");
     }

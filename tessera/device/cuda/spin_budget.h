@@ -40,8 +40,8 @@ class Spinner {
 /// The budget and the gate of one device. Thread-safe.
 class SpinBudget {
  public:
-  /// Allows at most `most_streams` spinning streams at a time.
-  explicit SpinBudget(int most_streams) : most_streams_(most_streams) {}
+  /// Allows at most `max_streams` spinning streams at a time.
+  explicit SpinBudget(int max_streams) : max_streams_(max_streams) {}
 
   /// Lives from before a spin is launched until its end can be queried, so that no gated call starts in between. Holds
   /// no lock: a launch may wait for room in its queue, and that may wait for a spin of another rank.
@@ -86,7 +86,7 @@ class SpinBudget {
   void run_put_off(std::vector<std::function<void()>>& calls);
   [[nodiscard]] bool fits(const Spinner& spinner, SpinShare share, int streams, SpinShare& taken, int& busy) const;
 
-  const int most_streams_;
+  const int max_streams_;
   mutable std::mutex mutex_;
   std::vector<BudgetEntry> entries_;
   std::vector<std::function<void()>> put_off_;

@@ -8,7 +8,7 @@ namespace tessera::device::cuda {
 namespace {
 
 // Cleared failures are kept for streams that have not read their inherited failures yet, up to this number.
-constexpr std::size_t kMostFailures = 16;
+constexpr std::size_t kMaxFailures = 16;
 
 // Locked before any stream's own lock. A search through sources crosses streams that may have inherited from each
 // other, so one thread does it at a time. It happens only after a failure, or while work that can fail is pending.
@@ -54,7 +54,7 @@ StreamErrors::Place StreamErrors::mark() {
 }
 
 void StreamErrors::add_failure(Place place, std::exception_ptr error) {
-  if (failures_.size() >= kMostFailures) failures_.erase(failures_.begin());
+  if (failures_.size() >= kMaxFailures) failures_.erase(failures_.begin());
   const auto at =
       std::find_if(failures_.begin(), failures_.end(), [&](const StreamFailure& f) { return f.place > place; });
   failures_.insert(at, {place, std::move(error), 0});

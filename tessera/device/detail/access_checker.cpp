@@ -9,7 +9,7 @@ namespace tessera::device::detail {
 namespace {
 
 // Launches per stream that are stored until they are known to be complete; the order before older ones is unknown.
-constexpr std::size_t kMostRunning = 4096;
+constexpr std::size_t kMaxRunning = 4096;
 
 std::uintptr_t begin_of(const Access& access) { return reinterpret_cast<std::uintptr_t>(access.address); }
 std::uintptr_t end_of(const Access& access) { return begin_of(access) + access.nbytes; }
@@ -63,7 +63,7 @@ void AccessChecker::launch(StreamState& stream, std::string_view label, std::spa
   const TensorUse use{stream.id(), stream.take_tick(), std::make_shared<const std::string>(who)};
   for (const Access& access : accesses) note(use, access);
   std::deque<CheckedLaunch>& running = running_[use.stream];
-  if (running.size() == kMostRunning) running.pop_front();
+  if (running.size() == kMaxRunning) running.pop_front();
   running.push_back({use.tick, stream.clock});
 }
 

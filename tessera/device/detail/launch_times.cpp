@@ -10,8 +10,8 @@
 namespace tessera::device::detail {
 namespace {
 
-constexpr std::size_t kMostPending = 64;  // beyond this, ended launches are recorded
-constexpr std::chrono::milliseconds kMostWait{100};
+constexpr std::size_t kMaxPending = 64;  // beyond this, ended launches are recorded
+constexpr std::chrono::milliseconds kMaxWait{100};
 
 }  // namespace
 
@@ -21,7 +21,7 @@ void LaunchTimes::tie_clocks(const StreamState& stream) {
   const Event event = stream.device->backend->create_event({.timing = true});
   const std::uint64_t before = probe::recorder().now().value();
   clock->record(event, Tick{}, EventUse::kEdge);
-  if (!event->synchronize(kMostWait)) return;
+  if (!event->synchronize(kMaxWait)) return;
   const std::uint64_t after = probe::recorder().now().value();
   tied_at_ = probe::Moment(before + (after - before) / 2);
   tied_ = event;
@@ -35,7 +35,7 @@ LaunchTimes::Event LaunchTimes::take_event(const StreamState& stream) {
 }
 
 void LaunchTimes::begin(StreamState& stream, std::uint64_t number) {
-  if (pending_.size() >= kMostPending) collect(stream);
+  if (pending_.size() >= kMaxPending) collect(stream);
   if (tied_ == nullptr) tie_clocks(stream);
   current_ = {};
   if (tied_ == nullptr) return;

@@ -16,7 +16,7 @@
 namespace tessera::layout::detail {
 
 /// Maximum size of a dimension.
-inline constexpr std::int64_t kMostSize = std::int64_t{1} << 62;
+inline constexpr std::int64_t kMaxSize = std::int64_t{1} << 62;
 
 /// The range [lo, hi).
 struct Range {

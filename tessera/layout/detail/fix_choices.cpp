@@ -9,7 +9,7 @@
 namespace tessera::layout::detail {
 namespace {
 
-constexpr std::size_t kMostSubsets = 6;  // inputs whose averages are tried in every combination
+constexpr std::size_t kMaxSubsets = 6;  // inputs whose averages are tried in every combination
 
 std::uint32_t atoms_in(const AtomDim& shardings) {
   std::uint32_t atoms = 0;
@@ -101,11 +101,11 @@ class RowMaker {
       if (passes && kind != Reduction::kProd) add_flow({static_cast<std::int32_t>(i)}, kind);
     }
     if (kind == Reduction::kSum && !joint.empty()) add_flow(joint, kind);
-    if (kind == Reduction::kAvg) add_subsets(joint.size() <= kMostSubsets ? joint : holders);
+    if (kind == Reduction::kAvg) add_subsets(joint.size() <= kMaxSubsets ? joint : holders);
   }
 
   void add_subsets(const Inputs& inputs) {
-    if (inputs.size() > kMostSubsets) return;
+    if (inputs.size() > kMaxSubsets) return;
     for (std::uint32_t set = 1; set < (std::uint32_t{1} << inputs.size()); ++set) {
       Inputs some;
       for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -128,7 +128,7 @@ std::vector<std::vector<RowChoice>> row_choices(const FactorCall& call, bool wit
   std::vector<std::vector<RowChoice>> out(atoms);
   for (std::size_t a = 0; a < atoms; ++a) {
     RowMaker maker(call, a, with_refused, out[a]);
-    if (atoms > kMostInPlay && !maker.is_used()) {
+    if (atoms > kMaxInPlay && !maker.is_used()) {
       maker.leave_out();
     } else {
       maker.make();
@@ -177,7 +177,7 @@ const std::vector<std::uint16_t>& ListPool::of(std::size_t factor, std::uint32_t
     if (is_given) continue;
     numbers.push_back(static_cast<std::uint16_t>(lists.size()));
     lists.push_back(std::move(shardings));
-  } while (std::next_permutation(first, first + order.size()) && order.size() <= kMostInPlay);
+  } while (std::next_permutation(first, first + order.size()) && order.size() <= kMaxInPlay);
   return numbers;
 }
 

@@ -9,13 +9,13 @@ namespace tessera::layout::detail {
 namespace {
 
 constexpr std::size_t kFewAtoms = 4;  // up to this number a plan is fast
-constexpr std::size_t kMostPlans = 16;
+constexpr std::size_t kMaxPlans = 16;
 
 }  // namespace
 
 FixSearch::FixSearch(const FactorCall& call, Planner& planner, bool with_invalid)
     : call_(call), with_invalid_(with_invalid), rows_(row_choices(call, with_invalid)), pool_(call) {
-  most_plans_ = rows_.size() <= kFewAtoms ? std::numeric_limits<std::size_t>::max() : kMostPlans;
+  max_plans_ = rows_.size() <= kFewAtoms ? std::numeric_limits<std::size_t>::max() : kMaxPlans;
   inputs_.reserve(call.inputs().size());
   for (std::size_t i = 0; i < call.inputs().size(); ++i) inputs_.emplace_back(call, i, rows_, pool_, planner);
 }
@@ -83,7 +83,7 @@ double FixSearch::cost(const Choice& choice) {
 bool FixSearch::refine(const Choice& choice) {
   for (InputMoves& input : inputs_) {
     if (input.target(choice).cost.is_exact) continue;
-    if (input.refine(choice, plans_ < most_plans_)) ++plans_;
+    if (input.refine(choice, plans_ < max_plans_)) ++plans_;
     return true;
   }
   return false;

@@ -73,8 +73,8 @@ class FixSearch {
   std::vector<InputMoves> inputs_;
   std::vector<FixNode> heap_;
   std::uint64_t numbered_ = 0;
-  std::size_t plans_ = 0;       // computed so far during the search
-  std::size_t most_plans_ = 0;  // limit of plans_
+  std::size_t plans_ = 0;      // computed so far during the search
+  std::size_t max_plans_ = 0;  // limit of plans_
 };
 
 }  // namespace tessera::layout::detail

@@ -9,7 +9,7 @@ namespace tessera::layout::detail {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kMostPlaces = 200000;  // a larger table costs more than it saves
+constexpr double kMaxPlaces = 200000;  // a larger table costs more than it saves
 
 AtomUse use_in(const AtomRow& row, std::size_t input, FactorSet factors) {
   if (row.factor >= 0 && (factors >> row.factor & 1) != 0) return {AtomUse::Kind::kShard, Reduction::kSum, row.factor};
@@ -56,10 +56,10 @@ InputMoves::InputMoves(const FactorCall& call, std::size_t input, const std::vec
     }
     places *= static_cast<double>(uses_[a].size() + 1);
   }
-  if (places > kMostPlaces) return;
+  if (places > kMaxPlaces) return;
   std::size_t size = 1;
   for (std::size_t a = 0; a <= rows.size(); ++a) {
-    least_.emplace_back(size, kNever);
+    min_.emplace_back(size, kNever);
     if (a < rows.size()) size *= uses_[a].size();
   }
   Choice choice;
@@ -70,9 +70,9 @@ InputMoves::InputMoves(const FactorCall& call, std::size_t input, const std::vec
 
 // Depth-first over the uses of the atoms; one row represents all rows with the same effect on this input.
 void InputMoves::fill(std::size_t depth, std::uint32_t place, Choice& choice, std::vector<std::uint32_t>& atoms_of) {
-  double& least = least_[depth][place];
+  double& least = min_[depth][place];
   if (depth == rows_.size()) {
-    least = least_of_lists(choice, atoms_of, 0);
+    least = min_of_lists(choice, atoms_of, 0);
     return;
   }
   choice.rows.push_back(0);
@@ -85,14 +85,14 @@ void InputMoves::fill(std::size_t depth, std::uint32_t place, Choice& choice, st
     const auto at = static_cast<std::uint32_t>(place * uses_[depth].size() + u);
     fill(depth + 1, at, choice, atoms_of);
     if (bit != 0) atoms_of[static_cast<std::size_t>(use.factor)] &= ~bit;
-    least = std::min(least, least_[depth + 1][at]);
+    least = std::min(least, min_[depth + 1][at]);
   }
   SmallVector<std::uint16_t, 8> shorter;
   shorter.append({choice.rows.data(), depth});
   choice.rows = shorter;
 }
 
-double InputMoves::least_of_lists(Choice& choice, const std::vector<std::uint32_t>& atoms_of, std::size_t next_factor) {
+double InputMoves::min_of_lists(Choice& choice, const std::vector<std::uint32_t>& atoms_of, std::size_t next_factor) {
   while (next_factor < factors_.size() && atoms_of[factors_[next_factor]] == 0) {
     choice.lists[factors_[next_factor]] = 0;
     ++next_factor;
@@ -102,7 +102,7 @@ double InputMoves::least_of_lists(Choice& choice, const std::vector<std::uint32_
   const std::size_t f = factors_[next_factor];
   for (const std::uint16_t list : pool_.of(f, atoms_of[f])) {
     choice.lists[f] = list;
-    least = std::min(least, least_of_lists(choice, atoms_of, next_factor + 1));
+    least = std::min(least, min_of_lists(choice, atoms_of, next_factor + 1));
   }
   return least;
 }

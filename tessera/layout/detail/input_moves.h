@@ -42,7 +42,7 @@ class InputMoves {
   }
   /// Returns the minimum cost from a table index after `depth` atoms. Infinite if no target exists.
   [[nodiscard]] double least(std::size_t depth, std::uint32_t place) const {
-    return depth < least_.size() ? least_[depth][place] : 0;
+    return depth < min_.size() ? min_[depth][place] : 0;
   }
 
   /// Returns the target of a complete choice, with its known cost.
@@ -58,7 +58,7 @@ class InputMoves {
  private:
   MoveTarget& find(const Choice& choice);
   void fill(std::size_t depth, std::uint32_t place, Choice& choice, std::vector<std::uint32_t>& atoms_of);
-  double least_of_lists(Choice& choice, const std::vector<std::uint32_t>& atoms_of, std::size_t next_factor);
+  double min_of_lists(Choice& choice, const std::vector<std::uint32_t>& atoms_of, std::size_t next_factor);
   [[nodiscard]] bool stays(const Choice& choice) const;
   bool layout_over_atoms(const Choice& choice, AtomLayout& out) const;
 
@@ -71,7 +71,7 @@ class InputMoves {
   std::vector<std::vector<AtomUse>> uses_;              // by atom: possible effects of rows on this input
   std::vector<std::vector<std::uint16_t>> use_of_row_;  // by atom and row
   std::vector<std::uint16_t> now_;                      // by factor: current list
-  std::vector<std::vector<double>> least_;              // by depth and table index
+  std::vector<std::vector<double>> min_;                // by depth and table index
   MoveBounds bounds_;
   AtomLayout scratch_;
   std::unordered_map<std::u16string, MoveTarget> targets_;

@@ -75,7 +75,7 @@ struct LayoutAccess {
 std::size_t interned_layouts();
 
 /// Maximum number of dimensions of a tensor with a layout.
-inline constexpr int kMostDims = 64;
+inline constexpr int kMaxDims = 64;
 
 /// Checks the parts against the mesh and converts them to the canonical form.
 void canonicalize(const Mesh& mesh, LayoutParts& parts);

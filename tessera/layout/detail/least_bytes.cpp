@@ -1,4 +1,4 @@
-// Computes least_nbytes() of planner.h: the minimum that one rank receives
+// Computes min_nbytes() of planner.h: the minimum that one rank receives
 // over the few forms of a plan with minimal bytes.
 #include <algorithm>
 #include <cmath>
@@ -99,7 +99,7 @@ class LeastBytes {
   template <class Body>
   void fill(Lists& current, std::size_t dim, Mask zero_fill, Mask filled, const Body& body) {
     if (dim == current.size()) {
-      if (space_.numel(current.data()) <= space_.most_numel()) body(current, filled);
+      if (space_.numel(current.data()) <= space_.max_numel()) body(current, filled);
       return;
     }
     const std::uint16_t before = current[dim];
@@ -124,7 +124,7 @@ class LeastBytes {
 
 namespace tessera::layout {
 
-std::int64_t least_nbytes(const PlanRequest& request) {
+std::int64_t min_nbytes(const PlanRequest& request) {
   const detail::PlanEnds ends = detail::read_ends(request);
   const CostModel model;
   detail::PlanSpace space;

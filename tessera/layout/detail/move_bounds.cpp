@@ -54,7 +54,7 @@ MoveBounds::Ground& MoveBounds::ground_for(const std::vector<std::optional<Reduc
   for (int bit = 0; bit < space.atoms(); ++bit) {
     ground.bit_of[static_cast<std::size_t>(space.atom(bit))] = bit;
     const double latency_us = space.group(Mask{1} << bit).latency_us;
-    ground.least_latency_us = bit == 0 ? latency_us : std::min(ground.least_latency_us, latency_us);
+    ground.min_latency_us = bit == 0 ? latency_us : std::min(ground.min_latency_us, latency_us);
   }
   for (int i = 0; i < space.list_count(); ++i) {
     if (space.list(i).dim < 0) ground.by_word.emplace(space.list(i).word, static_cast<std::uint16_t>(i));
@@ -110,14 +110,14 @@ double MoveBounds::pieces_met(const PlanSpace& space) const {
 
 // Returns the cost of two or more steps beyond the bound of the planner,
 // which includes one step, one hop and one more step.
-double MoveBounds::hops_beyond(const Ground& ground, double least_step_us) const {
+double MoveBounds::hops_beyond(const Ground& ground, double min_step_us) const {
   const double met = pieces_met(ground.space);
   if (met <= 1) return 0;
-  double least = 4 * model_.launch_us - least_step_us;  // five or more steps that communicate
+  double least = 4 * model_.launch_us - min_step_us;  // five or more steps that communicate
   for (int steps = 1; steps <= 4; ++steps) {
     const double hops = steps * (std::pow(met, 1.0 / steps) - 1);
-    const double launches = steps == 1 ? 0 : (steps - 1) * model_.launch_us - least_step_us;
-    least = std::min(least, std::max(0.0, launches) + std::max(0.0, hops - 1) * ground.least_latency_us);
+    const double launches = steps == 1 ? 0 : (steps - 1) * model_.launch_us - min_step_us;
+    least = std::min(least, std::max(0.0, launches) + std::max(0.0, hops - 1) * ground.min_latency_us);
   }
   return std::max(0.0, least);
 }
@@ -129,7 +129,7 @@ double MoveBounds::several_us(const Ground& ground, const LeastCost& least) cons
   double more = 4 * model_.launch_us;  // five or more such steps
   for (int steps = 2; steps <= 4; ++steps) {
     const double hops = steps * (std::pow(met, 1.0 / steps) - 1);
-    more = std::min(more, (steps - 1) * model_.launch_us + std::max(0.0, hops - 1) * ground.least_latency_us);
+    more = std::min(more, (steps - 1) * model_.launch_us + std::max(0.0, hops - 1) * ground.min_latency_us);
   }
   return std::max(least.us, model_.launch_us) + more - kSlack;
 }
@@ -143,7 +143,7 @@ MoveCost MoveBounds::least(const AtomLayout& to) {
   const PlanSpace& space = ground.space;
   const PlanState state{lists_.data(), space.numel(lists_.data()), space.to().status};
   const LeastCost least = ground.bounds.from_source(state, listed);
-  const double step_us = ground.bounds.least_step_us();
+  const double step_us = ground.bounds.min_step_us();
   double us = least.us + (least.steps < 2 ? step_us : 0);
   if (space.pending() == 0 && space.finals() == 0) us += hops_beyond(ground, step_us);
   us = std::max(0.0, us - kSlack);
@@ -197,14 +197,14 @@ double MoveBounds::once_us(Ground& ground, const PlanState& to, double enough) c
   const PlanSpace& space = ground.space;
   const auto dims = static_cast<std::size_t>(space.dims());
   if (ground.sliced.empty()) find_sliced(ground);
-  const double most_numel = std::max(space.from().numel, to.numel);
+  const double max_numel = std::max(space.from().numel, to.numel);
   const double slice_us = std::max(0.0, model_.copy_us(to.numel * space.itemsize()) - kSlack);
   double best = enough;
   std::vector<std::uint16_t> before(to.lists, to.lists + dims);  // the target without some of its last splits
   StepCost cost;
   const auto try_from = [&](double behind_us) {
     const PlanState state{before.data(), space.numel(before.data()), to.status};
-    if (state.numel > most_numel) return;
+    if (state.numel > max_numel) return;
     for (const Sliced& each : ground.sliced) {
       if (each.us + behind_us >= best) break;
       const PlanState start{each.lists.data(), each.numel, space.from().status};

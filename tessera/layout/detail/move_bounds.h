@@ -55,7 +55,7 @@ class MoveBounds {
     std::vector<int> dims;             // dimensions of the tensor, by dimension of the space
     std::vector<std::int32_t> bit_of;  // by atom; -1: not in play
     std::unordered_map<std::uint64_t, std::uint16_t> by_word;
-    double least_latency_us = 0;
+    double min_latency_us = 0;
     bool is_usable = false;
     std::vector<Sliced> sliced;  // cheapest first; computed on demand
   };
@@ -63,7 +63,7 @@ class MoveBounds {
   Ground& ground_for(const std::vector<std::optional<Reduction>>& partials);
   [[nodiscard]] bool state_of(const Ground& ground, const AtomLayout& to, Mask& listed);
   [[nodiscard]] double pieces_met(const PlanSpace& space) const;
-  [[nodiscard]] double hops_beyond(const Ground& ground, double least_step_us) const;
+  [[nodiscard]] double hops_beyond(const Ground& ground, double min_step_us) const;
   [[nodiscard]] double several_us(const Ground& ground, const LeastCost& least) const;
   void find_sliced(Ground& ground) const;
   [[nodiscard]] double once_us(Ground& ground, const PlanState& to, double enough) const;

@@ -18,13 +18,13 @@ using layout::testing::Random;
 TEST(MoveBounds, AreNeverAboveThePlan) {
   Random random(7);
   CallOptions options;
-  options.most_ranks = 64;
+  options.max_ranks = 64;
   std::size_t exact = 0;
   std::size_t sharp = 0;
   const int runs = 6000;
   for (int run = 0; run < runs; ++run) {
     options.plain = run % 4 != 0;
-    options.most_axes = run % 16 == 0 ? 4 : 3;
+    options.max_axes = run % 16 == 0 ? 4 : 3;
     const Mesh mesh = layout::testing::random_mesh(random, options);
     const Shape shape{std::int64_t{1} << (random() % 6), 1 + static_cast<std::int64_t>(random() % 13)};
     const Layout from = layout::testing::random_layout(random, mesh, shape, options);

@@ -5,7 +5,7 @@
 namespace tessera::layout::detail {
 namespace {
 
-constexpr std::size_t kMostLevels = kMostInPlay;
+constexpr std::size_t kMaxLevels = kMaxInPlay;
 
 // Returns the share of a dimension that the union over fast atoms of list x has in common with that of list y, for the
 // worst values of the slow coordinates; never too small. Lists are read as digits of an index, the first the highest.
@@ -52,11 +52,11 @@ void PlanBounds::build(const PlanSpace& space) {
     BoundLevel level;
     level.slow = slow;
     double speed = space.group(slow).us_per_byte;
-    level.least_latency_us = space.group(slow).latency_us;
+    level.min_latency_us = space.group(slow).latency_us;
     for (int bit = 0; bit < space.atoms(); ++bit) {
       if ((slow >> bit & 1) == 0) continue;
       speed = std::min(speed, space.group(Mask{1} << bit).us_per_byte);
-      level.least_latency_us = std::min(level.least_latency_us, space.group(Mask{1} << bit).latency_us);
+      level.min_latency_us = std::min(level.min_latency_us, space.group(Mask{1} << bit).latency_us);
     }
     level.us_per_byte = speed - faster;
     faster = speed;
@@ -75,7 +75,7 @@ void PlanBounds::build(const PlanSpace& space) {
   for (BoundLevel& level : levels_) level.to_volume = numel_ / space.group(to_listed & level.slow).ranks;
 
   const CostModel& model = space.model();
-  least_step_us_ = std::min(model.launch_us, model.copy_launch_us);
+  min_step_us_ = std::min(model.launch_us, model.copy_launch_us);
   const GroupCost& group = space.group(space.pending());
   folded_volume_ = numel_ / space.group(space.all()).ranks;
   fold_volume_ = (group.ranks - 1) * folded_volume_;
@@ -112,10 +112,10 @@ LeastCost PlanBounds::cost(const double* bytes_of_level, bool folds, bool has_sa
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     if (bytes_of_level[i] <= numel_ * 1e-13) continue;  // only rounding errors
     least.us += bytes_of_level[i] * space_->itemsize() * levels_[i].us_per_byte;
-    latency_us = std::max(latency_us, levels_[i].least_latency_us);
+    latency_us = std::max(latency_us, levels_[i].min_latency_us);
   }
   if (latency_us >= 0) return {least.us + model.launch_us + latency_us, least.steps + 1};
-  return least.steps > 0 ? least : LeastCost{least_step_us_, 1};
+  return least.steps > 0 ? least : LeastCost{min_step_us_, 1};
 }
 
 // Returns the minimum number of elements that steps over slow atoms bring to a rank, if `volume` of its node ends in
@@ -131,7 +131,7 @@ LeastCost PlanBounds::to_target(const PlanState& state) const {
   const PlanState& to = space_->to();
   const bool has_same_finals = ((state.status ^ to.status) & ~kPending) == 0;
   const bool folds = (state.status & kPending) != 0;
-  double bytes[kMostLevels];
+  double bytes[kMaxLevels];
   for (std::size_t i = 0; i < levels_.size(); ++i)
     bytes[i] = received(levels_[i], levels_[i].to_volume, overlap(to_overlaps_, i, state), folds, false);
   const bool is_same = has_same_finals && !folds && std::equal(to.lists, to.lists + space_->dims(), state.lists);
@@ -143,7 +143,7 @@ LeastCost PlanBounds::from_source(const PlanState& state, Mask listed) const {
   const bool has_same_finals = ((state.status ^ from.status) & ~kPending) == 0;
   const bool folds = ((state.status ^ from.status) & kPending) != 0;
   const bool is_pending = (state.status & kPending) != 0;
-  double bytes[kMostLevels];
+  double bytes[kMaxLevels];
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     const double volume = numel_ / space_->group(listed & levels_[i].slow).ranks;
     bytes[i] = received(levels_[i], volume, overlap(from_overlaps_, i, state), folds, is_pending);

@@ -34,13 +34,13 @@ class PlanBounds {
   /// Returns the minimum cost from the source to a state. `listed` has all atoms in the lists of the state.
   [[nodiscard]] LeastCost from_source(const PlanState& state, Mask listed) const;
   /// Returns the cost of the cheapest possible step.
-  [[nodiscard]] double least_step_us() const { return least_step_us_; }
+  [[nodiscard]] double min_step_us() const { return min_step_us_; }
 
  private:
   struct BoundLevel {
     Mask slow = 0;
     double us_per_byte = 0;  // in excess of the next faster level
-    double least_latency_us = 0;
+    double min_latency_us = 0;
     double to_volume = 0;           // elements of the target that a node holds
     double node_ranks[2] = {1, 1};  // at the end; at the end if that is before the reduction
     bool has_fold = false;          // reduced atoms are among the slow ones
@@ -60,7 +60,7 @@ class PlanBounds {
   double fold_volume_ = 0;    // received in the smallest possible reduction
   double folded_volume_ = 0;  // size of its result
   double fold_latency_us_ = 0;
-  double least_step_us_ = 0;
+  double min_step_us_ = 0;
 };
 
 }  // namespace tessera::layout::detail

@@ -13,7 +13,7 @@ bool is_same(const PlanSpace& space, const PlanState& a, const PlanState& b) {
 
 template <class OpenState>
 bool is_later(const OpenState& a, const OpenState& b) {
-  return std::tie(a.least_us, a.us, a.steps, a.node) > std::tie(b.least_us, b.us, b.steps, b.node);
+  return std::tie(a.min_us, a.us, a.steps, a.node) > std::tie(b.min_us, b.us, b.steps, b.node);
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ double PlanSearch::direct_us() {
 }
 
 void PlanSearch::keep(Status status, Mask listed, double numel) {
-  if (numel > space_->most_numel()) return;
+  if (numel > space_->max_numel()) return;
   const PlanState state{current_.data(), numel, status};
   const LeastCost to = bounds_.to_target(state);
   if (to.us > ceiling()) return;
@@ -46,8 +46,8 @@ void PlanSearch::keep(Status status, Mask listed, double numel) {
   PlanNode node;
   node.state = {nullptr, numel, status};
   // Not included in the bounds: a path of more steps than they pay for.
-  node.least_to = to.us + (to.steps < 2 ? bounds_.least_step_us() : 0);
-  node.least_from = from.us + (from.steps < 2 ? bounds_.least_step_us() : 0);
+  node.min_to = to.us + (to.steps < 2 ? bounds_.min_step_us() : 0);
+  node.min_from = from.us + (from.steps < 2 ? bounds_.min_step_us() : 0);
   nodes_.push_back(node);
   list_store_.insert(list_store_.end(), current_.begin(), current_.end());
 }
@@ -88,22 +88,22 @@ void PlanSearch::sharpen() {
     double first = std::numeric_limits<double>::infinity();
     double last = first;
     if (is_same(*space_, node.state, from))
-      first = node.least_from = 0;
+      first = node.min_from = 0;
     else if (step_cost(*space_, from, node.state, cost))
       first = cost.us;
     if (is_same(*space_, node.state, to))
-      last = node.least_to = 0;
+      last = node.min_to = 0;
     else if (step_cost(*space_, node.state, to, cost))
       last = cost.us;
     best_us_ = std::min(best_us_, first + last);
-    node.least_from = std::min(node.least_from, first);
-    node.least_to = std::min(node.least_to, last);
+    node.min_from = std::min(node.min_from, first);
+    node.min_to = std::min(node.min_to, last);
   }
-  std::erase_if(nodes_, [&](const PlanNode& node) { return node.least_from + node.least_to > ceiling(); });
+  std::erase_if(nodes_, [&](const PlanNode& node) { return node.min_from + node.min_to > ceiling(); });
   // Sorts by remaining cost, so that a scan may stop at the first state that is too far. Lists break ties, so that the
   // order depends only on the problem.
   std::sort(nodes_.begin(), nodes_.end(), [&](const PlanNode& a, const PlanNode& b) {
-    if (a.least_to != b.least_to) return a.least_to < b.least_to;
+    if (a.min_to != b.min_to) return a.min_to < b.min_to;
     if (a.state.status != b.state.status) return a.state.status < b.state.status;
     return std::lexicographical_compare(a.state.lists, a.state.lists + dims, b.state.lists, b.state.lists + dims);
   });
@@ -111,7 +111,7 @@ void PlanSearch::sharpen() {
 
 void PlanSearch::open(std::size_t index) {
   const PlanNode& node = nodes_[index];
-  open_.push_back({node.us + node.least_to, node.us, node.steps, static_cast<std::uint32_t>(index)});
+  open_.push_back({node.us + node.min_to, node.us, node.steps, static_cast<std::uint32_t>(index)});
   std::push_heap(open_.begin(), open_.end(), is_later<OpenState>);
 }
 
@@ -120,7 +120,7 @@ bool PlanSearch::pop_next(std::size_t& index) {
     std::pop_heap(open_.begin(), open_.end(), is_later<OpenState>);
     const OpenState next = open_.back();
     open_.pop_back();
-    if (next.least_us > ceiling()) return false;
+    if (next.min_us > ceiling()) return false;
     const PlanNode& node = nodes_[next.node];
     if (node.us != next.us || node.steps != next.steps || next.node == target_) continue;
     index = next.node;
@@ -131,18 +131,17 @@ bool PlanSearch::pop_next(std::size_t& index) {
 
 void PlanSearch::relax_from(std::size_t index) {
   const PlanNode from = nodes_[index];
-  const double least = from.us + bounds_.least_step_us();
+  const double least = from.us + bounds_.min_step_us();
   StepCost cost;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     PlanNode& node = nodes_[i];
-    if (least + node.least_to > ceiling()) break;
+    if (least + node.min_to > ceiling()) break;
     if (node.is_reached && least > node.us) continue;
-    const double most =
-        std::min(ceiling() - node.least_to, node.is_reached ? node.us + kCostGrain : ceiling()) - from.us;
+    const double most = std::min(ceiling() - node.min_to, node.is_reached ? node.us + kCostGrain : ceiling()) - from.us;
     ++costed_;
     if (!step_cost(*space_, from.state, node.state, cost, most)) continue;
     const double us = from.us + cost.us;
-    if (us + node.least_to > ceiling()) continue;
+    if (us + node.min_to > ceiling()) continue;
     const std::int32_t steps = from.steps + 1;
     if (node.is_reached &&
         std::tie(us, steps, cost.kind, cost.axes) >= std::tie(node.us, node.steps, node.kind, node.axes)) {
@@ -185,7 +184,7 @@ const std::vector<PathStep>& PlanSearch::run(const PlanSpace& space) {
   }
   for (std::size_t i = 0; is_exact_ && pop_next(i);) {
     relax_from(i);
-    if (costed_ > kMostCosted && nodes_[target_].is_reached) is_exact_ = false;
+    if (costed_ > kMaxCosted && nodes_[target_].is_reached) is_exact_ = false;
   }
   for (auto i = static_cast<std::int32_t>(target_); nodes_[static_cast<std::size_t>(i)].before >= 0;) {
     const PlanNode& node = nodes_[static_cast<std::size_t>(i)];

@@ -26,17 +26,17 @@ class PlanSearch {
   /// Returns the cheapest path from the source to the target of the space. Ties are broken by fewer steps, then by the
   /// order of kinds and axes. Empty if source and target are the same state.
   const std::vector<PathStep>& run(const PlanSpace& space);
-  /// Returns true if the last run was exhaustive. A run ends early after kMostCosted steps, which more than five atoms
+  /// Returns true if the last run was exhaustive. A run ends early after kMaxCosted steps, which more than five atoms
   /// in play may need. The limit is a count, not a time, so that all ranks end at the same point.
   [[nodiscard]] bool is_exact() const { return is_exact_; }
-  static constexpr std::size_t kMostCosted = 8'000'000;
+  static constexpr std::size_t kMaxCosted = 8'000'000;
 
  private:
   struct PlanNode {
     PlanState state;
-    double least_to = 0;    // minimum microseconds to the target
-    double least_from = 0;  // minimum microseconds from the source
-    double us = 0;          // of the best path so far
+    double min_to = 0;    // minimum microseconds to the target
+    double min_from = 0;  // minimum microseconds from the source
+    double us = 0;        // of the best path so far
     std::int32_t steps = 0;
     std::int32_t before = -1;
     StepKind kind = StepKind::kAllGather;  // of its last step
@@ -45,7 +45,7 @@ class PlanSearch {
   };
   // A state to expand, as it was when queued; stale once a better path to it is known.
   struct OpenState {
-    double least_us = 0;  // of a complete path through it
+    double min_us = 0;  // of a complete path through it
     double us = 0;
     std::int32_t steps = 0;
     std::uint32_t node = 0;

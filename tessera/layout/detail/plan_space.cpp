@@ -13,7 +13,7 @@ namespace {
 // With more states, atoms that both layouts use in the same way are excluded.
 constexpr double kManyStates = 30000;
 // Relations between lists are cached for up to this many lists.
-constexpr std::size_t kMostRelated = 400;
+constexpr std::size_t kMaxRelated = 400;
 
 // Returns the number of lists of all dimensions over some of `atoms` atoms: sum over
 // k of (ordered choices of k) x (ways to divide them).
@@ -69,7 +69,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
     if (problem.shape[d] != 1 || !problem.from.dims[d].shardings.empty() || !problem.to.dims[d].shardings.empty())
       ++dims;
   }
-  const auto is_too_many = [&] { return left > kMostInPlay || (left > 4 && state_count(left, dims) > kManyStates); };
+  const auto is_too_many = [&] { return left > kMaxInPlay || (left > 4 && state_count(left, dims) > kManyStates); };
   for (std::size_t a = count; a-- > 0 && is_too_many();) {
     const auto atom = static_cast<std::int32_t>(a);
     if (in_play[a] == 0 || problem.from.partials[a] || problem.to.partials[a]) continue;
@@ -85,7 +85,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
       --left;
     }
   }
-  TESSERA_CHECK_AS(NotSupported, left <= kMostInPlay, "plan: at most ", kMostInPlay, " axes or sub-axes of mesh ",
+  TESSERA_CHECK_AS(NotSupported, left <= kMaxInPlay, "plan: at most ", kMaxInPlay, " axes or sub-axes of mesh ",
                    problem.atoms.mesh.text(), " can change in one plan, got ", left,
                    " axes; redistribute through an intermediate layout");
   has_all_atoms_ = left == wanted;
@@ -153,7 +153,7 @@ int PlanSpace::special_token(int dim, std::size_t place_in_dim, const AtomDim& s
                      .dim = dim,
                      .prefix = prefix});
   TESSERA_CHECK_AS(
-      NotSupported, tokens_.size() <= kMostTokens + 1,
+      NotSupported, tokens_.size() <= kMaxTokens + 1,
       "plan: too many shardings with blocks or explicit sizes; redistribute through an intermediate layout");
   return static_cast<int>(tokens_.size()) - 1;
 }
@@ -317,14 +317,14 @@ void PlanSpace::build(const PlanProblem& problem) {
   compute_extents();
   compute_groups(problem);
   relations_.clear();
-  if (lists_.size() <= kMostRelated) relations_.resize(lists_.size() * lists_.size());
+  if (lists_.size() <= kMaxRelated) relations_.resize(lists_.size() * lists_.size());
   from_ = {from_lists_.data(), numel(from_lists_.data()), pending_ != 0 ? kPending : 0};
   to_ = {to_lists_.data(), numel(to_lists_.data()), finals_};
   const double least = std::max(from_.numel, to_.numel);
-  most_numel_ = least;
+  max_numel_ = least;
   if (problem.budget_nbytes > 0) {
-    most_numel_ = static_cast<double>(problem.budget_nbytes) / itemsize_;
-    TESSERA_CHECK(most_numel_ >= least, "plan: budget must be at least the larger shard of the source and target, ",
+    max_numel_ = static_cast<double>(problem.budget_nbytes) / itemsize_;
+    TESSERA_CHECK(max_numel_ >= least, "plan: budget must be at least the larger shard of the source and target, ",
                   format_bytes(static_cast<std::uint64_t>(least * itemsize_)), ", got ",
                   format_bytes(static_cast<std::uint64_t>(problem.budget_nbytes)));
   }

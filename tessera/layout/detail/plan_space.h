@@ -88,7 +88,7 @@ class PlanSpace {
   [[nodiscard]] const PlanState& to() const { return to_; }
   [[nodiscard]] double itemsize() const { return itemsize_; }
   /// Returns the maximum number of elements of a shard.
-  [[nodiscard]] double most_numel() const { return most_numel_; }
+  [[nodiscard]] double max_numel() const { return max_numel_; }
   [[nodiscard]] const CostModel& model() const { return *model_; }
 
   /// Returns the list of a dimension with this word, or 0, the empty list, if no such list exists.
@@ -163,7 +163,7 @@ class PlanSpace {
   PlanState from_;
   PlanState to_;
   double itemsize_ = 1;
-  double most_numel_ = 0;
+  double max_numel_ = 0;
   const CostModel* model_ = nullptr;
 };
 

@@ -45,9 +45,9 @@ ShardingList append(const ShardingList& parent, std::int16_t index, int token, i
 }
 
 const PlainLists& plain_lists(int atoms) {
-  static const std::array<PlainLists, kMostInPlay + 1> all = [] {
-    std::array<PlainLists, kMostInPlay + 1> made;
-    for (int i = 0; i <= kMostInPlay; ++i) made[static_cast<std::size_t>(i)] = make_plain_lists(i);
+  static const std::array<PlainLists, kMaxInPlay + 1> all = [] {
+    std::array<PlainLists, kMaxInPlay + 1> made;
+    for (int i = 0; i <= kMaxInPlay; ++i) made[static_cast<std::size_t>(i)] = make_plain_lists(i);
     return made;
   }();
   return all[static_cast<std::size_t>(atoms)];

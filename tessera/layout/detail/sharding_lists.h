@@ -15,9 +15,9 @@
 namespace tessera::layout::detail {
 
 /// Maximum number of atoms of one search. PlanSpace handles the case of more atoms.
-constexpr int kMostInPlay = 6;
-/// Maximum token. Plain splits use 1 to kMostInPlay.
-constexpr int kMostTokens = 15;
+constexpr int kMaxInPlay = 6;
+/// Maximum token. Plain splits use 1 to kMaxInPlay.
+constexpr int kMaxTokens = 15;
 
 using Mask = std::uint32_t;  ///< a set of atoms, by bit
 
@@ -37,12 +37,12 @@ struct Token {
 struct ShardingList {
   std::uint64_t word = 0;
   Mask mask = 0;
-  std::int16_t parent = 0;                         ///< The list without its last split.
-  std::uint8_t size = 0;                           ///< Number of splits.
-  std::uint8_t last = 0;                           ///< Token of the last split.
-  std::int8_t dim = -1;                            ///< The only dimension that may have a list with special tokens.
-  bool has_blocks = false;                         ///< True if some split has blocks.
-  std::uint8_t prefix_mask[kMostInPlay + 1] = {};  ///< Atoms of the first i splits.
+  std::int16_t parent = 0;                        ///< The list without its last split.
+  std::uint8_t size = 0;                          ///< Number of splits.
+  std::uint8_t last = 0;                          ///< Token of the last split.
+  std::int8_t dim = -1;                           ///< The only dimension that may have a list with special tokens.
+  bool has_blocks = false;                        ///< True if some split has blocks.
+  std::uint8_t prefix_mask[kMaxInPlay + 1] = {};  ///< Atoms of the first i splits.
 
   [[nodiscard]] Mask tail(int from) const { return mask & ~Mask{prefix_mask[from]}; }
 };
@@ -78,7 +78,7 @@ struct PlainLists {
     return std::span(by_mask).subspan(first_of_mask[mask], first_of_mask[mask + 1] - first_of_mask[mask]);
   }
 };
-/// Returns the lists for a number of atoms in [0, kMostInPlay]. Each is computed once.
+/// Returns the lists for a number of atoms in [0, kMaxInPlay]. Each is computed once.
 const PlainLists& plain_lists(int atoms);
 
 }  // namespace tessera::layout::detail

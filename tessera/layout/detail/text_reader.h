@@ -20,19 +20,19 @@ inline bool is_name_letter(char letter, bool is_first) {
 
 /// Returns the text for a message: truncated to 60 characters, with '?' for unprintable bytes.
 inline std::string shown(std::string_view text) {
-  constexpr std::size_t kMost = 60;
-  std::string out(text.substr(0, kMost));
+  constexpr std::size_t kMax = 60;
+  std::string out(text.substr(0, kMax));
   for (char& letter : out) {
     if (letter < ' ' || letter > '~') letter = '?';
   }
-  return text.size() > kMost ? out + "..." : out;
+  return text.size() > kMax ? out + "..." : out;
 }
 
 /// Reader of one text.
 class TextReader {
  public:
   /// Maximum number.
-  static constexpr std::int64_t kMostNumber = std::int64_t{1} << 62;
+  static constexpr std::int64_t kMaxNumber = std::int64_t{1} << 62;
 
   /// `what` names the text in messages: "mesh", "layout".
   TextReader(const char* what, std::string_view text) : what_(what), text_(text) {}
@@ -79,7 +79,7 @@ class TextReader {
     std::int64_t value = 0;
     for (; has_digit(); ++at_) {
       if (__builtin_mul_overflow(value, std::int64_t{10}, &value) ||
-          __builtin_add_overflow(value, std::int64_t{peek() - '0'}, &value) || value > kMostNumber) {
+          __builtin_add_overflow(value, std::int64_t{peek() - '0'}, &value) || value > kMaxNumber) {
         fail("the ", of, " must be at most 2^62");
       }
     }

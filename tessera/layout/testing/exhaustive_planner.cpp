@@ -18,8 +18,8 @@ using detail::AtomSharding;
 // Enumerates every state that the rules allow.
 class States {
  public:
-  States(const Setting& setting, const AtomLayout& from, const std::vector<AtomLayout>& to, double most_numel)
-      : setting_(setting), from_(from), to_(to), most_numel_(most_numel) {}
+  States(const Setting& setting, const AtomLayout& from, const std::vector<AtomLayout>& to, double max_numel)
+      : setting_(setting), from_(from), to_(to), max_numel_(max_numel) {}
 
   std::vector<AtomLayout> all() {
     AtomLayout state;
@@ -58,7 +58,7 @@ class States {
 
   void place(AtomLayout& state, std::size_t d) {
     if (d == state.dims.size()) {
-      if (part_numel(setting_, state) <= most_numel_) states_.push_back(state);
+      if (part_numel(setting_, state) <= max_numel_) states_.push_back(state);
       return;
     }
     bool is_sharded = !from_.dims[d].shardings.empty();
@@ -123,7 +123,7 @@ class States {
   const Setting& setting_;
   const AtomLayout& from_;
   const std::vector<AtomLayout>& to_;
-  double most_numel_;
+  double max_numel_;
   std::vector<AtomLayout> states_;
 };
 

@@ -20,7 +20,7 @@ class Enumeration {
  public:
   Enumeration(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs, Planner& planner,
               std::size_t most)
-      : rule_(rule), inputs_(inputs), outputs_(outputs), planner_(planner), most_(most) {}
+      : rule_(rule), inputs_(inputs), outputs_(outputs), planner_(planner), max_(most) {}
 
   std::vector<ExhaustiveFix> run() {
     find_kinds();
@@ -92,7 +92,7 @@ class Enumeration {
       return;
     }
     for (const Costed& each : all_[i]) {
-      if (best_.size() == most_ && so_far.us + each.us > best_.back().us) return;  // all further ones cost more
+      if (best_.size() == max_ && so_far.us + each.us > best_.back().us) return;  // all further ones cost more
       ExhaustiveFix more = so_far;
       more.inputs.push_back(each.layout);
       more.us += each.us;
@@ -115,14 +115,14 @@ class Enumeration {
     std::ranges::stable_sort(best_, [](const ExhaustiveFix& a, const ExhaustiveFix& b) {
       return std::tuple(a.us, a.moved, text(a)) < std::tuple(b.us, b.moved, text(b));
     });
-    if (best_.size() > most_) best_.pop_back();
+    if (best_.size() > max_) best_.pop_back();
   }
 
   const FactorRule& rule_;
   std::span<const Operand> inputs_;
   std::span<const Shape> outputs_;
   Planner& planner_;
-  std::size_t most_;
+  std::size_t max_;
   std::vector<std::set<Reduction>> kinds_;  // by axis
   std::vector<std::vector<Costed>> all_;    // by input, the cheapest first
   std::vector<ExhaustiveFix> best_;

@@ -165,9 +165,9 @@ LayoutParts random_parts(Random& random, const Mesh& mesh, int ndim) {
   return parts;
 }
 
-Shape random_shape(Random& random, const LayoutParts& parts, int ndim, std::int64_t most_numel) {
+Shape random_shape(Random& random, const LayoutParts& parts, int ndim, std::int64_t max_numel) {
   std::vector<std::int64_t> sizes;
-  std::int64_t left = most_numel;
+  std::int64_t left = max_numel;
   for (std::size_t d = 0; d < static_cast<std::size_t>(ndim); ++d) {
     std::int64_t size = std::min(left, pick(random, 0, 30));
     if (d < parts.dims.size() && random() % 16 != 0) {

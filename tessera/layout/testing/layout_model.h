@@ -30,6 +30,6 @@ OwnershipTable ownership(const MeshModel& mesh, const LayoutParts& parts, const 
 /// blocks, an order other than that of the axes, or explicit sizes.
 LayoutParts random_parts(Random& random, const Mesh& mesh, int ndim);
 /// Returns a small shape whose sizes are often divisible by the blocks of the layout. Most shapes match explicit sizes.
-Shape random_shape(Random& random, const LayoutParts& parts, int ndim, std::int64_t most_numel);
+Shape random_shape(Random& random, const LayoutParts& parts, int ndim, std::int64_t max_numel);
 
 }  // namespace tessera::layout::testing

@@ -149,11 +149,11 @@ MeshModel MeshModel::unflatten(std::size_t index, const std::string& major, cons
   return model;
 }
 
-ModelledMesh random_mesh(Random& random, std::int64_t most_ranks) {
+ModelledMesh random_mesh(Random& random, std::int64_t max_ranks) {
   std::vector<std::string> names;
   std::vector<std::int64_t> sizes;
   std::vector<AxisSpec> axes;
-  std::int64_t left = most_ranks;
+  std::int64_t left = max_ranks;
   for (std::int64_t i = pick(random, 1, 4); i > 0; --i) {
     names.push_back(tessera::detail::concat('a', names.size()));
     sizes.push_back(std::min(pick(random, 1, 6), left));

@@ -44,8 +44,8 @@ struct ModelledMesh {
   Mesh mesh;
   MeshModel model;
 };
-/// Returns a mesh of at most `most_ranks` ranks with axes in any order, some
+/// Returns a mesh of at most `max_ranks` ranks with axes in any order, some
 /// flattened, unflattened or sliced, from a random first rank.
-ModelledMesh random_mesh(Random& random, std::int64_t most_ranks);
+ModelledMesh random_mesh(Random& random, std::int64_t max_ranks);
 
 }  // namespace tessera::layout::testing

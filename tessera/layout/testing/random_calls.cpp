@@ -181,11 +181,11 @@ Mesh random_mesh(Random& random, const CallOptions& options) {
   constexpr std::int64_t kAxisSizes[] = {1, 2, 2, 2, 3, 4, 4};
   constexpr Link kLinks[] = {Link::kNvlink, Link::kNvlink, Link::kPcie, Link::kNetwork};
   std::vector<AxisSpec> axes;
-  const std::size_t count = 1 + below(random, static_cast<std::size_t>(options.most_axes));
+  const std::size_t count = 1 + below(random, static_cast<std::size_t>(options.max_axes));
   std::int64_t ranks = 1;
   for (std::size_t a = 0; a < count; ++a) {
     std::int64_t size = kAxisSizes[below(random, std::size(kAxisSizes))];
-    if (ranks * size > options.most_ranks) size = 1;
+    if (ranks * size > options.max_ranks) size = 1;
     ranks *= size;
     axes.push_back(
         {.name = std::string(1, static_cast<char>('p' + a)), .size = size, .link = kLinks[below(random, 4)]});

@@ -15,8 +15,8 @@ using Random = std::mt19937_64;
 
 /// Limits of random calls.
 struct CallOptions {
-  int most_axes = 3;
-  std::int64_t most_ranks = 16;
+  int max_axes = 3;
+  std::int64_t max_ranks = 16;
   bool plain = false;  ///< No sub-axes, blocks, explicit sizes or views.
 };
 
@@ -29,7 +29,7 @@ struct RandomCall {
   [[nodiscard]] std::string text() const;
 };
 
-/// Returns a mesh of 1 to most_axes axes of sizes 1 to 4.
+/// Returns a mesh of 1 to max_axes axes of sizes 1 to 4.
 Mesh random_mesh(Random& random, const CallOptions& options);
 /// Returns a layout that fits the shape.
 Layout random_layout(Random& random, const Mesh& mesh, const Shape& shape, const CallOptions& options);

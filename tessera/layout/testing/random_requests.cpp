@@ -22,7 +22,7 @@ bool chance(std::mt19937_64& random, int percent) { return below(random, 100) < 
 Mesh random_mesh(std::mt19937_64& random, const RequestKind& kind) {
   static const char* const kNames[] = {"x", "y", "z", "w", "v", "u"};
   std::vector<AxisSpec> axes;
-  const std::int64_t count = kind.least_axes + below(random, kind.most_axes - kind.least_axes + 1);
+  const std::int64_t count = kind.min_axes + below(random, kind.max_axes - kind.min_axes + 1);
   for (std::int64_t i = 0; i < count; ++i) {
     AxisSpec axis{.name = kNames[i]};
     const std::int64_t sizes[] = {2, 2, 3, 2, 4, 8};
@@ -35,7 +35,7 @@ Mesh random_mesh(std::mt19937_64& random, const RequestKind& kind) {
 }
 
 Shape random_shape(std::mt19937_64& random, const Mesh& mesh, const RequestKind& kind) {
-  const std::int64_t count = 1 + below(random, kind.most_dims);
+  const std::int64_t count = 1 + below(random, kind.max_dims);
   const bool is_uneven = chance(random, kind.uneven_percent);
   std::vector<std::int64_t> dims;
   for (std::int64_t d = 0; d < count; ++d) {
@@ -122,7 +122,7 @@ PlanRequest random_request(std::uint64_t seed, const RequestKind& kind) {
     std::string why;
     const Layout both[] = {request.from, request.to};
     const auto atoms = detail::atoms_of(both, why);
-    if (!atoms || static_cast<int>(atoms->list.size()) > kind.most_axes) continue;
+    if (!atoms || static_cast<int>(atoms->list.size()) > kind.max_axes) continue;
     if (!detail::to_atoms(*atoms, request.from, request.shape, why)) continue;
     if (!detail::to_atoms(*atoms, request.to, request.shape, why)) continue;
     return request;
@@ -133,8 +133,8 @@ std::vector<PlanRequest> draw_published_pairs() {
   std::vector<PlanRequest> pairs;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     RequestKind kind;
-    kind.least_axes = kind.most_axes = seed < 100 ? 1 : seed < 600 ? 2 : seed < 1200 ? 3 : 4;
-    kind.most_dims = 4;
+    kind.min_axes = kind.max_axes = seed < 100 ? 1 : seed < 600 ? 2 : seed < 1200 ? 3 : 4;
+    kind.max_dims = 4;
     kind.is_small = false;
     kind.uneven_percent = 10;
     kind.special_percent = 10;

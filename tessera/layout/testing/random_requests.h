@@ -12,9 +12,9 @@ namespace tessera::layout::testing {
 
 /// Limits of random requests.
 struct RequestKind {
-  int least_axes = 1;
-  int most_axes = 3;
-  int most_dims = 3;
+  int min_axes = 1;
+  int max_axes = 3;
+  int max_dims = 3;
   bool is_small = true;      ///< True: sizes for execution element by element. False: sizes of real tensors.
   int uneven_percent = 0;    ///< Share of shapes that axes do not divide.
   int special_percent = 0;   ///< Share of layouts with blocks, explicit sizes or sub-axes.

@@ -65,7 +65,7 @@ Block* settle_place(Heap& heap, const ReservedPlace& place, std::size_t size) {
     heap.absorb_next(*block);
   }
   block->tick = tick;
-  if (block->size - size >= heap.least_remainder) {
+  if (block->size - size >= heap.min_remainder) {
     heap.carve(*block, block->address, size);
     block->next->phase = Phase::kTaken;
     heap.make_ready(*block->next);

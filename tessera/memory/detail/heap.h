@@ -51,12 +51,12 @@ class alignas(kCacheLine) Heap {
   void take_out(Space& space, Block& block, std::size_t size) {
     space.ready.remove(block);
     sums.cached -= block.size;
-    if (block.size - size >= least_remainder) split(space, block, size);
+    if (block.size - size >= min_remainder) split(space, block, size);
     block.phase = Phase::kTaken;
   }
   /// Takes a pending block and splits it to size; the rest stays pending for the same reasons.
   void take_pending(Block& block, std::size_t size) {
-    if (block.size - size >= least_remainder) cut_tail(block, block.size - size);
+    if (block.size - size >= min_remainder) cut_tail(block, block.size - size);
     end_pending(block);
   }
 
@@ -132,7 +132,7 @@ class alignas(kCacheLine) Heap {
   /// for each pending one.
   template <class Before>
   Block* take_run(BlockRun run, std::size_t size, const Before& before) {
-    if (run.size - size >= least_remainder) {
+    if (run.size - size >= min_remainder) {
       cut_tail(*run.last, run.size - size);
       run.size = size;
     }
@@ -204,7 +204,7 @@ class alignas(kCacheLine) Heap {
 
   PoolState& pool;
   const device::StreamSlot* slot;  ///< null: a heap of captures
-  std::size_t least_remainder = kAlignment;
+  std::size_t min_remainder = kAlignment;
 
   mutable HeapLock lock;
   HeapSums sums;

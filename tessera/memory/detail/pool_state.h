@@ -65,11 +65,11 @@ class HeapDirectory {
     }
     chunk.load()[stream.value() % kChunk].store(heap, std::memory_order_release);
   }
-  static constexpr std::size_t kMostStreams = 64 * 64;
+  static constexpr std::size_t kMaxStreams = 64 * 64;
 
  private:
   static constexpr std::size_t kChunk = 64;
-  static constexpr std::size_t kChunks = kMostStreams / kChunk;
+  static constexpr std::size_t kChunks = kMaxStreams / kChunk;
   std::array<std::atomic<std::atomic<Heap*>*>, kChunks> chunks_{};
 };
 

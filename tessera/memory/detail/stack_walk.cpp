@@ -35,7 +35,7 @@ constinit thread_local StackBounds bounds{};
 }
 
 constexpr std::uintptr_t kFrameAlignment = 2 * sizeof(std::uintptr_t);
-constexpr std::uintptr_t kLeastCodeAddress = 4096;
+constexpr std::uintptr_t kMinCodeAddress = 4096;
 
 // AArch64 may sign return addresses; this removes the signature.
 inline std::uintptr_t code_address(std::uintptr_t word) {
@@ -102,7 +102,7 @@ TESSERA_READS_STACK std::size_t walk_chain(std::uintptr_t fp, std::uintptr_t end
   while (count < most && fp % kFrameAlignment == 0 && fp < end && end - fp >= 2 * sizeof(std::uintptr_t)) {
     const auto* record = reinterpret_cast<const std::uintptr_t*>(fp);  // NOLINT(performance-no-int-to-ptr)
     const std::uintptr_t caller = code_address(record[1]);
-    if (caller < kLeastCodeAddress) break;
+    if (caller < kMinCodeAddress) break;
     if (skip > 0) {
       --skip;
     } else {
@@ -127,7 +127,7 @@ std::size_t walk_stack(std::uintptr_t* /*frames*/, std::size_t /*most*/, std::si
 #endif
 
 StackTable::StackTable(probe::Recorder& recorder, std::size_t most)
-    : recorder_(recorder), most_(most), mask_(std::bit_ceil(2 * most + 2) - 1), slots_(new StackSlot[mask_ + 1]) {}
+    : recorder_(recorder), max_(most), mask_(std::bit_ceil(2 * most + 2) - 1), slots_(new StackSlot[mask_ + 1]) {}
 
 // Returns the slot of the stack of this hash, or the empty slot for it. Half the slots are always empty.
 StackTable::StackSlot& StackTable::slot_of(std::uint64_t hash) {
@@ -151,8 +151,8 @@ probe::StringId StackTable::intern(std::span<const std::uintptr_t> frames) {
 }
 
 [[gnu::noinline]] probe::StringId StackTable::here(std::size_t skip) {
-  std::uintptr_t frames[kMostFrames];
-  const std::size_t count = walk_stack(frames, kMostFrames, skip + 1);
+  std::uintptr_t frames[kMaxFrames];
+  const std::size_t count = walk_stack(frames, kMaxFrames, skip + 1);
   return intern({frames, count});
 }
 
@@ -160,7 +160,7 @@ probe::StringId StackTable::intern(std::span<const std::uintptr_t> frames) {
   const std::lock_guard lock(mutex_);
   StackSlot& slot = slot_of(hash);
   if (slot.hash.load(std::memory_order_relaxed) == hash) return probe::StringId(slot.id);
-  if (count_.load(std::memory_order_relaxed) == most_) {
+  if (count_.load(std::memory_order_relaxed) == max_) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
     return {};
   }

@@ -23,7 +23,7 @@
 namespace tessera::memory::detail {
 
 /// Maximum number of frames of StackTable::here().
-inline constexpr std::size_t kMostFrames = 16;
+inline constexpr std::size_t kMaxFrames = 16;
 
 /// Writes the return addresses of the stack of this thread, the innermost first, after skipping `skip` functions:
 /// frames[0] is in the caller of walk_stack. Returns their number, at most `most`. The first call on a thread queries
@@ -79,7 +79,7 @@ class StackTable {
   void note_module(const std::string& name, const std::string& path, std::uintptr_t load_bias);
 
   probe::Recorder& recorder_;
-  std::size_t most_;
+  std::size_t max_;
   std::size_t mask_;
   std::unique_ptr<StackSlot[]> slots_;
   std::atomic<std::size_t> count_{0};

@@ -19,7 +19,7 @@ template <class Body>
 
 TESSERA_BENCH(stack_walk) {
   constexpr int kCalls = 1000;
-  std::uintptr_t frames[kMostFrames];
+  std::uintptr_t frames[kMaxFrames];
   const auto measure = [&](const std::string& name, auto&& once, double must) {
     auto loop = [&] {
       for (int i = 0; i < kCalls; ++i) once();
@@ -27,7 +27,7 @@ TESSERA_BENCH(stack_walk) {
     context.measure({.name = name, .per = kCalls, .ours = [&] { at_depth(24, loop); }, .must = must});
   };
   measure(
-      "stack_walk_16", [&] { bench::do_not_optimize(walk_stack(frames, kMostFrames, 0)); }, 60);
+      "stack_walk_16", [&] { bench::do_not_optimize(walk_stack(frames, kMaxFrames, 0)); }, 60);
   probe::Recorder recorder({}, {.nbytes = probe::RecordOptions::kMinBytes});
   StackTable table(recorder);
   measure(

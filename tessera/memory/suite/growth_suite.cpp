@@ -231,7 +231,7 @@ TEST_P(MemorySuite, ALargeRequestTakesFewMaps) {
 }
 
 TEST_P(MemorySuite, MapsNoPieceLargerThanThePolicyAllows) {
-  use_policy({.most_piece_nbytes = 4 * kMiB});
+  use_policy({.max_piece_nbytes = 4 * kMiB});
   const Buffer large = allocator.allocate(64 * kMiB, stream);
   EXPECT_EQ(allocator.statistics().maps, 16U);
 }

@@ -23,7 +23,7 @@ Policy random_policy(RandomNumbers& random) {
   policy.expandable = !random.one_in(3);
   policy.granule_nbytes = random.one_in(2) ? std::size_t{64} << 10 : std::size_t{2} << 20;
   policy.shared_segment_nbytes = std::size_t{4} << 20;
-  if (random.one_in(4)) policy.least_remainder_nbytes = std::size_t{4} << 10;
+  if (random.one_in(4)) policy.min_remainder_nbytes = std::size_t{4} << 10;
   if (random.one_in(4)) policy.roundup_divisions = 4;
   if (random.one_in(4)) policy.cross_stream = CrossStream::kGrow;
   if (random.one_in(4)) policy.limit_nbytes = std::size_t{12} << 20;

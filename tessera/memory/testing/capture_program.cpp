@@ -17,8 +17,8 @@ using memory::detail::CaptureOrder;
 using memory::detail::Marks;
 
 using Set = std::uint64_t;  // of nodes: bit i is node i
-constexpr int kMostNodes = 64;
-constexpr int kMostStreams = 5;
+constexpr int kMaxNodes = 64;
+constexpr int kMaxStreams = 5;
 constexpr int kBlocks = 5;
 
 Set one(int node) { return Set{1} << node; }
@@ -33,7 +33,7 @@ struct Edges {
 
 // The nodes so far. Edges lead from lower numbers to higher, so that one downward pass closes a set.
 struct Dag {
-  std::array<Edges, kMostNodes> edges;
+  std::array<Edges, kMaxNodes> edges;
   int size = 0;
 
   [[nodiscard]] Set full_ancestors(Set nodes) const {
@@ -65,7 +65,7 @@ struct Block {
   unsigned users = 0;  // streams, by bit
   int born = 0;        // number of nodes then
   CaptureMoment since = 0;
-  std::array<std::size_t, kMostStreams> told{};  // dependency sets passed by then
+  std::array<std::size_t, kMaxStreams> told{};  // dependency sets passed by then
   // All lives:
   Set uses = 0;
   // Once free:
@@ -79,7 +79,7 @@ class Program {
       : random_(seed),
         counts_(counts),
         ids_(random_.below(3)),
-        streams_(static_cast<std::size_t>(2 + random_.below(kMostStreams - 1))),
+        streams_(static_cast<std::size_t>(2 + random_.below(kMaxStreams - 1))),
         unseen_(random_.one_in(3)),
         weak_one_in_(random_.one_in(3) ? 1 << 20 : 2 + random_.below(10)),
         order_([this](NodeId id, std::vector<Dependency>& out) { predecessors(id, out); }) {
@@ -94,7 +94,7 @@ class Program {
 
   std::string run() {
     const int steps = 40 + random_.below(260);
-    for (int i = 0; i < steps && dag_.size < kMostNodes && failure_.empty(); ++i) step();
+    for (int i = 0; i < steps && dag_.size < kMaxNodes && failure_.empty(); ++i) step();
     for (int i = 0; i < kBlocks; ++i) release(blocks_[static_cast<std::size_t>(i)]);
     for (int i = 0; i < 10 && failure_.empty(); ++i) {
       if (random_.one_in(3)) join(any_stream());
@@ -149,7 +149,7 @@ class Program {
   }
 
   void capture(ModelStream& on) {
-    if (dag_.size == kMostNodes) return;
+    if (dag_.size == kMaxNodes) return;
     Edges edges = on.next;
     if (random_.one_in(weak_one_in_)) {
       const Set overlapped = random_.one_in(2) ? edges.full : edges.full & on.captured;
@@ -224,7 +224,7 @@ class Program {
       advance(on);
       order_.mark(on.id, block.marks, block.since);
       block.required |= required(on, block.told[i]);
-      const Set used = on.captured & (block.born == kMostNodes ? 0 : ~Set{0} << block.born);
+      const Set used = on.captured & (block.born == kMaxNodes ? 0 : ~Set{0} << block.born);
       const Set known = seen(on, on.told.size());
       if (!unseen_ && (used & ~known) != 0) failure_ = "the model is wrong: a node was captured that no set tells of";
       block.uses |= used & known;

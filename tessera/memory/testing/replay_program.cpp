@@ -18,7 +18,7 @@ using memory::detail::ReplayRange;
 
 constexpr int kBytes = 40;
 constexpr int kStreams = 3;
-constexpr int kMostLive = 6;
+constexpr int kMaxLive = 6;
 constexpr std::uintptr_t kBase = 0x7F0000000000;
 
 // Per stream, the latest tick that happens before.
@@ -105,7 +105,7 @@ class Program {
 
   // Announces a graph that is added immediately, or after others that may read its output.
   void announce() {
-    if (live_ == kMostLive) return remove();
+    if (live_ == kMaxLive) return remove();
     ReplayGraph made;
     for (int i = 1 + random_.below(3); i > 0; --i) made.writes.push_back(any_span(0, kBytes));
     made.key = order_.announce("g" + std::to_string(graphs_.size()));
@@ -121,7 +121,7 @@ class Program {
   // Adds or drops the announced graph.
   void conclude() {
     const int number = std::exchange(announced_, -1);
-    if (live_ < kMostLive && !random_.one_in(3)) return add(number);
+    if (live_ < kMaxLive && !random_.one_in(3)) return add(number);
     ReplayGraph& dropped = graph(number);
     if (order_.remove(dropped.key)) failure_ = "a graph that was only announced was taken for one that was added";
     dropped.state = ReplayGraph::kDropped;

@@ -183,21 +183,21 @@ double element(const char* op, std::int64_t index, const Scalar& a, const Scalar
 
 TEST(Distribution, OfUniformNumbersReachesItsLeastAndNeverItsEnd) {
   constexpr std::int64_t kGreatest = 25275781;  // its 24 bits are all ones
-  constexpr std::int64_t kLeast = 41841907;     // all zeros
+  constexpr std::int64_t kMin = 41841907;       // all zeros
   EXPECT_EQ(element("rand", kGreatest, 0, 1), 1 - std::ldexp(1.0, -24));
-  EXPECT_EQ(element("rand", kLeast, 0, 1), 0);
-  EXPECT_EQ(element("rand", kLeast, -3.0, 5.0), -3);
+  EXPECT_EQ(element("rand", kMin, 0, 1), 0);
+  EXPECT_EQ(element("rand", kMin, -3.0, 5.0), -3);
   // Rounding to f32 would yield the end of the range.
   EXPECT_EQ(element("rand", kGreatest, 1.0, 2.0), 2 - std::ldexp(1.0, -23));
   EXPECT_LT(element("rand", kGreatest, 100.0, 101.0), 101);
   EXPECT_LT(element("rand", kGreatest, -2.0, -1.0), -1);
   EXPECT_EQ(element("rand", kGreatest, 3.0, 3.0), 3) << "a range of nothing";
   EXPECT_EQ(element("randint", kGreatest, 0, 10), 9);
-  EXPECT_EQ(element("randint", kLeast, 0, 10), 0);
+  EXPECT_EQ(element("randint", kMin, 0, 10), 0);
   EXPECT_EQ(element("bernoulli", kGreatest, 1.0, 1), 1);
-  EXPECT_EQ(element("bernoulli", kLeast, 0.0, 1), 0);
+  EXPECT_EQ(element("bernoulli", kMin, 0.0, 1), 0);
   // The greatest normal number comes from the least uniform number.
-  EXPECT_TRUE(std::isfinite(element("randn", kLeast, 0, 1)));
+  EXPECT_TRUE(std::isfinite(element("randn", kMin, 0, 1)));
 }
 
 TEST(Distribution, RefusesParametersThatMakeNone) {

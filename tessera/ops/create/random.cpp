@@ -116,7 +116,7 @@ struct TruncatedDraw : NormalDraw {
     for (std::int64_t i = 0; i < n; ++i) {
       // Attempts use separate call numbers, far from those of the generator.
       for (std::uint64_t attempt = 1; !(tile[i] >= low && tile[i] <= high); ++attempt) {
-        if (attempt == kMostAttempts) {
+        if (attempt == kMaxAttempts) {
           tile[i] = std::min(std::max(tile[i], low), high);
           break;
         }
@@ -126,7 +126,7 @@ struct TruncatedDraw : NormalDraw {
       }
     }
   }
-  static constexpr std::uint64_t kMostAttempts = 1024;  // 0.95^1024 is 1e-23
+  static constexpr std::uint64_t kMaxAttempts = 1024;  // 0.95^1024 is 1e-23
 };
 void infer_truncated(const Call& call, std::span<OutputInfo> outputs) {
   infer_random(call, outputs);

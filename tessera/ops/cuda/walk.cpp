@@ -29,7 +29,7 @@ Walk empty_walk() {
 }
 
 void Walk::add(std::int64_t size, const std::int64_t* along, int count) {
-  TESSERA_CHECK_AS(NotSupported, ndim < kMostDims, "a tensor must have fewer than ", kMostDims,
+  TESSERA_CHECK_AS(NotSupported, ndim < kMaxDims, "a tensor must have fewer than ", kMaxDims,
                    " dimensions that cannot be merged; make it contiguous or split it");
   sizes[ndim] = size;
   dividers[ndim] = divider_of(size);
@@ -41,18 +41,18 @@ void Walk::add(std::int64_t size, const std::int64_t* along, int count) {
 
 Walk walk_of(const detail::Loop& loop, std::int64_t width) {
   const auto count = static_cast<int>(loop.operands());
-  TESSERA_CHECK(count <= Walk::kMostOperands, "a kernel must have at most ", Walk::kMostOperands, " operands, got ",
+  TESSERA_CHECK(count <= Walk::kMaxOperands, "a kernel must have at most ", Walk::kMaxOperands, " operands, got ",
                 count);
   Walk walk = empty_walk();
   for (int o = 0; o < count; ++o) walk.first[o] = loop.first(static_cast<std::size_t>(o));
   for (std::size_t d = loop.ndim(); d-- > 0;) {
-    std::int64_t along[Walk::kMostOperands] = {};
+    std::int64_t along[Walk::kMaxOperands] = {};
     const std::int64_t taken = d + 1 == loop.ndim() ? width : 1;
     for (int o = 0; o < count; ++o) along[o] = loop.stride(static_cast<std::size_t>(o), d) * taken;
     walk.add(loop.size(d) / taken, along, count);
   }
   if (walk.ndim == 0) {  // one element
-    const std::int64_t along[Walk::kMostOperands] = {};
+    const std::int64_t along[Walk::kMaxOperands] = {};
     walk.add(1, along, count);
   }
   return walk;

@@ -19,23 +19,23 @@ struct Divider {
 
 /// The sizes and strides of a loop, innermost dimension first.
 struct Walk {
-  static constexpr int kMostDims = 16;     // after merging
-  static constexpr int kMostOperands = 4;  // the result and three inputs
+  static constexpr int kMaxDims = 16;     // after merging
+  static constexpr int kMaxOperands = 4;  // the result and three inputs
 
   std::int64_t numel;
   std::int32_t ndim;  // at least 1
   bool is_small;      // fewer than 2^31 elements
-  std::int64_t first[kMostOperands];
-  std::int64_t sizes[kMostDims];
-  Divider dividers[kMostDims];
-  std::int64_t steps[kMostDims][kMostOperands];
+  std::int64_t first[kMaxOperands];
+  std::int64_t sizes[kMaxDims];
+  Divider dividers[kMaxDims];
+  std::int64_t steps[kMaxDims][kMaxOperands];
 
   /// Adds an outermost dimension with the steps of `count` operands.
   void add(std::int64_t size, const std::int64_t* along, int count);
 };
 
 /// Converts a loop, which must not have more operands than a Walk. With `width` above 1, elements of the innermost
-/// dimension are grouped into vectors; its size is a multiple of `width`. Throws NotSupported above kMostDims
+/// dimension are grouped into vectors; its size is a multiple of `width`. Throws NotSupported above kMaxDims
 /// dimensions.
 Walk walk_of(const detail::Loop& loop, std::int64_t width = 1);
 /// Returns a walk without dimensions.

@@ -37,10 +37,10 @@ constexpr To convert(From value) {
     using Wide = std::conditional_t<std::is_same_v<From, double>, double, float>;
     const Wide wide = value;
     // The minimum, and the first value above the maximum, are powers of two (or 0), which both types hold.
-    constexpr Wide kLeast = static_cast<Wide>(std::numeric_limits<To>::min());
+    constexpr Wide kMin = static_cast<Wide>(std::numeric_limits<To>::min());
     constexpr To kHalf = std::numeric_limits<To>::max() / 2 + 1;
     constexpr Wide kEnd = static_cast<Wide>(kHalf) * 2;
-    if (!(wide >= kLeast)) return wide < kLeast ? std::numeric_limits<To>::min() : To{0};
+    if (!(wide >= kMin)) return wide < kMin ? std::numeric_limits<To>::min() : To{0};
     return wide >= kEnd ? std::numeric_limits<To>::max() : static_cast<To>(wide);
   } else {
     return static_cast<To>(value);

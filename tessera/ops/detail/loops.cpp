@@ -11,7 +11,7 @@ namespace {
 
 struct Dim {
   std::int64_t size;
-  std::array<std::int64_t, Loop::kMost> steps;
+  std::array<std::int64_t, Loop::kMax> steps;
 };
 
 std::int64_t broadcast_step(const Tensor* operand, const Shape& whole, std::size_t dim) {
@@ -24,7 +24,7 @@ std::int64_t broadcast_step(const Tensor* operand, const Shape& whole, std::size
 }  // namespace
 
 Loop::Loop(std::span<const Tensor* const> operands) : count_(operands.size()), numel_(operands[0]->numel()) {
-  TESSERA_CHECK(count_ <= kMost, "a loop must have at most ", kMost, " tensors, got ", count_);
+  TESSERA_CHECK(count_ <= kMax, "a loop must have at most ", kMax, " tensors, got ", count_);
   if (numel_ == 0) return;
   const Shape& whole = operands[0]->shape();
   std::vector<Dim> dims;
@@ -44,7 +44,7 @@ Loop::Loop(std::span<const Tensor* const> operands) : count_(operands.size()), n
 }
 
 // Adds a new innermost dimension, or extends the current one.
-void Loop::add_dim(std::int64_t size, const std::array<std::int64_t, kMost>& steps) {
+void Loop::add_dim(std::int64_t size, const std::array<std::int64_t, kMax>& steps) {
   const std::size_t inner = sizes_.size() - 1;
   bool is_merged = !sizes_.empty();
   for (std::size_t o = 0; o < count_ && is_merged; ++o) is_merged = strides_[o][inner] == steps[o] * size;

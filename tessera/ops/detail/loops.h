@@ -21,7 +21,7 @@ namespace tessera::ops::detail {
 class TESSERA_API Loop {
  public:
   /// Maximum number of operands.
-  static constexpr std::size_t kMost = 6;
+  static constexpr std::size_t kMax = 6;
   /// Constructs a loop over `operands`, each broadcast to the shape of the first. A null operand is a number; its
   /// offset remains 0.
   explicit Loop(std::span<const Tensor* const> operands);
@@ -64,19 +64,19 @@ class TESSERA_API Loop {
 
  private:
   struct Place {
-    std::array<std::int64_t, kMost> offsets = {};
+    std::array<std::int64_t, kMax> offsets = {};
     SmallVector<std::int64_t, 8> index;  // all dimensions except the innermost
     std::int64_t inner = 0;              // index in the innermost dimension
   };
   [[nodiscard]] Place place_of(std::int64_t element) const;
   void next_run(Place& place) const;
-  void add_dim(std::int64_t size, const std::array<std::int64_t, kMost>& steps);
+  void add_dim(std::int64_t size, const std::array<std::int64_t, kMax>& steps);
 
   std::size_t count_;
   std::int64_t numel_;
-  SmallVector<std::int64_t, 8> sizes_;           // outer to inner
-  SmallVector<std::int64_t, 8> strides_[kMost];  // per operand, in elements
-  std::array<std::int64_t, kMost> first_ = {};   // start of the loop; not 0 if a dimension was reversed
+  SmallVector<std::int64_t, 8> sizes_;          // outer to inner
+  SmallVector<std::int64_t, 8> strides_[kMax];  // per operand, in elements
+  std::array<std::int64_t, kMax> first_ = {};   // start of the loop; not 0 if a dimension was reversed
 };
 
 }  // namespace tessera::ops::detail

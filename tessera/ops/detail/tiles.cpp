@@ -8,15 +8,15 @@
 namespace tessera::ops::detail {
 namespace {
 
-constexpr std::size_t kMost = Loop::kMost;
-constexpr std::size_t kMostResults = 2;
+constexpr std::size_t kMax = Loop::kMax;
+constexpr std::size_t kMaxResults = 2;
 // Shorter runs are gathered into tiles, because a kernel call costs more than the copy.
 constexpr std::int64_t kShortRun = 48;
 
 // A call whose operands are numbers or contiguous in the compute type. It is small enough to be enqueued in place.
 struct DenseCall {
   TileKernel kernel;
-  void* operands[kMost];  // addresses; for a number, its bits
+  void* operands[kMax];  // addresses; for a number, its bits
   std::int64_t numel;
   std::uint8_t count;
   std::uint8_t item;
@@ -30,14 +30,14 @@ struct DenseCall {
 
  private:
   void run_whole(std::int64_t begin, std::int64_t end) const {
-    void* at[kMost];
+    void* at[kMax];
     for (std::size_t o = 0; o < count; ++o) at[o] = static_cast<std::byte*>(operands[o]) + begin * item;
     kernel(at, end - begin);
   }
 
   void run_tiled(std::int64_t begin, std::int64_t end) const {
-    alignas(64) std::byte tiles[kMost][kTile * 8];
-    void* at[kMost];
+    alignas(64) std::byte tiles[kMax][kTile * 8];
+    void* at[kMax];
     for (std::size_t o = 0; o < count; ++o) {
       if (!is_number(o)) continue;
       const std::int64_t n = std::min(kTile, end - begin);
@@ -74,7 +74,7 @@ struct TiledCall {
   Compute compute;
   std::size_t results;  // the first operands are the results
   Loop loop;
-  Operand operands[kMost];
+  Operand operands[kMax];
 
   void run() const {
     switch (compute) {
@@ -89,12 +89,12 @@ struct TiledCall {
   template <class T>
   struct Tiles {
     // Declared as bytes, so that construction initializes nothing.
-    alignas(64) std::byte memory[kMost][kTile * sizeof(T)];
+    alignas(64) std::byte memory[kMax][kTile * sizeof(T)];
     T* operator[](std::size_t operand) { return reinterpret_cast<T*>(memory[operand]); }
   };
   // Destination of the results of a gathered tile.
   struct Segment {
-    std::int64_t offsets[kMostResults];
+    std::int64_t offsets[kMaxResults];
     std::int64_t n;
   };
 
@@ -117,7 +117,7 @@ struct TiledCall {
       const std::int64_t most = needs_tiles ? kTile : n;
       for (std::int64_t i = 0; i < n; i += most) {
         const std::int64_t m = std::min(most, n - i);
-        void* at[kMost];
+        void* at[kMax];
         for (std::size_t o = 0; o < loop.operands(); ++o) {
           const Operand& operand = operands[o];
           std::byte* from = operand.at(offsets[o] + i * loop.step(o));
@@ -140,7 +140,7 @@ struct TiledCall {
     std::size_t count = 0;
     std::int64_t filled = 0;
     const auto flush = [&] {
-      void* at[kMost];
+      void* at[kMax];
       for (std::size_t o = 0; o < loop.operands(); ++o) at[o] = tiles[o];
       kernel(at, filled);
       for (std::size_t o = 0; o < results; ++o) {
@@ -168,7 +168,7 @@ struct TiledCall {
 };
 
 void enqueue(const tensor::KernelCall& call, std::span<const TileInput> inputs, device::HostFunction body) {
-  device::Access accesses[kMost];
+  device::Access accesses[kMax];
   std::size_t count = 0;
   const auto declare = [&](const Tensor& tensor, device::AccessMode mode) {
     const ByteRange range = byte_range(tensor);
@@ -185,7 +185,7 @@ void enqueue(const tensor::KernelCall& call, std::span<const TileInput> inputs, 
 [[gnu::noinline]] void launch_general(const tensor::KernelCall& call, Compute compute, TileKernel kernel,
                                       std::span<const TileInput> inputs) {
   const std::size_t results = call.outputs.size();
-  const Tensor* tensors[kMost];
+  const Tensor* tensors[kMax];
   for (std::size_t o = 0; o < results; ++o) tensors[o] = &call.outputs[o];
   for (std::size_t i = 0; i < inputs.size(); ++i) tensors[results + i] = inputs[i].tensor;
   TiledCall tiled{kernel, compute, results, Loop(std::span(tensors, results + inputs.size())), {}};
@@ -230,12 +230,12 @@ void launch_tiles(const tensor::KernelCall& call, Compute compute, TileKernel ke
   const DType dtype = dtype_of(compute);
   const std::size_t item = itemsize(dtype);
   const std::size_t results = call.outputs.size();
-  TESSERA_CHECK(results <= kMostResults, call.op.name(), ": a tile kernel must have at most ", kMostResults,
+  TESSERA_CHECK(results <= kMaxResults, call.op.name(), ": a tile kernel must have at most ", kMaxResults,
                 " results, got ", results);
   DenseCall dense{
       kernel, {}, first.numel(), static_cast<std::uint8_t>(results + inputs.size()), static_cast<std::uint8_t>(item)};
   const std::size_t nbytes = static_cast<std::size_t>(dense.numel) * item;  // per operand
-  device::Access accesses[kMost];
+  device::Access accesses[kMax];
   std::size_t count = 0;
   bool is_dense = true;
   for (std::size_t o = 0; o < results; ++o) {

@@ -75,7 +75,7 @@ void count_pieces(const Subject& subject, const Combination& combination, Valida
 // Runs trials in batches and records errors.
 class Trials {
  public:
-  Trials(Validation& validation, std::size_t most_wrong) : validation_(validation), most_wrong_(most_wrong) {}
+  Trials(Validation& validation, std::size_t max_wrong) : validation_(validation), max_wrong_(max_wrong) {}
 
   void add(const Subject& subject, const Combination& combination, int style) {
     if (is_over()) return;
@@ -95,7 +95,7 @@ class Trials {
     batch_.clear();
   }
 
-  [[nodiscard]] bool is_over() const { return validation_.wrong.size() >= most_wrong_; }
+  [[nodiscard]] bool is_over() const { return validation_.wrong.size() >= max_wrong_; }
 
  private:
   // Work failed asynchronously: repeats the trials one by one to find the failing one.
@@ -119,7 +119,7 @@ class Trials {
   }
 
   Validation& validation_;
-  std::size_t most_wrong_;
+  std::size_t max_wrong_;
   std::vector<Trial> batch_;
 };
 
@@ -127,7 +127,7 @@ void validate_on(const Subject& subject, const std::optional<Subject>& negated, 
                  const ValidatorOptions& options, Random& random, Validation& out) {
   const Combinations found = admitted_combinations(subject, mesh, options.most, random);
   out.admitted += found.admitted;
-  Trials trials(out, options.most_wrong);
+  Trials trials(out, options.max_wrong);
   const bool is_vacuous = proves_nothing(subject);
   for (const Combination& combination : found.list) {
     if (trials.is_over()) break;
@@ -183,7 +183,7 @@ Validation validate(const OpCaseInfo& info, const ValidatorOptions& options) {
   Random random(options.seed);
   for (const OpSample& sample : first_samples(info, options, random)) {
     const bool is_tried = sample.inputs.empty() ? op->def.localize != nullptr : op->def.rule != nullptr;
-    if (!is_tried || out.wrong.size() >= options.most_wrong) continue;
+    if (!is_tried || out.wrong.size() >= options.max_wrong) continue;
     try {
       const Subject subject(info, sample);
       const std::optional<Subject> negated = subject.negated();

@@ -25,7 +25,7 @@ struct ValidatorOptions {
   std::uint64_t seed = 1;
   std::size_t most = 64;       // combinations of a sample on a mesh of several axes; beyond this, a random selection
   std::size_t samples = 1000;  // samples per operator
-  std::size_t most_wrong = 3;  // errors per operator before it is skipped
+  std::size_t max_wrong = 3;   // errors per operator before it is skipped
 };
 
 /// Returns the samples of a case within the limit.
@@ -33,7 +33,7 @@ std::vector<OpSample> first_samples(const OpCaseInfo& info, const ValidatorOptio
 
 /// Counts and errors of a validation.
 struct Validation {
-  std::vector<std::string> wrong;  // "mm(...) {Shard(0)}, ... -> ...: what", at most ValidatorOptions::most_wrong
+  std::vector<std::string> wrong;  // "mm(...) {Shard(0)}, ... -> ...: what", at most ValidatorOptions::max_wrong
   std::vector<std::string> notes;  // skipped checks with reasons
   std::vector<std::string> stuck;  // backward: unexpected moves, limited to a few
   std::int64_t admitted = 0;       // combinations that the rules admit

@@ -14,7 +14,7 @@ using layout::Layout;
 using layout::Mesh;
 using tessera::detail::concat;
 
-constexpr std::size_t kMostStuck = 3;
+constexpr std::size_t kMaxStuck = 3;
 
 // A GradientCall for a call that was made before.
 class MadeCall final : public tensor::GradientCall {
@@ -168,7 +168,7 @@ std::string check_combination(const BackwardSubject& backward, const Combination
   }
   out.moves += static_cast<std::int64_t>(moves.size());
   if (!moves.empty() && out.notes.empty()) out.notes.push_back(moves[0]);
-  if (!moves.empty() && !may_move(subject, combination, is_pending) && out.stuck.size() < kMostStuck) {
+  if (!moves.empty() && !may_move(subject, combination, is_pending) && out.stuck.size() < kMaxStuck) {
     out.stuck.push_back(
         concat(subject.text(), " on ", combination.text(), is_pending ? ", pending" : "", ": ", moves[0]));
   }
@@ -180,7 +180,7 @@ void check_on(const BackwardSubject& backward, const Mesh& mesh, const Validator
   const Combinations found = admitted_combinations(backward.subject, mesh, options.most, random);
   out.admitted += found.admitted;
   for (const Combination& combination : found.list) {
-    if (out.wrong.size() >= options.most_wrong) return;
+    if (out.wrong.size() >= options.max_wrong) return;
     out.tried += 1;
     out.partial += combination.is_partial() ? 1 : 0;
     for (const bool is_pending : {false, true}) {
@@ -207,7 +207,7 @@ Validation validate_backward(const OpCaseInfo& info, const ValidatorOptions& opt
   if (!info.samples) return out;
   Random random(options.seed);
   for (const OpSample& sample : first_samples(info, options, random)) {
-    if (sample.inputs.empty() || out.wrong.size() >= options.most_wrong) continue;
+    if (sample.inputs.empty() || out.wrong.size() >= options.max_wrong) continue;
     try {
       const Subject subject(info, sample);
       bool is_asked = false;

@@ -16,8 +16,8 @@ using layout::Layout;
 using layout::Mesh;
 using layout::Placement;
 
-constexpr std::size_t kMostAsked = 20000;  // combinations of a sample on one mesh
-constexpr std::size_t kDrawn = 1000;       // selected if there are more
+constexpr std::size_t kMaxAsked = 20000;  // combinations of a sample on one mesh
+constexpr std::size_t kDrawn = 1000;      // selected if there are more
 
 double product_of(const std::vector<std::size_t>& counts) {
   double all = 1;
@@ -25,13 +25,13 @@ double product_of(const std::vector<std::size_t>& counts) {
   return all;
 }
 
-// Calls body(digits) for every combination with one of each of `counts`; above kMostAsked, for a random selection.
+// Calls body(digits) for every combination with one of each of `counts`; above kMaxAsked, for a random selection.
 template <class Body>
 void for_each_choice(const std::vector<std::size_t>& counts, Random& random, Body&& body) {
   const double all = product_of(counts);
   if (all == 0) return;
   std::vector<std::size_t> choice(counts.size(), 0);
-  if (all > static_cast<double>(kMostAsked)) {
+  if (all > static_cast<double>(kMaxAsked)) {
     for (std::size_t n = 0; n < kDrawn; ++n) {
       for (std::size_t i = 0; i < choice.size(); ++i) choice[i] = random() % counts[i];
       body(choice);
@@ -105,7 +105,7 @@ bool is_small_compound(const Subject& subject, const Mesh& mesh) {
   for (const Whole& input : subject.inputs()) {
     all *= std::pow(static_cast<double>(placements_of(input).size()), mesh.ndim());
   }
-  if (all > static_cast<double>(kMostAsked)) return false;
+  if (all > static_cast<double>(kMaxAsked)) return false;
   for (const auto& operand : subject.rule()->rule.inputs) {
     for (const auto& dim : operand) {
       if (dim.size() > 1) return true;

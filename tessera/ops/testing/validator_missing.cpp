@@ -15,7 +15,7 @@ using layout::Mesh;
 using layout::Placement;
 using tessera::detail::concat;
 
-constexpr std::size_t kMostAsked = 1000;  // input combinations of a sample; beyond this, a random selection
+constexpr std::size_t kMaxAsked = 1000;  // input combinations of a sample; beyond this, a random selection
 
 // Returns the placements to try: dimensions of one element are not sharded, indices and masks are not partial, and no
 // rule admits partial products.
@@ -95,8 +95,8 @@ void search_sample(const Subject& subject, const Mesh& mesh, Random& random, std
     all *= inputs.back().size();
   }
   for (const Whole& output : subject.outputs()) results.push_back(layouts_to_try(output, true, mesh));
-  for (std::size_t n = 0; n < std::min(all, kMostAsked); ++n) {
-    std::size_t rest = all <= kMostAsked ? n : random() % all;
+  for (std::size_t n = 0; n < std::min(all, kMaxAsked); ++n) {
+    std::size_t rest = all <= kMaxAsked ? n : random() % all;
     std::vector<Layout> chosen;
     for (const auto& each : inputs) {
       chosen.push_back(each[rest % each.size()]);

@@ -18,7 +18,7 @@ namespace {
 using layout::Layout;
 using layout::Mesh;
 
-constexpr std::size_t kMostDims = 16;
+constexpr std::size_t kMaxDims = 16;
 
 // Description of the shard of a rank. Plain integers, because it is sent as bytes.
 struct Card {
@@ -26,9 +26,9 @@ struct Card {
   std::uint64_t layout_high = 0;
   std::uint64_t layout_low = 0;
   std::int64_t ndim = 0;
-  std::int64_t sizes[kMostDims] = {};
+  std::int64_t sizes[kMaxDims] = {};
   std::int64_t given_ndim = -1;  // -1: no shape is given
-  std::int64_t given[kMostDims] = {};
+  std::int64_t given[kMaxDims] = {};
   std::uint64_t digest = 0;
 };
 static_assert(sizeof(Card) % sizeof(std::int64_t) == 0);
@@ -47,12 +47,12 @@ std::uint64_t digest_of(const char* what, const Tensor& local) {
   return sum;
 }
 
-void write_dims(const char* what, const Shape& shape, std::int64_t (&to)[kMostDims]) {
-  TESSERA_CHECK(shape.size() <= kMostDims, what, ": must have at most ", kMostDims, " dimensions, got shape ", shape,
+void write_dims(const char* what, const Shape& shape, std::int64_t (&to)[kMaxDims]) {
+  TESSERA_CHECK(shape.size() <= kMaxDims, what, ": must have at most ", kMaxDims, " dimensions, got shape ", shape,
                 "; give the global shape, and omit the check");
   std::copy(shape.begin(), shape.end(), to);
 }
-Shape read_dims(const std::int64_t (&from)[kMostDims], std::int64_t ndim) {
+Shape read_dims(const std::int64_t (&from)[kMaxDims], std::int64_t ndim) {
   return Shape(std::span<const std::int64_t>(from, static_cast<std::size_t>(ndim)));
 }
 

@@ -427,7 +427,7 @@ std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, co
   // Without the lock: the first group of some ranks waits for the others.
   std::shared_ptr<const CompiledMove> made = compile(from, to, shape, dtype);
   const std::lock_guard lock(moves.mutex);
-  if (moves.known.size() >= kMostMoves) moves.known.clear();
+  if (moves.known.size() >= kMaxMoves) moves.known.clear();
   return moves.known.try_emplace(key, std::move(made)).first->second;
 }
 

@@ -75,6 +75,6 @@ std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, co
                                                   const Shape& shape, DType dtype);
 
 /// Maximum number of cached plans. If it is exceeded, all are dropped.
-inline constexpr std::size_t kMostMoves = 4096;
+inline constexpr std::size_t kMaxMoves = 4096;
 
 }  // namespace tessera::shard::detail

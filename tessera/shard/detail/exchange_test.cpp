@@ -157,7 +157,7 @@ TEST(CommonRuns, OfEvenCutsAreOneEntry) {
 }
 
 TEST(Exchange, BringsEveryElementOnceWhateverTheLayouts) {
-  layout::testing::RequestKind kind{.most_axes = 3, .uneven_percent = 50, .special_percent = 50, .partial_percent = 0};
+  layout::testing::RequestKind kind{.max_axes = 3, .uneven_percent = 50, .special_percent = 50, .partial_percent = 0};
   int checked = 0;
   for (std::uint64_t seed = 0; checked < 1500; ++seed) {
     const layout::PlanRequest request = layout::testing::random_request(seed, kind);

@@ -18,7 +18,7 @@ using layout::Layout;
 using tensor::Call;
 using tessera::detail::concat;
 
-constexpr std::size_t kMostFixes = 3;
+constexpr std::size_t kMaxFixes = 3;
 
 // A call over its rule. The rule may not contain an omitted optional argument.
 struct RuledCall {
@@ -212,7 +212,7 @@ std::vector<Fix> find_fixes(const Call& call, RuledCall ruled, const DispatchPla
         {entry.infos[o].shape, entry.targets[o], static_cast<std::int64_t>(itemsize(entry.infos[o].dtype))});
   }
   const layout::Propagation found = layout::propagate_or_fix(ruled.rule, ruled.operands, ruled.results, planner(),
-                                                             is_picky ? 16 : static_cast<int>(kMostFixes));
+                                                             is_picky ? 16 : static_cast<int>(kMaxFixes));
   std::vector<Fix> out;
   for (const Fix& fix : found.fixes) {
     bool is_good = true;
@@ -224,7 +224,7 @@ std::vector<Fix> find_fixes(const Call& call, RuledCall ruled, const DispatchPla
   }
   const auto free = std::ranges::find_if(out, [&](const Fix& fix) { return is_free(fix, call); });
   if (free != out.end()) std::rotate(out.begin(), free, free + 1);
-  if (out.size() > kMostFixes) out.resize(kMostFixes);
+  if (out.size() > kMaxFixes) out.resize(kMaxFixes);
   return out;
 }
 

@@ -4,7 +4,7 @@
 
 namespace tessera::shard::detail {
 
-EntryCache::EntryCache(std::size_t capacity) : most_(std::max<std::size_t>(1, capacity / kParts)) {}
+EntryCache::EntryCache(std::size_t capacity) : max_(std::max<std::size_t>(1, capacity / kParts)) {}
 
 EntryCache& EntryCache::of_process() {
   static EntryCache* const cache = new EntryCache(8192);  // NOLINT(cppcoreguidelines-owning-memory): used to the end
@@ -34,7 +34,7 @@ std::size_t EntryCache::add(std::shared_ptr<const DispatchPlan> entry) {
   }
   part.order.push_front(std::move(entry));
   part.by_hash[hash] = part.order.begin();
-  if (part.order.size() <= most_) return 0;
+  if (part.order.size() <= max_) return 0;
   part.by_hash.erase(part.order.back()->hash);
   dropped.splice(dropped.begin(), part.order, std::prev(part.order.end()));
   return 1;

@@ -38,7 +38,7 @@ class EntryCache {
   CacheShard& part_of(std::uint64_t hash) { return parts_[hash >> 32 & (kParts - 1)]; }
 
   CacheShard parts_[kParts];
-  std::size_t most_;  // maximum per lock
+  std::size_t max_;  // maximum per lock
 };
 
 }  // namespace tessera::shard::detail

@@ -22,7 +22,7 @@ using layout::Mesh;
 using ops::testing::Whole;
 using tessera::detail::concat;
 
-constexpr std::int64_t kMostElements = 1500;
+constexpr std::int64_t kMaxElements = 1500;
 
 // Returns a mesh of one to three axes; sometimes not from rank 0, not row-major, or smaller than the world.
 Mesh random_mesh(std::mt19937_64& random, int& world_size) {
@@ -101,10 +101,10 @@ ProgramRun RandomProgram::run(bool is_sharded) const {
   return out;
 }
 
-std::int64_t ProgramBuilder::some(int least_dims) {
+std::int64_t ProgramBuilder::some(int min_dims) {
   std::vector<std::int64_t> found;
   for (std::size_t i = 0; i < values_.size(); ++i) {
-    if (!is_real(values_[i]) || shape(i).ndim() < least_dims) continue;
+    if (!is_real(values_[i]) || shape(i).ndim() < min_dims) continue;
     found.push_back(static_cast<std::int64_t>(i));
     if (i + 4 >= values_.size()) found.insert(found.end(), 2, static_cast<std::int64_t>(i));  // prefers late ones
   }
@@ -181,7 +181,7 @@ bool ProgramBuilder::line(const std::string& op, const std::vector<std::size_t>&
   } catch (const Error&) {
     return false;
   }
-  if (made.numel() > kMostElements || greatest(made) > 1e6) return false;
+  if (made.numel() > kMaxElements || greatest(made) > 1e6) return false;
   values_.push_back(made);
   ProgramLine line;
   line.text = concat(text, rest.empty() ? "" : ", ", rest, ") -> ", made.dtype(), made.shape());

@@ -80,7 +80,7 @@ class ProgramBuilder {
   /// Returns true with a probability of `percent`.
   bool chance(int percent) { return pick(100) < percent; }
   /// Returns a floating-point tensor with at least so many dimensions; -1 if none exists.
-  std::int64_t some(int least_dims = 0);
+  std::int64_t some(int min_dims = 0);
   /// Returns a tensor of exactly this shape, preferably not `but`; a new leaf if none exists.
   std::size_t like(const Shape& shape, std::size_t but);
   /// Returns the shape of a line.

@@ -42,9 +42,9 @@ Sizes sizes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
 std::string text_of(const Sizes& numbers) { return concat(shape_of(numbers)); }
 
 // A line with one existing tensor.
-Write about_one(int least_dims, const std::function<bool(ProgramBuilder&, std::size_t)>& write) {
+Write about_one(int min_dims, const std::function<bool(ProgramBuilder&, std::size_t)>& write) {
   return [=](ProgramBuilder& b) {
-    const std::int64_t x = b.some(least_dims);
+    const std::int64_t x = b.some(min_dims);
     return x >= 0 && write(b, static_cast<std::size_t>(x));
   };
 }

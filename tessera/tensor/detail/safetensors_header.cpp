@@ -24,7 +24,7 @@ constexpr TypeName kTypeNames[] = {
     {DType::kU16, "U16"},        {DType::kU8, "U8"},          {DType::kBool, "BOOL"}, {DType::kC64, "C64"},
 };
 
-constexpr std::size_t kMostDims = 64;
+constexpr std::size_t kMaxDims = 64;
 
 std::string cut(std::string_view text, std::size_t most) {
   return text.size() <= most ? std::string(text) : std::string(text.substr(0, most)) + "...";
@@ -86,7 +86,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       refuse("number ", value, " does not fit 63 bits");
     }
-    if (list.size() == kMostDims) refuse("a list must have at most ", kMostDims, " numbers");
+    if (list.size() == kMaxDims) refuse("a list must have at most ", kMaxDims, " numbers");
     list.push_back(static_cast<std::int64_t>(value));
     return true;
   }
@@ -219,7 +219,7 @@ SafetensorsHeader read_safetensors_header(std::string_view file, const std::stri
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), sizeof length);
   static_assert(std::endian::native == std::endian::little);
-  TESSERA_CHECK_AS(IoError, length <= kMostHeaderNbytes, path, ": header must have at most ", kMostHeaderNbytes,
+  TESSERA_CHECK_AS(IoError, length <= kMaxHeaderNbytes, path, ": header must have at most ", kMaxHeaderNbytes,
                    " bytes, got ", length, "; it may not be a safetensors file");
   TESSERA_CHECK_AS(IoError, length <= file.size() - kLengthNbytes, path, ": header of ", length,
                    " bytes exceeds the file of ", file.size(), " bytes; the file may be truncated");
@@ -263,8 +263,8 @@ std::string make_safetensors_header(std::span<const SafetensorsEntry> entries,
   text += "}";
   constexpr std::size_t kAlignment = 64;
   text.append((kAlignment - (kLengthNbytes + text.size()) % kAlignment) % kAlignment, ' ');
-  TESSERA_CHECK(text.size() <= kMostHeaderNbytes, path, ": header must have at most ", kMostHeaderNbytes,
-                " bytes, got ", text.size());
+  TESSERA_CHECK(text.size() <= kMaxHeaderNbytes, path, ": header must have at most ", kMaxHeaderNbytes, " bytes, got ",
+                text.size());
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }

@@ -26,7 +26,7 @@ struct SafetensorsHeader {
 /// Bytes of the length at the start of a file.
 inline constexpr std::size_t kLengthNbytes = 8;
 /// Maximum length of a header.
-inline constexpr std::uint64_t kMostHeaderNbytes = 100'000'000;
+inline constexpr std::uint64_t kMaxHeaderNbytes = 100'000'000;
 /// The key that is not a tensor.
 inline constexpr std::string_view kMetadataName = "__metadata__";
 

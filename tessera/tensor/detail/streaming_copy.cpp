@@ -13,7 +13,7 @@ namespace tessera::tensor::detail {
 #ifdef __SSE2__
 namespace {
 
-constexpr std::size_t kLeastNbytes = std::size_t{1} << 20;
+constexpr std::size_t kMinNbytes = std::size_t{1} << 20;
 constexpr std::size_t kLine = 64;
 
 }  // namespace
@@ -21,7 +21,7 @@ constexpr std::size_t kLine = 64;
 void streaming_copy(void* to, const void* from, std::size_t nbytes) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
-  if (nbytes >= kLeastNbytes) {
+  if (nbytes >= kMinNbytes) {
     const std::size_t head = (kLine - reinterpret_cast<std::uintptr_t>(out) % kLine) % kLine;
     std::memcpy(out, in, head);
     out += head;

@@ -58,9 +58,9 @@ void check_ranks(const CheckpointIndex& index, const Mesh& mesh) {
     elements = checked_add(elements, static_cast<std::uint64_t>(tensor.shape.numel()), "elements of a checkpoint");
   }
   const auto ranks = static_cast<std::uint64_t>(mesh.size());
-  TESSERA_CHECK(ranks <= std::max<std::uint64_t>(elements, 1) && mesh.size() <= detail::kMostRanks, "reshard: mesh ",
+  TESSERA_CHECK(ranks <= std::max<std::uint64_t>(elements, 1) && mesh.size() <= detail::kMaxRanks, "reshard: mesh ",
                 mesh.text(), " must have at most one rank per element (", elements, " elements) and at most ",
-                detail::kMostRanks, " ranks, got ", ranks);
+                detail::kMaxRanks, " ranks, got ", ranks);
 }
 
 // Assembles the shard of a global tensor in its file, one buffer at a time.

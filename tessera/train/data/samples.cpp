@@ -19,7 +19,7 @@ using detail::Permutation;
 using detail::Source;
 
 // Above this, counts of samples would not be exact as doubles.
-constexpr double kMostSamples = 9007199254740992.0;
+constexpr double kMaxSamples = 9007199254740992.0;
 
 constexpr std::uint64_t kSamplesBetweenCalls = 256;
 
@@ -85,7 +85,7 @@ std::uint64_t place(std::vector<FileRange>& ranges) {
   std::uint64_t total = 0;
   for (FileRange& range : ranges) {
     const double draws = std::round(static_cast<double>(range.count) * (range.weight / least));
-    TESSERA_CHECK(draws <= kMostSamples, "'", range.source->path(), "': weight ", range.weight, " is ",
+    TESSERA_CHECK(draws <= kMaxSamples, "'", range.source->path(), "': weight ", range.weight, " is ",
                   range.weight / least, " times the least of all, too much for its ", range.count, " samples");
     range.draws = static_cast<std::uint64_t>(draws);
     range.begin = total;

@@ -12,7 +12,7 @@ namespace tessera::train {
 namespace {
 
 constexpr std::size_t kBetweenCalls = std::size_t{256} << 10;  // bytes of text, tens of milliseconds of encoding
-constexpr std::size_t kMostFileBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 
 std::string digest_of(const detail::Bpe& bpe) {
   detail::Digest digest;
@@ -51,8 +51,8 @@ Tokenizer Tokenizer::bytes() {
 
 Tokenizer Tokenizer::read(const std::filesystem::path& path) {
   const detail::MappedFile file(path.string());
-  TESSERA_CHECK_AS(IoError, file.bytes().size() <= kMostFileBytes, "'", path.string(), "' must have at most ",
-                   kMostFileBytes, " bytes, got ", file.bytes().size());
+  TESSERA_CHECK_AS(IoError, file.bytes().size() <= kMaxFileBytes, "'", path.string(), "' must have at most ",
+                   kMaxFileBytes, " bytes, got ", file.bytes().size());
   auto state = std::make_shared<State>();
   state->bpe = detail::read_bpe(file.bytes(), path.string());
   state->digest = digest_of(state->bpe);

@@ -25,7 +25,7 @@ namespace {
 
 // A rank may tokenize its data for minutes before it arrives.
 constexpr auto kPatience = std::chrono::minutes(10);
-constexpr std::size_t kMostShown = 4;
+constexpr std::size_t kMaxShown = 4;
 // Environment variables that change the protocol between ranks; the others change neither protocol nor values.
 constexpr std::array<std::string_view, 2> kSharedVariables = {"TESSERA_COMM_CHECK", "TESSERA_ON_HANG"};
 // 64 MiB of tokens, 16 Ki samples of 1 Ki tokens: less than a second to read.
@@ -142,7 +142,7 @@ struct Holders {
 std::string text_of(const std::vector<std::size_t>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (i == kMostShown) return text + " and " + std::to_string(ranks.size() - i) + " more";
+    if (i == kMaxShown) return text + " and " + std::to_string(ranks.size() - i) + " more";
     text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   }
   return text;
@@ -170,7 +170,7 @@ std::string difference_in(const std::string& name, std::span<const std::vector<F
   if (values.size() < 2) return {};
   std::string text = name + " is ";
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (i == kMostShown) return text + " and " + std::to_string(values.size() - i) + " more values";
+    if (i == kMaxShown) return text + " and " + std::to_string(values.size() - i) + " more values";
     text += (i == 0                   ? ""
              : i + 1 == values.size() ? " and "
                                       : ", ") +
@@ -236,10 +236,10 @@ std::string differing_facts(std::span<const std::vector<Fact>> by_rank) {
   std::size_t count = 0;
   for (const std::string& name : names) {
     const std::string difference = difference_in(name, by_rank);
-    if (difference.empty() || ++count > kMostShown) continue;
+    if (difference.empty() || ++count > kMaxShown) continue;
     text += (text.empty() ? "" : "; ") + difference;
   }
-  if (count > kMostShown) text += "; and " + std::to_string(count - kMostShown) + " more";
+  if (count > kMaxShown) text += "; and " + std::to_string(count - kMaxShown) + " more";
   return text;
 }
 

@@ -101,7 +101,7 @@ constexpr const char* kWaysOut = "; use the previous values, or start another ru
 }
 
 constexpr std::uint64_t kLongestLine = std::uint64_t{1} << 20;
-constexpr std::size_t kMostDepth = 64;  // maximum nesting of JSON
+constexpr std::size_t kMaxDepth = 64;  // maximum nesting of JSON
 
 // Calls `take` for each line of a file of the run directory. A missing file has none.
 template <class Take>
@@ -136,7 +136,7 @@ void keep_lines(const std::filesystem::path& path, std::int64_t step,
 
 // Returns null for a line that is not a JSON object.
 nlohmann::json object_of(std::string_view line) {
-  if (tessera::detail::json_depth(line) > kMostDepth) return nullptr;
+  if (tessera::detail::json_depth(line) > kMaxDepth) return nullptr;
   nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   return json.is_object() ? json : nlohmann::json();
 }

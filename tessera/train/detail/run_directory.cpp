@@ -33,8 +33,8 @@ namespace {
 // Rank 0 may read much before the first step, and others may still write after the last.
 constexpr auto kPatience = std::chrono::minutes(10);
 // maximum size of summary.json and config.toml
-constexpr std::uint64_t kMostNbytes = std::uint64_t{16} << 20;
-constexpr std::size_t kMostDepth = 64;  // maximum nesting of summary.json
+constexpr std::uint64_t kMaxNbytes = std::uint64_t{16} << 20;
+constexpr std::size_t kMaxDepth = 64;  // maximum nesting of summary.json
 
 struct RunCount {
   int runs = 0;
@@ -75,7 +75,7 @@ std::shared_ptr<const RunDirectoryLock> lock(const std::filesystem::path& direct
 // Returns a file of the run directory. Everything but checkpoints may be missing or corrupt; then the text is empty.
 std::string text_of(const std::filesystem::path& path) {
   try {
-    return std::filesystem::exists(path) ? read_regular_file(path.string(), kMostNbytes) : "";
+    return std::filesystem::exists(path) ? read_regular_file(path.string(), kMaxNbytes) : "";
   } catch (const IoError& error) {
     log::warn("run directory: ", error.message(), "; ignored");
     return "";
@@ -85,7 +85,7 @@ std::string text_of(const std::filesystem::path& path) {
 // Returns true if the run of this directory took all steps of `config`.
 bool has_all_steps(const std::filesystem::path& directory, const Config& config) {
   const std::string text = text_of(directory / "summary.json");
-  if (tessera::detail::json_depth(text) > kMostDepth) return false;
+  if (tessera::detail::json_depth(text) > kMaxDepth) return false;
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return false;
   const auto end = json.find("end");

@@ -50,7 +50,7 @@ StepGraph::StepGraph(const Config& config, const ParallelPlan& plan) : plan_(pla
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) batches_.push_back({rows(), rows()});
   counter_ = ops::zeros({}, {.dtype = DType::kI64});
   learning_rate_ = ops::zeros({});
-  most_ = ops::zeros({}, {.dtype = DType::kF64});
+  max_ = ops::zeros({}, {.dtype = DType::kF64});
   // The host writes all of these without stream order.
   device::Device::get("host").synchronize();
 }
@@ -61,7 +61,7 @@ bool StepGraph::is_ready() const { return graph_ && ops::generator_state().seed 
 Tensor StepGraph::skip_flag() const {
   const Tensor& norm = values_.norm.norm;
   const Tensor is_finite = ops::logical_and(ops::isfinite(values_.loss), ops::isfinite(norm));
-  return ops::logical_not(ops::logical_and(is_finite, ops::le(norm, most_)));
+  return ops::logical_not(ops::logical_and(is_finite, ops::le(norm, max_)));
 }
 
 void StepGraph::capture_body(const StepBody& body) {
@@ -107,7 +107,7 @@ void StepGraph::replay(double learning_rate, double most, const device::Stream& 
   ops::GeneratorState now = ops::generator_state();
   *counter_.data_as<std::int64_t>() = static_cast<std::int64_t>(now.call - begin_.call);
   *learning_rate_.data_as<float>() = static_cast<float>(learning_rate);
-  *most_.data_as<double>() = most;
+  *max_.data_as<double>() = most;
   graph_.replay(stream);
   now.call += calls_;
   ops::set_generator_state(now);

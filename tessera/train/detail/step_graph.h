@@ -78,7 +78,7 @@ class StepGraph {
   std::vector<Batch> batches_;
   Tensor counter_;        // i64: calls of the generator since the capture began
   Tensor learning_rate_;  // f32
-  Tensor most_;           // f64: norms above it are a spike
+  Tensor max_;            // f64: norms above it are a spike
   ops::GeneratorState begin_;
   std::uint64_t calls_ = 0;  // generator calls per step
   StepValues values_;

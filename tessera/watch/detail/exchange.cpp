@@ -18,14 +18,14 @@ using namespace std::chrono_literals;
 using tessera::detail::concat;
 using Json = nlohmann::json;
 
-constexpr auto kPark = 60s;               // duration of one wait for an alarm
-constexpr auto kCollect = 800ms;          // for the summaries of all
-constexpr auto kEach = 20ms;              // delay per rank: lower ranks join first
-constexpr auto kMostDelay = 300ms;        // maximum of that delay
-constexpr auto kTakeOver = 1100ms;        // if the joiner seems to have died
-constexpr std::size_t kMostWords = 1024;  // of an alarm message
-constexpr std::size_t kMostText = std::size_t{256} << 10;
-constexpr std::size_t kMostVerdict = 2 * kMostText;
+constexpr auto kPark = 60s;              // duration of one wait for an alarm
+constexpr auto kCollect = 800ms;         // for the summaries of all
+constexpr auto kEach = 20ms;             // delay per rank: lower ranks join first
+constexpr auto kMaxDelay = 300ms;        // maximum of that delay
+constexpr auto kTakeOver = 1100ms;       // if the joiner seems to have died
+constexpr std::size_t kMaxWords = 1024;  // of an alarm message
+constexpr std::size_t kMaxText = std::size_t{256} << 10;
+constexpr std::size_t kMaxVerdict = 2 * kMaxText;
 
 std::string alarm_key(std::uint64_t number) { return concat("watch/alarm ", number); }
 std::string key_of(std::uint64_t number, const std::string& what) { return concat("watch/", number, "/", what); }
@@ -46,14 +46,14 @@ std::string text_of_verdict(const RankReport& told, const std::string& where) {
   const Json json = {{"format", "tessera verdict"},
                      {"version", 1},
                      {"fault", told.report.fault},
-                     {"sentence", cut(told.report.sentence, kMostText / 4)},
+                     {"sentence", cut(told.report.sentence, kMaxText / 4)},
                      {"where", where},
-                     {"text", cut(told.text, kMostText)}};
+                     {"text", cut(told.text, kMaxText)}};
   return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
 HeardVerdict parse_verdict(const std::string& text) {
-  TESSERA_CHECK_AS(IoError, text.size() <= kMostVerdict, "verdict: must have at most ", kMostVerdict, " bytes, got ",
+  TESSERA_CHECK_AS(IoError, text.size() <= kMaxVerdict, "verdict: must have at most ", kMaxVerdict, " bytes, got ",
                    text.size());
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto member = [&](const char* name) {
@@ -120,11 +120,11 @@ bool SummaryExchange::comes(const std::string& key, std::chrono::nanoseconds tim
 void SummaryExchange::answer(std::uint64_t number) {
   store_->set(key_of(number, concat("summary ", teller_.rank)), summary_of(teller_));
   const std::string verdict = key_of(number, "verdict");
-  if (!comes(verdict, std::min<std::chrono::milliseconds>(teller_.rank * kEach, kMostDelay))) {
+  if (!comes(verdict, std::min<std::chrono::milliseconds>(teller_.rank * kEach, kMaxDelay))) {
     const std::string self = std::to_string(teller_.rank);
     const bool is_joiner = store_->compare_set(key_of(number, "joiner"), std::nullopt, self) == self;
     if (is_joiner || !comes(verdict, kTakeOver)) {
-      const std::string words = cut(store_->find(alarm_key(number)).value_or(""), kMostWords);
+      const std::string words = cut(store_->find(alarm_key(number)).value_or(""), kMaxWords);
       (void)store_->compare_set(verdict, std::nullopt, join(number, words));
     }
   }
@@ -176,7 +176,7 @@ std::optional<Report> SummaryExchange::ask(const std::string& words, Clock::time
   const auto has_verdict = [&] { return verdict_ && heard_at_ >= since; };
   if (!has_verdict() && !is_answering_ && !is_over_) {
     // On a separate thread: the store may not answer for long.
-    std::thread([self = shared_from_this(), key = alarm_key(next_), words = cut(words, kMostWords)] {
+    std::thread([self = shared_from_this(), key = alarm_key(next_), words = cut(words, kMaxWords)] {
       try {
         self->store_->set(key, words);
       } catch (...) {

@@ -94,8 +94,8 @@ Evidence joined(int world_size, const std::map<int, std::string>& summaries) {
   all.taken_ns = now_ns();
   for (const auto& [sender, text] : summaries) {
     try {
-      TESSERA_CHECK_AS(IoError, text.size() <= kMostSummaryBytes, "must have at most ", kMostSummaryBytes,
-                       " bytes, got ", text.size());
+      TESSERA_CHECK_AS(IoError, text.size() <= kMaxSummaryBytes, "must have at most ", kMaxSummaryBytes, " bytes, got ",
+                       text.size());
       for (analysis::Rank& rank : analysis::read_evidence_json(text).ranks) {
         TESSERA_CHECK_AS(IoError, rank.rank < world_size, "rank must be in [0, ", world_size, "), got ", rank.rank);
         const int number = rank.rank;

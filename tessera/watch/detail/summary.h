@@ -12,7 +12,7 @@
 namespace tessera::watch::detail {
 
 /// Maximum size of a summary.
-inline constexpr std::size_t kMostSummaryBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kMaxSummaryBytes = std::size_t{256} << 10;
 
 /// A rank that writes summaries.
 struct Teller {
@@ -24,7 +24,7 @@ struct Teller {
 
 /// Returns the current summary of this rank in at most `most` bytes, or at least its existence. `has_ended` states that
 /// it is about to end without an error.
-std::string summary_of(const Teller& teller, bool has_ended = false, std::size_t most = kMostSummaryBytes);
+std::string summary_of(const Teller& teller, bool has_ended = false, std::size_t most = kMaxSummaryBytes);
 
 /// Joins summaries by the rank that sent each. The statements of a rank about itself take precedence over those of
 /// others. Summaries that are unreadable, too long or about unknown ranks are ignored and listed in Evidence::problems.

@@ -25,10 +25,10 @@ using namespace std::chrono_literals;
 using tessera::detail::concat;
 
 // After a failure: threads that have no report by then continue.
-constexpr auto kMostHeld = 1900ms;
+constexpr auto kMaxHeld = 1900ms;
 // Lower ranks create the report first, with a short delay per rank.
 constexpr auto kEach = 20ms;
-constexpr auto kMostDelay = 300ms;
+constexpr auto kMaxDelay = 300ms;
 // If the rank that claimed the report seems to have died.
 constexpr auto kTakeOver = 1000ms;
 constexpr auto kGiveUp = 1500ms;
@@ -189,7 +189,7 @@ void Watchdog::failed(const RankFailure& failure) noexcept {
       lock.unlock();
       comm::detail::look_now();
       lock.lock();
-      told_.wait_for(lock, kMostHeld, [&] { return is_told_ || arming_ != arming; });
+      told_.wait_for(lock, kMaxHeld, [&] { return is_told_ || arming_ != arming; });
     }
     lock.unlock();
     if (failure.kind == ErrorKind::kTimeout) act(failure);
@@ -358,7 +358,7 @@ bool Watchdog::look() {
 
 // Returns the report. The lowest rank that can creates it, and the others wait for it.
 Watchdog::Found Watchdog::report_of(const RankFailure& failure, const std::string& run_dir, const ReportMark& before) {
-  const auto delay = std::min<std::chrono::milliseconds>(failure.rank * kEach, kMostDelay);
+  const auto delay = std::min<std::chrono::milliseconds>(failure.rank * kEach, kMaxDelay);
   for (Clock::time_point now = Clock::now(); now < failure.at + kGiveUp; now = Clock::now()) {
     const bool takes_over = now >= failure.at + kTakeOver + delay;
     const bool has_claim = now >= failure.at + delay && claim_report(run_dir, before);

@@ -11,7 +11,7 @@
 namespace tessera::analysis::detail {
 namespace {
 
-constexpr std::size_t kMostRows = 2000;
+constexpr std::size_t kMaxRows = 2000;
 
 double itemsize_of(const std::string& dtype) {
   for (const DType each : kAllDTypes) {
@@ -150,7 +150,7 @@ PageJson collectives_json(const Evidence& evidence, const Spans& spans) {
       for (const CollectiveCall& launch : group.launches) {
         if (launch.operations.empty() || launch.stage == Stage::kAsked) continue;
         RowKey key{group.name, group.ranks, operation_name(launch), dtype_name(launch)};
-        if (rows.size() == kMostRows && !rows.contains(key)) continue;
+        if (rows.size() == kMaxRows && !rows.contains(key)) continue;
         take(rows[std::move(key)], group, launch, busy);
       }
     }

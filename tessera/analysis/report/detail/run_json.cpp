@@ -13,8 +13,8 @@ namespace {
 constexpr std::size_t kPoints = 2000;            // of a curve: more than most screens have
 constexpr std::size_t kMemoryNumbers = 200'000;  // of all ranks and owners
 constexpr std::size_t kMemoryPoints = 400;
-constexpr std::size_t kLeastMemoryPoints = 16;
-constexpr std::size_t kMostOwnersOfRank = 24;
+constexpr std::size_t kMinMemoryPoints = 16;
+constexpr std::size_t kMaxOwnersOfRank = 24;
 
 std::size_t stride_for(std::size_t count, std::size_t most) {
   return std::max<std::size_t>((count + most - 1) / most, 1);
@@ -118,7 +118,7 @@ PageJson owners_json(const PageJson& object) {
   PageJson owners = PageJson::object();
   if (!object.is_object()) return owners;
   for (const auto& [owner, nbytes] : object.items()) {
-    if (owners.size() == kMostOwnersOfRank) break;
+    if (owners.size() == kMaxOwnersOfRank) break;
     if (nbytes.is_number_unsigned()) owners[owner] = nbytes;
   }
   return owners;
@@ -215,7 +215,7 @@ PageJson curves_json(const RunTables& tables) {
 PageJson memory_json(const RunTables& tables) {
   const std::size_t wide =
       std::max<std::size_t>(tables.ranks.size() * std::max<std::size_t>(tables.owners.size(), 1), 1);
-  const std::size_t points = std::clamp(kMemoryNumbers / wide, kLeastMemoryPoints, kMemoryPoints);
+  const std::size_t points = std::clamp(kMemoryNumbers / wide, kMinMemoryPoints, kMemoryPoints);
   PageJson ranks = PageJson::array();
   for (const auto& [rank, lines] : tables.ranks) {
     const std::size_t stride = stride_for(lines.size(), points);

@@ -15,13 +15,13 @@ namespace {
 
 using tessera::detail::concat;
 
-constexpr std::uint64_t kMostMetrics = 64 << 20;  // bytes: about 190,000 lines; of a larger file, only the end is read
-constexpr std::uint64_t kMostLosses = 64 << 20;
-constexpr std::uint64_t kMostSummary = 16 << 20;
-constexpr std::size_t kMostOwners = 24;
-constexpr std::size_t kMostName = 200;  // bytes of the name of an owner
-constexpr std::int64_t kMostRanks = 16384;
-constexpr std::size_t kMostDepth = 64;  // maximum nesting of JSON
+constexpr std::uint64_t kMaxMetrics = 64 << 20;  // bytes: about 190,000 lines; of a larger file, only the end is read
+constexpr std::uint64_t kMaxLosses = 64 << 20;
+constexpr std::uint64_t kMaxSummary = 16 << 20;
+constexpr std::size_t kMaxOwners = 24;
+constexpr std::size_t kMaxName = 200;  // bytes of the name of an owner
+constexpr std::int64_t kMaxRanks = 16384;
+constexpr std::size_t kMaxDepth = 64;  // maximum nesting of JSON
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // A file, or its end if it is longer than allowed.
@@ -110,12 +110,12 @@ class TableReader {
   }
 
   void read_summary() {
-    const auto text = read_end(directory_ + "/summary.json", kMostSummary);
+    const auto text = read_end(directory_ + "/summary.json", kMaxSummary);
     if (!text) {
       miss("summary.json", "Rank 0 writes it at the end. The run is active, was killed, or was not a training run.");
       return;
     }
-    if (tessera::detail::json_depth(text->bytes) <= kMostDepth)
+    if (tessera::detail::json_depth(text->bytes) <= kMaxDepth)
       tables_.summary = PageJson::parse(text->bytes, nullptr, false);
     if (tables_.summary.is_object()) return;
     tables_.summary = nullptr;
@@ -132,11 +132,11 @@ class TableReader {
       tables_.world_size = tables_.mesh.size();
     }
     const auto told = number_at(tables_.summary, "world_size");
-    if (told && *told >= 1 && *told <= kMostRanks) tables_.world_size = static_cast<int>(*told);
+    if (told && *told >= 1 && *told <= kMaxRanks) tables_.world_size = static_cast<int>(*told);
   }
 
   void read_losses() {
-    const auto text = read_end(directory_ + "/loss.csv", kMostLosses);
+    const auto text = read_end(directory_ + "/loss.csv", kMaxLosses);
     if (!text) {
       miss("loss.csv",
            "Rank 0 of a training run writes one line per step. No step has finished, or this was not a training run.");
@@ -155,11 +155,11 @@ class TableReader {
     pass_over("loss.csv", spoilt);
     if (tables_.losses.empty()) miss("loss.csv", "The file contains no step; none has finished.");
     if (text->is_cut)
-      miss("loss.csv", concat("The file is long; only its last ", format_bytes(kMostLosses), " are shown."));
+      miss("loss.csv", concat("The file is long; only its last ", format_bytes(kMaxLosses), " are shown."));
   }
 
   void read_metrics() {
-    const auto text = read_end(directory_ + "/metrics.jsonl", kMostMetrics);
+    const auto text = read_end(directory_ + "/metrics.jsonl", kMaxMetrics);
     if (!text) {
       miss("metrics.jsonl",
            "Each rank of a training run writes one line per step. No step has finished, or this was not a training "
@@ -172,15 +172,15 @@ class TableReader {
     pass_over("metrics.jsonl", spoilt);
     if (tables_.ranks.empty()) miss("metrics.jsonl", "The file contains no step; none has finished.");
     if (text->is_cut)
-      miss("metrics.jsonl", concat("The file is long; only its last ", format_bytes(kMostMetrics), " are shown."));
+      miss("metrics.jsonl", concat("The file is long; only its last ", format_bytes(kMaxMetrics), " are shown."));
   }
 
   bool take_metrics(std::string_view text) {
-    if (tessera::detail::json_depth(text) > kMostDepth) return false;
+    if (tessera::detail::json_depth(text) > kMaxDepth) return false;
     const PageJson line = PageJson::parse(text, nullptr, false);
     const auto rank = number_at(line, "rank");
     const auto step = number_at(line, "step");
-    if (!rank || !step || *rank < 0 || *rank >= kMostRanks || *step < 1 || *step > 1e15) return false;
+    if (!rank || !step || *rank < 0 || *rank >= kMaxRanks || *step < 1 || *step > 1e15) return false;
     StepLine found{.step = static_cast<std::int64_t>(*step),
                    .loss = number_at(line, "loss").value_or(kNone),
                    .tokens = number_at(line, "tokens").value_or(0),
@@ -196,7 +196,7 @@ class TableReader {
       if (owner == "total" || !nbytes.is_number_unsigned()) continue;
       auto place = std::find(tables_.owners.begin(), tables_.owners.end(), owner);
       if (place == tables_.owners.end()) {
-        if (tables_.owners.size() == kMostOwners || owner.size() > kMostName) continue;
+        if (tables_.owners.size() == kMaxOwners || owner.size() > kMaxName) continue;
         place = tables_.owners.insert(place, owner);
       }
       const auto index = static_cast<std::size_t>(place - tables_.owners.begin());

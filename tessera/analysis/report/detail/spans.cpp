@@ -18,7 +18,7 @@
 namespace tessera::analysis::detail {
 namespace {
 
-constexpr std::size_t kMostNames = 20'000;
+constexpr std::size_t kMaxNames = 20'000;
 constexpr std::size_t kLongestName = 160;
 constexpr std::uint32_t kDepths = 3;  // shown depths of annotations
 constexpr std::size_t kBeside = 3;    // lanes of one kind and rank
@@ -308,11 +308,11 @@ class SpanBuilder {
 }  // namespace
 
 std::uint16_t NameTable::number_of(std::string_view name) {
-  if (names_.size() > kMostNames) return static_cast<std::uint16_t>(kMostNames);
+  if (names_.size() > kMaxNames) return static_cast<std::uint16_t>(kMaxNames);
   std::string text = visible(name.substr(0, kLongestName));
   const auto [place, is_new] = numbers_.try_emplace(text, static_cast<std::uint16_t>(names_.size()));
   if (!is_new) return place->second;
-  if (names_.size() == kMostNames) text = "(other)";
+  if (names_.size() == kMaxNames) text = "(other)";
   names_.push_back(std::move(text));
   return place->second;
 }

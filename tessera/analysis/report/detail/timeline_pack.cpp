@@ -12,8 +12,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the buffer is little-endian");
 
 constexpr std::size_t kTopBins = 256;
-constexpr std::size_t kMostBins = 1 << 16;
-constexpr std::size_t kMostPyramid = 2 << 20;  // bytes of all lanes
+constexpr std::size_t kMaxBins = 1 << 16;
+constexpr std::size_t kMaxPyramid = 2 << 20;  // bytes of all lanes
 
 struct Extent {
   std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max();
@@ -66,7 +66,7 @@ std::vector<std::uint8_t> busy_bins(const std::vector<Span>& spans, std::int64_t
 
 class Packer {
  public:
-  Packer(const Spans& spans, std::size_t most_events) : spans_(spans), most_events_(most_events) {}
+  Packer(const Spans& spans, std::size_t max_events) : spans_(spans), max_events_(max_events) {}
 
   PackedTimeline pack() {
     for (const Lane& lane : spans_.lanes) all_ += lane.spans.size();
@@ -78,7 +78,7 @@ class Packer {
     begin_ns_ = extent.begin_ns;
     span_ns_ = std::max<std::int64_t>(extent.end_ns - extent.begin_ns, 1);
     unit_ns_ = span_ns_ / std::numeric_limits<std::uint32_t>::max() + 1;
-    most_bins_ = std::clamp(std::bit_floor(kMostPyramid / 2 / spans_.lanes.size()), kTopBins, kMostBins);
+    max_bins_ = std::clamp(std::bit_floor(kMaxPyramid / 2 / spans_.lanes.size()), kTopBins, kMaxBins);
     PageJson lanes = PageJson::array();
     for (const Lane& lane : spans_.lanes) lanes.push_back(lane_json(lane));
     packed_.json = {{"begin_ns", std::to_string(begin_ns_)},
@@ -99,8 +99,8 @@ class Packer {
   // Returns the latest spans of a lane that fit.
   std::span<const Span> kept_of(const Lane& lane) {
     std::size_t count = lane.spans.size();
-    if (all_ > most_events_) {
-      count = static_cast<std::size_t>(static_cast<double>(count) * static_cast<double>(most_events_) /
+    if (all_ > max_events_) {
+      count = static_cast<std::size_t>(static_cast<double>(count) * static_cast<double>(max_events_) /
                                        static_cast<double>(all_));
     }
     packed_.events += count;
@@ -146,7 +146,7 @@ class Packer {
 
   PageJson put_pyramid(const Lane& lane) {
     const std::size_t wanted = std::bit_ceil(std::max<std::size_t>(lane.spans.size() / 2, 1));
-    std::size_t bins = std::clamp(wanted, kTopBins, most_bins_);
+    std::size_t bins = std::clamp(wanted, kTopBins, max_bins_);
     std::vector<std::uint8_t> level =
         busy_bins(lane.spans, begin_ns_, static_cast<double>(span_ns_) / static_cast<double>(bins), bins);
     PageJson levels = PageJson::array();
@@ -162,19 +162,19 @@ class Packer {
   }
 
   const Spans& spans_;
-  std::size_t most_events_;
+  std::size_t max_events_;
   std::size_t all_ = 0;
   std::int64_t begin_ns_ = 0;
   std::int64_t span_ns_ = 1;
   std::int64_t unit_ns_ = 1;
-  std::size_t most_bins_ = kTopBins;
+  std::size_t max_bins_ = kTopBins;
   std::string bytes_;
   PackedTimeline packed_;
 };
 
 }  // namespace
 
-PackedTimeline pack_timeline(const Spans& spans, std::size_t most_events) { return Packer(spans, most_events).pack(); }
+PackedTimeline pack_timeline(const Spans& spans, std::size_t max_events) { return Packer(spans, max_events).pack(); }
 
 std::string to_base64(const std::string& bytes) {
   constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -26,8 +26,8 @@ struct PackedTimeline {
   std::size_t left_out = 0;  ///< Number of oldest spans that only the pyramid contains.
 };
 
-/// Packs the spans. If there are more than `most_events`, each lane keeps its share of the latest.
-PackedTimeline pack_timeline(const Spans& spans, std::size_t most_events);
+/// Packs the spans. If there are more than `max_events`, each lane keeps its share of the latest.
+PackedTimeline pack_timeline(const Spans& spans, std::size_t max_events);
 
 /// Encodes bytes by RFC 4648, with padding.
 std::string to_base64(const std::string& bytes);

@@ -2,7 +2,7 @@
 // The mesh: a box for each copy of the model (dp), in it a row for each part of fsdp and a column for each of tp. A cell is a
 // rank, its bar what it owns; a click tells more.
 
-const kMostCells = 2048;
+const kMaxCells = 2048;
 
 function ownedTotal(owners) { return Object.entries(owners).reduce((sum, [owner, nbytes]) => owner === 'total' ? sum : sum + nbytes, 0); }
 
@@ -48,7 +48,7 @@ function showMesh() {
     document.querySelector('.mesh-pair').hidden = true;
     return;
   }
-  const shown = ranks.slice(0, kMostCells);
+  const shown = ranks.slice(0, kMaxCells);
   const isSmall = ranks.length > 64;
   byId('mesh-words').textContent = axes
     ? `dp ${axes.dp} × fsdp ${axes.fsdp} × tp ${axes.tp}: ${axes.dp === 1 ? 'one replica' : `${axes.dp} replicas`} of the model, each over ${axes.fsdp * axes.tp} rank${axes.fsdp * axes.tp === 1 ? '' : 's'}.`

@@ -17,8 +17,8 @@ namespace tessera::comm::cuda::moves {
 template <class T, Fold kFold>
 __device__ void make_moves(const CudaLaunch& launch, const Block& block) {
   const auto item = static_cast<std::int64_t>(launch.item_nbytes);
-  __shared__ const std::byte* in[kMostRanks];
-  __shared__ std::byte* out[kMostRanks];
+  __shared__ const std::byte* in[kMaxRanks];
+  __shared__ std::byte* out[kMaxRanks];
   __shared__ int outputs;
   for (int i = 0; i < launch.row_total; ++i) {
     const MoveRow& row = block.rows[i];

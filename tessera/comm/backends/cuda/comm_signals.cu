@@ -34,7 +34,7 @@ __device__ std::uint64_t wait(const SignalLaunch& launch, const Waiter& waiter, 
 
 __device__ void run(const SignalLaunch& launch) {
   __shared__ Waiter waiter;
-  __shared__ std::uint64_t logs[kMostRanks];
+  __shared__ std::uint64_t logs[kMaxRanks];
   wait_for_stream();
   if (threadIdx.x == 0) {
     waiter = {.group = launch.group,

@@ -13,7 +13,7 @@ std::string why_not(const ConnectRequest& request) {
   const auto& simulated = detail::WorldState::current().simulated();
   if (simulated == nullptr) return "the ranks are not threads of this process";
   if (simulated->scheduler() != nullptr) return "ranks that take turns cannot wait for each other on a GPU";
-  if (request.ranks.size() > kMostRanks) return "more than " + std::to_string(kMostRanks) + " ranks";
+  if (request.ranks.size() > kMaxRanks) return "more than " + std::to_string(kMaxRanks) + " ranks";
   for (const device::AbsentKind& absent : device::Device::absent()) {
     if (absent.kind == "cuda") return absent.reason;
   }

@@ -22,7 +22,7 @@ void store(std::uint64_t& word, std::uint64_t value) {
 
 // Returns the maximum number of blocks per rank. The ranks of the world share half of the device's capacity, so that a
 // second stream or group of each still has room.
-std::uint32_t most_blocks(const device::Device& device) {
+std::uint32_t max_blocks(const device::Device& device) {
   const int room = device.properties().multiprocessors * kBlocksEach / 2;
   return static_cast<std::uint32_t>(std::max(1, room / current_place().world_size));
 }
@@ -33,7 +33,7 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<SharedGroup> shared, const Co
     : shared_(std::move(shared)),
       rank_(request.rank),
       size_(static_cast<int>(request.ranks.size())),
-      most_blocks_(most_blocks(shared_->device())),
+      max_blocks_(max_blocks(shared_->device())),
       cells_(std::make_shared<device::PinnedMemory>(shared_->device().allocate_pinned(kCells * sizeof(Cell)))),
       slots_(kCells) {
   std::fill_n(cells_->data(), cells_->nbytes(), std::byte{0});
@@ -243,7 +243,7 @@ void CudaCommunicator::launch_part(const Task& task, const Operation& operation,
   planned.is_last = part.is_last;
   planned.is_ahead = part.is_ahead;
   if (part.is_ahead) planned.parts = false;
-  const std::uint32_t blocks = part.is_ahead ? 1 : std::min(blocks_for(operation, planned), most_blocks_);
+  const std::uint32_t blocks = part.is_ahead ? 1 : std::min(blocks_for(operation, planned), max_blocks_);
   const bool is_barrier = operation.kind == OpKind::kBarrier;
   const device::LaunchConfig config{
       .grid = {blocks, 1, 1}, .block = {is_barrier ? 32U : static_cast<std::uint32_t>(kThreads), 1, 1}, .spins = true};

@@ -83,7 +83,7 @@ class CudaCommunicator : public Communicator,
   const std::shared_ptr<SharedGroup> shared_;
   const int rank_;
   const int size_;
-  const std::uint32_t most_blocks_;
+  const std::uint32_t max_blocks_;
   const std::shared_ptr<device::PinnedMemory> cells_;  // pending operations keep it alive too
   std::mutex launch_mutex_;                            // orders launches and protects the members below
   std::vector<Slot> slots_;

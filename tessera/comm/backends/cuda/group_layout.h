@@ -24,7 +24,7 @@ struct SignalLine;
 namespace tessera::comm::cuda {
 
 /// Maximum number of ranks in a group.
-inline constexpr int kMostRanks = 16;
+inline constexpr int kMaxRanks = 16;
 /// Threads per block, and resident blocks per multiprocessor that the kernels are compiled for.
 inline constexpr int kThreads = 512;
 inline constexpr int kBlocksEach = 2;
@@ -49,18 +49,18 @@ struct alignas(128) CudaCounters {
 struct alignas(16) CudaNotice {
   std::uint64_t fingerprint_low;  ///< fingerprint of the operation
   std::uint64_t fingerprint_high;
-  std::uint64_t task;              ///< number of the task that the step belongs to
-  std::uint64_t registrations;     ///< digest of the earlier registrations; 0 if unknown
-  std::uint64_t group;             ///< digest of the group name
-  const std::byte* in;             ///< input, or null
-  std::byte* out;                  ///< output, or null
-  std::int64_t count;              ///< this and the fields below are for mismatch errors
-  std::uint64_t counts_digest;     ///< digest of uneven counts and targets
-  double factor;                   ///< factor of the reduction
-  std::int64_t parts[kMostRanks];  ///< counts that must be equal on all ranks, or targets
-  std::int64_t sizes[8];           ///< sizes of the first dimensions of the tensor
-  std::uint64_t layouts;           ///< see Geometry
-  std::uint32_t part_total;        ///< number of counts or targets
+  std::uint64_t task;             ///< number of the task that the step belongs to
+  std::uint64_t registrations;    ///< digest of the earlier registrations; 0 if unknown
+  std::uint64_t group;            ///< digest of the group name
+  const std::byte* in;            ///< input, or null
+  std::byte* out;                 ///< output, or null
+  std::int64_t count;             ///< this and the fields below are for mismatch errors
+  std::uint64_t counts_digest;    ///< digest of uneven counts and targets
+  double factor;                  ///< factor of the reduction
+  std::int64_t parts[kMaxRanks];  ///< counts that must be equal on all ranks, or targets
+  std::int64_t sizes[8];          ///< sizes of the first dimensions of the tensor
+  std::uint64_t layouts;          ///< see Geometry
+  std::uint32_t part_total;       ///< number of counts or targets
   std::int32_t root;
   std::int16_t dims;       ///< dimensions of the tensor; -1 if no geometry is stated
   std::int8_t split;       ///< see Geometry
@@ -80,11 +80,11 @@ struct CudaOffer {
 /// Device memory of a group.
 struct CudaGroupMemory {
   alignas(128) std::uint32_t verdict;  ///< a VerdictState
-  CudaBoard boards[kMostRanks];
-  CudaCounters counters[kMostRanks];
-  CudaNotice notices[kMostRanks][2];
-  CudaOffer offers[kMostRanks][2][kMostRanks];  ///< by rank, step, peer
-  alignas(128) std::byte stages[kMostRanks][2][kStageBytes];
+  CudaBoard boards[kMaxRanks];
+  CudaCounters counters[kMaxRanks];
+  CudaNotice notices[kMaxRanks][2];
+  CudaOffer offers[kMaxRanks][2][kMaxRanks];  ///< by rank, step, peer
+  alignas(128) std::byte stages[kMaxRanks][2][kStageBytes];
 };
 
 /// State of the group failure.
@@ -116,8 +116,8 @@ struct CudaVerdict {
   std::int32_t channel;       ///< for signals
   /// kOffer: sent, received or -1, first element, room; kRows: first, size, rows; signals: number, arrived so far
   std::int64_t numbers[4];
-  CudaNotice notices[kMostRanks];   ///< notices of the step
-  std::uint64_t tasks[kMostRanks];  ///< current task of each rank; kLogs: log of each rank
+  CudaNotice notices[kMaxRanks];   ///< notices of the step
+  std::uint64_t tasks[kMaxRanks];  ///< current task of each rank; kLogs: log of each rank
 };
 
 /// Messages of hosts to waiting kernels, in pinned memory.
@@ -130,7 +130,7 @@ struct Control {
     std::uint64_t extended_ns;    ///< extension of that task
     std::uint64_t extended_all;   ///< sum of all extensions of running and enqueued tasks, in ns
     std::uint64_t passed;         ///< the latest registration that it passed without a rendezvous
-  } ranks[kMostRanks];
+  } ranks[kMaxRanks];
   CudaVerdict verdict;
 };
 
@@ -180,10 +180,10 @@ struct CudaLaunch {
   const std::int64_t* row_out_sizes;    ///< rows expected from each rank; null: as many as it sends
   std::int64_t row_count;               ///< elements per row
   std::int64_t in_rows;                 ///< rows of the input
-  CudaOffer offers[kMostRanks];
+  CudaOffer offers[kMaxRanks];
   std::uint64_t registration;  ///< registration of a rendezvous, or 0
   std::int32_t row_total;      ///< number of `rows`
-  MoveRow rows[kMostRanks];
+  MoveRow rows[kMaxRanks];
 };
 
 /// The arguments of a kernel for a signal of symmetric memory; passed by value.
@@ -199,7 +199,7 @@ struct SignalLaunch {
   std::int32_t peer;
   std::int32_t channel;
   std::uint32_t pool;
-  SignalLine* pads[kMostRanks];  ///< by rank
+  SignalLine* pads[kMaxRanks];  ///< by rank
 };
 
 }  // namespace tessera::comm::cuda

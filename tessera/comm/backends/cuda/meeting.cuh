@@ -18,9 +18,9 @@ struct Block {
   Waiter waiter;
   bool is_over;
   bool is_last;  // last block of its kernel to end
-  const std::byte* in[kMostRanks];
-  std::byte* out[kMostRanks];
-  MoveRow rows[kMostRanks];
+  const std::byte* in[kMaxRanks];
+  std::byte* out[kMaxRanks];
+  MoveRow rows[kMaxRanks];
 };
 
 __device__ inline void begin(const CudaLaunch& launch, Block& block) {

@@ -19,7 +19,7 @@ void add_row(CudaLaunch& launch, const MoveRow& row) {
       return;
     }
   }
-  TESSERA_CHECK(launch.row_total < kMostRanks, "an operation must have at most ", kMostRanks, " transfers per rank");
+  TESSERA_CHECK(launch.row_total < kMaxRanks, "an operation must have at most ", kMaxRanks, " transfers per rank");
   launch.rows[launch.row_total++] = row;
 }
 
@@ -85,7 +85,7 @@ CudaLaunch plan(const Operation& operation, std::uint64_t group, int rank, int s
                    .kind = static_cast<std::uint8_t>(operation.kind),
                    .dtype = static_cast<std::uint8_t>(operation.dtype),
                    .reduction = static_cast<std::uint8_t>(operation.reduction.kind)};
-  std::copy_n(notice.first_parts, std::min<std::size_t>(notice.parts, kMostRanks), launch.notice.parts);
+  std::copy_n(notice.first_parts, std::min<std::size_t>(notice.parts, kMaxRanks), launch.notice.parts);
   if (notice.dims > 0) {
     std::copy_n(notice.first_sizes, std::min<std::size_t>(static_cast<std::size_t>(notice.dims), 8),
                 launch.notice.sizes);
@@ -93,7 +93,7 @@ CudaLaunch plan(const Operation& operation, std::uint64_t group, int rank, int s
   launch.rank = rank;
   launch.size = size;
   const bool is_barrier = operation.kind == OpKind::kBarrier;
-  const std::int64_t most = detail::most_given(operation, size) * item;
+  const std::int64_t most = detail::max_given(operation, size) * item;
   launch.is_staged = !is_barrier && most >= 0 && most <= static_cast<std::int64_t>(kStageBytes);
   launch.parts = !is_barrier && !launch.is_staged;
   launch.item_nbytes = static_cast<std::uint32_t>(item);

@@ -58,7 +58,7 @@ detail::CudaNotice notice_of(const CudaNotice& notice) {
   seen.counts_digest = notice.counts_digest;
   seen.factor = notice.factor;
   seen.parts = static_cast<std::uint16_t>(notice.part_total);
-  std::copy_n(notice.parts, std::min<std::size_t>(notice.part_total, kMostRanks), seen.first_parts);
+  std::copy_n(notice.parts, std::min<std::size_t>(notice.part_total, kMaxRanks), seen.first_parts);
   seen.layouts = notice.layouts;
   seen.dims = notice.dims;
   seen.split = notice.split;

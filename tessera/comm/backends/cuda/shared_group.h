@@ -91,8 +91,8 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   device::PinnedMemory control_;
   std::atomic<bool> has_ended_{false};
   std::atomic<bool> is_kept_{false};
-  mutable std::mutex mutex_;                                // protects the members below
-  std::weak_ptr<device::StreamState> streams_[kMostRanks];  // last stream of each rank
+  mutable std::mutex mutex_;                               // protects the members below
+  std::weak_ptr<device::StreamState> streams_[kMaxRanks];  // last stream of each rank
   std::condition_variable joined_;
   std::vector<bool> has_joined_;
   std::vector<Rank> world_;  // world rank of each rank

@@ -62,7 +62,7 @@ class Places {
     Known& known = known_[(key >> 9 ^ key >> 17) % known_.size()];
     if (known.epoch == epoch && known.address == key && known.place.nbytes == nbytes) return known.place;
     const std::optional<std::uint64_t> offset =
-        nbytes <= PeerProcess::kMostBytes ? file_.find(address, nbytes) : std::nullopt;
+        nbytes <= PeerProcess::kMaxBytes ? file_.find(address, nbytes) : std::nullopt;
     known = {
         .address = key,
         .epoch = epoch,
@@ -119,7 +119,7 @@ class SharedMemory : public detail::PeerMemory {
 std::string why_not(const ConnectRequest& request) {
   const auto& processes = detail::WorldState::current().processes();
   if (processes == nullptr) return "the ranks are not processes";
-  if (request.ranks.size() > detail::kMostPeers) return "more than 1024 ranks";
+  if (request.ranks.size() > detail::kMaxPeers) return "more than 1024 ranks";
   for (const Rank rank : request.ranks) {
     if (!processes->is_here(rank)) return "rank " + to_string(rank) + " is on another machine";
   }

@@ -55,7 +55,7 @@ class ThreadMemory : public detail::PeerMemory {
 
 std::string why_not(const ConnectRequest& request) {
   if (detail::WorldState::current().simulated() == nullptr) return "the ranks are not threads of this process";
-  if (request.ranks.size() > detail::kMostPeers) return "more than 1024 ranks";
+  if (request.ranks.size() > detail::kMaxPeers) return "more than 1024 ranks";
   return "";
 }
 

@@ -34,7 +34,7 @@ BufferChunk part_of(std::span<const std::int64_t> counts, std::int64_t count, in
 std::int64_t whole_of(std::span<const std::int64_t> counts, std::int64_t count, int size);
 
 /// Returns the maximum number of elements that one rank sends; -1 if the ranks do not know it.
-std::int64_t most_given(const Operation& operation, int size);
+std::int64_t max_given(const Operation& operation, int size);
 
 /// A transfer with the values that its source offered.
 struct Accepted {

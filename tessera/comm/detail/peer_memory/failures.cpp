@@ -184,12 +184,12 @@ Failure difference_of(std::span<const Notice> notices, std::span<const Rank> wor
                       std::span<const std::string> groups) {
   const bool is_one_group =
       std::ranges::all_of(notices, [&](const Notice& notice) { return notice.group == notices[0].group; });
-  const auto most_tasks = [&] {
+  const auto max_tasks = [&] {
     std::map<std::uint64_t, int> votes;
     for (const Notice& notice : notices) ++votes[notice.task];
     return std::ranges::max_element(votes, {}, [](const auto& entry) { return entry.second; })->first;
   };
-  const std::uint64_t sequence = most_tasks();
+  const std::uint64_t sequence = max_tasks();
   // A rank that does not know its registrations, as in a capture, agrees with all others.
   const auto knows = std::ranges::find_if(notices, [](const Notice& notice) { return notice.registrations != 0; });
   const std::uint64_t known = knows == notices.end() ? 0 : knows->registrations;

@@ -26,7 +26,7 @@
 namespace tessera::comm::detail {
 
 /// Maximum number of ranks in such a group.
-inline constexpr int kMostPeers = 1024;
+inline constexpr int kMaxPeers = 1024;
 /// Bytes per stage.
 inline constexpr std::size_t kStageBytes = std::size_t{64} << 10;
 
@@ -90,13 +90,13 @@ struct alignas(128) Mail {
 /// The group failure, written once.
 struct GroupFailure {
   enum State : std::uint32_t { kOpen, kBeingWritten, kWritten };
-  std::atomic<std::uint32_t> state{kOpen};      ///< the other fields are valid in state kWritten
-  std::uint8_t kind = 0;                        ///< Failure::Kind
-  OpKind operation = OpKind::kBarrier;          ///< operation that detected it
-  std::int32_t by = 0;                          ///< group rank that wrote it
-  std::uint64_t task = 0;                       ///< number of the task
-  std::uint64_t missing[kMostPeers / 64] = {};  ///< a bit per group rank
-  char text[3072] = {};                         ///< zero-terminated
+  std::atomic<std::uint32_t> state{kOpen};     ///< the other fields are valid in state kWritten
+  std::uint8_t kind = 0;                       ///< Failure::Kind
+  OpKind operation = OpKind::kBarrier;         ///< operation that detected it
+  std::int32_t by = 0;                         ///< group rank that wrote it
+  std::uint64_t task = 0;                      ///< number of the task
+  std::uint64_t missing[kMaxPeers / 64] = {};  ///< a bit per group rank
+  char text[3072] = {};                        ///< zero-terminated
 };
 
 /// Common rules, set by the creator of the memory.

@@ -14,7 +14,7 @@ std::uint64_t whole(std::uint64_t nbytes) {
 }  // namespace
 
 std::uint64_t OffsetPlan::allocate(std::uint64_t nbytes) {
-  TESSERA_CHECK(nbytes > 0 && nbytes <= kMost, "symmetric memory: nbytes must be in [1, ", kMost, "], got ", nbytes);
+  TESSERA_CHECK(nbytes > 0 && nbytes <= kMax, "symmetric memory: nbytes must be in [1, ", kMax, "], got ", nbytes);
   const std::uint64_t length = whole(nbytes);
   for (auto piece = free_.begin(); piece != free_.end(); ++piece) {
     const auto [offset, room] = *piece;

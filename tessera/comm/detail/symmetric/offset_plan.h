@@ -21,9 +21,9 @@ class OffsetPlan {
   /// Unit of offsets and lengths.
   static constexpr std::uint64_t kUnit = 512;
   /// Maximum length of a chunk.
-  static constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
+  static constexpr std::uint64_t kMax = std::uint64_t{1} << 46;
 
-  /// Allocates a chunk of 1 to kMost bytes and returns its offset.
+  /// Allocates a chunk of 1 to kMax bytes and returns its offset.
   std::uint64_t allocate(std::uint64_t nbytes);
   /// Frees a chunk.
   void free(std::uint64_t offset, std::uint64_t nbytes);

@@ -98,7 +98,7 @@ TEST(OffsetPlan, WhatIsGivenBackAtTheEndIsNotToCome) {
 TEST(OffsetPlan, RefusesNothingAndTooMuch) {
   OffsetPlan plan;
   expect_error<InvalidArgument>([&] { (void)plan.allocate(0); }, {"nbytes must be in [1, ", "], got 0"});
-  expect_error<InvalidArgument>([&] { (void)plan.allocate(OffsetPlan::kMost + 1); }, {"bytes"});
+  expect_error<InvalidArgument>([&] { (void)plan.allocate(OffsetPlan::kMax + 1); }, {"bytes"});
   EXPECT_EQ(plan.to_come(), 0U);
 }
 

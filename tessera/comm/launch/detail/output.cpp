@@ -87,7 +87,7 @@ void Output::show_status() {
 }
 
 bool Output::is_full() const {
-  return std::any_of(sinks_.begin(), sinks_.end(), [](const Sink& sink) { return sink.queue.size() > kMostQueued; });
+  return std::any_of(sinks_.begin(), sinks_.end(), [](const Sink& sink) { return sink.queue.size() > kMaxQueued; });
 }
 
 std::vector<int> Output::waiting() const {

@@ -15,7 +15,7 @@ namespace tessera::comm::detail {
 class LineCutter {
  public:
   /// Maximum length of a line; longer lines are split.
-  static constexpr std::size_t kMostLineBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;
 
   /// Calls `line(text)` for each line that `bytes` completes, without its end.
   template <class Line>
@@ -29,7 +29,7 @@ class LineCutter {
         continue;
       }
       rest_ += c;
-      if (rest_.size() == kMostLineBytes) {
+      if (rest_.size() == kMaxLineBytes) {
         line(std::string_view(rest_));
         rest_.clear();
       }
@@ -51,7 +51,7 @@ class LineCutter {
 class Output {
  public:
   /// Ranks are not read while this many bytes are queued.
-  static constexpr std::size_t kMostQueued = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxQueued = std::size_t{1} << 20;
 
   /// Creates the output of a run of `ranks` ranks.
   Output(int out, int err, int ranks);

@@ -22,11 +22,11 @@ inline Clock::time_point deadline_after(std::chrono::nanoseconds timeout) {
 /// Throws the TimeoutError of a wait for `wanted` keys; the keys of `missing` have no value.
 [[noreturn]] inline void throw_timeout(std::string_view store, std::size_t wanted,
                                        const std::vector<std::string>& missing, std::chrono::nanoseconds timeout) {
-  constexpr std::size_t kMostNamed = 8;
+  constexpr std::size_t kMaxNamed = 8;
   std::string named;
-  for (std::size_t i = 0; i < std::min(missing.size(), kMostNamed); ++i)
+  for (std::size_t i = 0; i < std::min(missing.size(), kMaxNamed); ++i)
     named += (i == 0 ? "'" : ", '") + missing[i] + "'";
-  if (missing.size() > kMostNamed) named += tessera::detail::concat(" and ", missing.size() - kMostNamed, " more");
+  if (missing.size() > kMaxNamed) named += tessera::detail::concat(" and ", missing.size() - kMaxNamed, " more");
   TESSERA_THROW(TimeoutError, store, ": ", missing.size(), " of ", wanted, wanted == 1 ? " key" : " keys",
                 " had no value after ", timeout, ": ", named);
 }

@@ -5,7 +5,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-constexpr std::size_t kMostNameBytes = 240;
+constexpr std::size_t kMaxNameBytes = 240;
 constexpr char kHex[] = "0123456789abcdef";
 
 bool is_plain(char c) {
@@ -44,9 +44,9 @@ int digit(char c) {
 
 std::string file_name_of(std::string_view key) {
   const std::string name = escaped(key);
-  if (name.size() < kMostNameBytes) return "k" + name;
+  if (name.size() < kMaxNameBytes) return "k" + name;
   const std::string hash = hash_text(key);
-  return "h" + name.substr(0, kMostNameBytes - 2 - hash.size()) + "-" + hash;
+  return "h" + name.substr(0, kMaxNameBytes - 2 - hash.size()) + "-" + hash;
 }
 
 std::optional<std::string> key_of(std::string_view name) {

@@ -27,7 +27,7 @@ void add_part(crypto_auth_hmacsha256_state& state, std::string_view part) {
 }  // namespace
 
 void check_secret(std::string_view who, std::string_view secret, bool may_be_empty) {
-  TESSERA_CHECK(secret.size() <= kMostSecretBytes, who, ": the secret must have at most ", kMostSecretBytes,
+  TESSERA_CHECK(secret.size() <= kMaxSecretBytes, who, ": the secret must have at most ", kMaxSecretBytes,
                 " bytes, got ", secret.size());
   TESSERA_CHECK(may_be_empty || !secret.empty(), who,
                 ": needs a secret, got none; set the same one on all ranks (export TESSERA_STORE_SECRET=$(openssl rand "

@@ -16,7 +16,7 @@ namespace tessera::comm::detail {
 
 inline constexpr std::size_t kNonceBytes = 32;
 inline constexpr std::size_t kProofBytes = 32;
-inline constexpr std::size_t kMostSecretBytes = 256;
+inline constexpr std::size_t kMaxSecretBytes = 256;
 
 /// Throws InvalidArgument if the secret is too long, or if it is empty and `may_be_empty` is false. `who` begins the
 /// message, which shows how to set a secret.

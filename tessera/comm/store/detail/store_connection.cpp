@@ -102,8 +102,7 @@ StoreConnection::StoreConnection(std::string name, const std::string& host, std:
   socket_ = connect_until(name_, host, port, timeout, deadline, notice);
   // A server that accepts and then sends nothing gets less time than one that has not started yet.
   const auto now = Clock::now();
-  const std::string shown =
-      (label.empty() ? "process " + std::to_string(::getpid()) : label).substr(0, kMostLabelBytes);
+  const std::string shown = (label.empty() ? "process " + std::to_string(::getpid()) : label).substr(0, kMaxLabelBytes);
   const auto answer_by = std::clamp(deadline, now + std::chrono::seconds(1), now + std::chrono::seconds(30));
   const auto again_by = std::min(deadline, now + kGreetAgain);
   for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, std::chrono::milliseconds(100))) {
@@ -120,7 +119,7 @@ StoreConnection::StoreConnection(std::string name, const std::string& host, std:
 }
 
 void StoreConnection::forget_connection() {
-  reader_ = FrameReader(kMostFrameBytes);
+  reader_ = FrameReader(kMaxFrameBytes);
   next_number_ = 1;
   out_.clear();
   lost_.clear();

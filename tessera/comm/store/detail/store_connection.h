@@ -71,7 +71,7 @@ class StoreConnection {
   std::string out_;          // requests not yet passed to a writer
   bool is_writing_ = false;  // a thread is writing; it also writes what others add to out_
   bool is_reading_ = false;  // a thread is reading
-  FrameReader reader_{kMostFrameBytes};
+  FrameReader reader_{kMaxFrameBytes};
   std::string lost_;         // why the connection is lost; empty if it is not
   bool is_hung_up_ = false;  // the other side closed it
 };

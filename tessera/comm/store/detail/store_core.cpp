@@ -42,7 +42,7 @@ std::string printable(std::string_view label) {
 }  // namespace
 
 void StoreCore::consume(StoreSession& session, Clock::time_point now) {
-  while (!session.is_refused && !session.is_bad && session.out.size() < kMostOutBytes) {
+  while (!session.is_refused && !session.is_bad && session.out.size() < kMaxOutBytes) {
     const std::optional<std::string_view> frame = session.reader.next();
     if (!frame) break;
     const std::optional<StoreRequest> request = parse_request(*frame);
@@ -95,13 +95,13 @@ void StoreCore::challenge(StoreSession& session, const StoreRequest& request) {
 
 void StoreCore::check_proof(StoreSession& session, const StoreRequest& request) {
   const std::string expected = client_proof(secret_, session.client_nonce, session.server_nonce, request.value);
-  if (request.value.size() > kMostLabelBytes || !is_same_proof(request.key, expected))
+  if (request.value.size() > kMaxLabelBytes || !is_same_proof(request.key, expected))
     return refuse(session, request, "the secret does not match that of this store");
   session.is_in = true;
   const std::string label = printable(request.value);
   session.client = label + (session.client.empty() ? "" : " at ") + session.client;
   session.id = ledger_.open(label, session.client);
-  session.reader.set_most(kMostFrameBytes);
+  session.reader.set_most(kMaxFrameBytes);
   reply_text(session, request.number, Status::kOk,
              server_proof(secret_, session.client_nonce, session.server_nonce, request.value));
 }
@@ -168,13 +168,13 @@ void StoreCore::answer(StoreSession& session, const StoreRequest& request, Clock
 
 void StoreCore::answer_keys(StoreSession& session, const StoreRequest& request) {
   std::vector<std::string> found;
-  std::size_t nbytes = kLeastBodyBytes + 4;
+  std::size_t nbytes = kMinBodyBytes + 4;
   table_.for_keys(request.key, [&](const std::string& key) {
     found.push_back(key);
     nbytes += 4 + key.size();
-    return nbytes <= kMostFrameBytes;
+    return nbytes <= kMaxFrameBytes;
   });
-  TESSERA_CHECK(nbytes <= kMostFrameBytes, "store: too many keys start with '", request.key,
+  TESSERA_CHECK(nbytes <= kMaxFrameBytes, "store: too many keys start with '", request.key,
                 "' for one reply; use a longer prefix");
   reply_list(session, request.number, Status::kOk, found);
 }
@@ -187,7 +187,7 @@ std::size_t StoreCore::first_missing(const KeyWait& wait) const {
 
 void StoreCore::begin_wait(StoreSession& session, const StoreRequest& request, Clock::time_point now) {
   for (const std::string_view key : request.keys) check_key(key);
-  TESSERA_CHECK(session.waits.size() < kMostWaits, "store: a connection must have at most ", kMostWaits, " waits");
+  TESSERA_CHECK(session.waits.size() < kMaxWaits, "store: a connection must have at most ", kMaxWaits, " waits");
   constexpr std::uint64_t kLongest = std::uint64_t{365} * 24 * 3600 * 1'000'000'000;
   KeyWait wait;
   wait.session = &session;

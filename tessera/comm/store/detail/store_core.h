@@ -25,19 +25,19 @@ namespace tessera::comm::detail {
 
 /// One connection.
 struct StoreSession {
-  FrameReader reader{kMostHelloBytes};  ///< bytes received
-  std::string out = {};                 ///< bytes to send
-  std::string client = {};              ///< label and address of the client, for errors
-  std::string client_nonce = {};        ///< nonce of the client in the handshake
-  std::string server_nonce = {};        ///< nonce of the server in the handshake; empty before kHello
-  std::uint64_t id = 0;                 ///< client number in the ledger; 0 before authentication
-  bool is_in = false;                   ///< the client has proved that it knows the secret
-  bool is_refused = false;              ///< close after `out` is sent
-  bool is_bad = false;                  ///< close immediately
-  std::set<std::uint64_t> waits = {};   ///< waits of this connection
+  FrameReader reader{kMaxHelloBytes};  ///< bytes received
+  std::string out = {};                ///< bytes to send
+  std::string client = {};             ///< label and address of the client, for errors
+  std::string client_nonce = {};       ///< nonce of the client in the handshake
+  std::string server_nonce = {};       ///< nonce of the server in the handshake; empty before kHello
+  std::uint64_t id = 0;                ///< client number in the ledger; 0 before authentication
+  bool is_in = false;                  ///< the client has proved that it knows the secret
+  bool is_refused = false;             ///< close after `out` is sent
+  bool is_bad = false;                 ///< close immediately
+  std::set<std::uint64_t> waits = {};  ///< waits of this connection
 
   /// Returns the maximum bytes to read at a time. An unauthenticated session gets room for one frame of the handshake.
-  [[nodiscard]] std::size_t read_bytes() const { return is_in ? 65536 : kHeadBytes + kMostHelloBytes; }
+  [[nodiscard]] std::size_t read_bytes() const { return is_in ? 65536 : kHeadBytes + kMaxHelloBytes; }
 };
 
 /// The values and the waits for them. Not thread-safe.
@@ -45,9 +45,9 @@ class StoreCore {
  public:
   using Clock = std::chrono::steady_clock;
   /// Requests of a connection stay in its reader while it has this many bytes to send.
-  static constexpr std::size_t kMostOutBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxOutBytes = std::size_t{1} << 20;
   /// Maximum number of waits per connection.
-  static constexpr std::size_t kMostWaits = 65536;
+  static constexpr std::size_t kMaxWaits = 65536;
 
   /// Accepts clients that prove that they know this secret.
   explicit StoreCore(std::string secret, StoreLimits limits = {}) : secret_(std::move(secret)), ledger_(limits) {}

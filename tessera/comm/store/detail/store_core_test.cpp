@@ -48,7 +48,7 @@ TEST(StoreCore, AStrangerGetsRoomForAFrameOfTheHandshake) {
   StoreCore core("s");
   StoreSession session;
   hand_over(core, session, std::string("\x01\x01", 2));
-  EXPECT_LE(session.reader.capacity(), 2 * (kHeadBytes + kMostHelloBytes));
+  EXPECT_LE(session.reader.capacity(), 2 * (kHeadBytes + kMaxHelloBytes));
   StoreSession inside;
   let_in(core, inside, "rank 0");
   EXPECT_GE(inside.read_bytes(), 65536u);
@@ -58,7 +58,7 @@ TEST(StoreCore, ALargeRequestLeavesNoLargeBuffer) {
   StoreCore core("s");
   StoreSession session;
   let_in(core, session, "rank 0");
-  const std::string value(Store::kMostValueBytes, 'v');
+  const std::string value(Store::kMaxValueBytes, 'v');
   hand_over(core, session, frame({.number = 3, .verb = StoreRequestKind::kSet, .key = "a", .value = value}));
   EXPECT_GT(session.reader.capacity(), value.size());
   hand_over(core, session, frame({.number = 4, .verb = StoreRequestKind::kRemove, .key = "a"}));

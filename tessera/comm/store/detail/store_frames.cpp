@@ -82,7 +82,7 @@ char* FrameReader::room(std::size_t nbytes) {
 std::optional<std::string_view> FrameReader::next() {
   if (is_bad_ || end_ - begin_ < kHeadBytes) return std::nullopt;
   const auto size = read_raw<std::uint32_t>({buffer_.data() + begin_, kHeadBytes});
-  if (size < kLeastBodyBytes || size > most_) {
+  if (size < kMinBodyBytes || size > max_) {
     is_bad_ = true;
     return std::nullopt;
   }
@@ -137,14 +137,14 @@ std::optional<StoreRequest> parse_request(std::string_view frame) {
 }
 
 std::optional<Reply> parse_reply(std::string_view frame) {
-  if (frame.size() < kLeastBodyBytes) return std::nullopt;
+  if (frame.size() < kMinBodyBytes) return std::nullopt;
   BodyReader in(frame);
   Reply reply;
   reply.number = in.u64();
   const std::uint8_t status = in.u8();
   if (status > static_cast<std::uint8_t>(Status::kRefused)) return std::nullopt;
   reply.status = static_cast<Status>(status);
-  reply.body = frame.substr(kLeastBodyBytes);
+  reply.body = frame.substr(kMinBodyBytes);
   return reply;
 }
 

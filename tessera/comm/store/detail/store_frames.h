@@ -49,12 +49,12 @@ enum class Status : std::uint8_t {
 };
 
 inline constexpr std::uint32_t kProtocolVersion = 2;
-inline constexpr std::size_t kHeadBytes = 4;         ///< size field
-inline constexpr std::size_t kLeastBodyBytes = 9;    ///< number and code
-inline constexpr std::size_t kMostLabelBytes = 128;  ///< maximum length of a client's label
-/// Maximum frame size after authentication; before it, kMostHelloBytes.
-inline constexpr std::size_t kMostFrameBytes = 2 * Store::kMostValueBytes + 4096;
-inline constexpr std::size_t kMostHelloBytes = kLeastBodyBytes + 8 + kMostSecretBytes;
+inline constexpr std::size_t kHeadBytes = 4;        ///< size field
+inline constexpr std::size_t kMinBodyBytes = 9;     ///< number and code
+inline constexpr std::size_t kMaxLabelBytes = 128;  ///< maximum length of a client's label
+/// Maximum frame size after authentication; before it, kMaxHelloBytes.
+inline constexpr std::size_t kMaxFrameBytes = 2 * Store::kMaxValueBytes + 4096;
+inline constexpr std::size_t kMaxHelloBytes = kMinBodyBytes + 8 + kMaxSecretBytes;
 
 /// A parsed request; texts point into the frame.
 struct StoreRequest {
@@ -118,9 +118,9 @@ class BodyReader {
 class FrameReader {
  public:
   /// Accepts frames (without size field) of up to `most` bytes.
-  explicit FrameReader(std::size_t most) : most_(most) {}
+  explicit FrameReader(std::size_t most) : max_(most) {}
   /// Sets the maximum frame size.
-  void set_most(std::size_t most) { most_ = most; }
+  void set_most(std::size_t most) { max_ = most; }
   /// Returns room for at least `nbytes` bytes at the end, to read into; then call filled(). Releases the memory of
   /// large frames after all bytes were consumed.
   char* room(std::size_t nbytes);
@@ -136,7 +136,7 @@ class FrameReader {
 
  private:
   static constexpr std::size_t kKeptBytes = std::size_t{256} << 10;  // maximum size of an empty buffer
-  std::size_t most_;
+  std::size_t max_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

@@ -77,7 +77,7 @@ void longest_keys_and_values(const StoreKit& kit) {
   EXPECT_EQ(store->keys(beginning), (Keys{beginning + "1", beginning + "2"}));
   EXPECT_TRUE(store->remove(beginning + "1"));
   EXPECT_EQ(store->keys("x"), Keys{beginning + "2"});
-  const std::string big(Store::kMostValueBytes, 'v');
+  const std::string big(Store::kMaxValueBytes, 'v');
   store->set("big", big);
   EXPECT_EQ(store->find("big"), big);
   EXPECT_EQ(store->compare_set("big", big, "small"), "small");
@@ -86,7 +86,7 @@ void longest_keys_and_values(const StoreKit& kit) {
 void refuses_what_does_not_fit(const StoreKit& kit) {
   const auto store = kit.open();
   store->set("there", "1");
-  const std::string long_key(Store::kMostKeyBytes + 1, 'k');
+  const std::string long_key(Store::kMaxKeyBytes + 1, 'k');
   for (const std::string& bad :
        {std::string(), std::string("a\nb"), std::string("a\rb"), std::string("a\0b", 3), long_key}) {
     expect_error<InvalidArgument>([&] { store->set(bad, "1"); }, {"key"});
@@ -96,7 +96,7 @@ void refuses_what_does_not_fit(const StoreKit& kit) {
     expect_error<InvalidArgument>([&] { store->remove(bad); }, {"key"});
     expect_error<InvalidArgument>([&] { store->wait(Keys{"there", bad}, kLong); }, {"key"});
   }
-  const std::string big(Store::kMostValueBytes + 1, 'v');
+  const std::string big(Store::kMaxValueBytes + 1, 'v');
   expect_error<InvalidArgument>([&] { store->set("a", big); }, {"a'", "4194305"});
   expect_error<InvalidArgument>([&] { store->compare_set("a", std::nullopt, big); }, {"a'", "4194305"});
   EXPECT_EQ(store->keys(""), Keys{"there"});

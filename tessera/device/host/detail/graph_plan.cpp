@@ -180,7 +180,7 @@ void GraphPlan::replay_measured() {
     total += took;
     longest = std::max(longest, end[step]);
   }
-  const auto threads = static_cast<std::int64_t>(std::min<std::size_t>(width_, pool_->most_threads()));
+  const auto threads = static_cast<std::int64_t>(std::min<std::size_t>(width_, pool_->max_threads()));
   const nanoseconds parallel = std::max(longest, total / threads);
   const nanoseconds cost = kHandOver * threads + kPerStep * static_cast<std::int64_t>(steps_.size());
   pays_in_parallel_ = total - parallel > 2 * cost;

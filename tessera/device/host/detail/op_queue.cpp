@@ -26,7 +26,7 @@ void OpQueue::grow() {
 void OpQueue::leave_segment() {
   QueueSegment* left = std::exchange(head_, head_->next);
   head_at_ = 0;
-  if (spare_count_.load() >= kMostSpare) {
+  if (spare_count_.load() >= kMaxSpare) {
     delete left;
     return;
   }

@@ -101,7 +101,7 @@ class OpQueue {
  private:
   static constexpr std::size_t kSlots = 126;  // a segment has 16 KiB
   static constexpr std::size_t kAhead = 8;
-  static constexpr std::size_t kMostSpare = 64;
+  static constexpr std::size_t kMaxSpare = 64;
   struct QueueSegment {
     Op ops[kSlots];
     QueueSegment* next = nullptr;

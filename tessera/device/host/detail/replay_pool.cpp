@@ -67,11 +67,11 @@ void ReplayJob::run_steps(const RunStep& run) {
   }
 }
 
-std::size_t ReplayPool::most_threads() { return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, 16); }
+std::size_t ReplayPool::max_threads() { return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, 16); }
 
 void ReplayPool::run(const GraphPlan& plan, std::size_t width) {
   const auto job = std::make_shared<ReplayJob>(plan);
-  const std::size_t wanted = std::min(width, most_threads()) - 1;
+  const std::size_t wanted = std::min(width, max_threads()) - 1;
   {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < wanted; ++i) wanted_.push_back(job);

@@ -51,7 +51,7 @@ class ReplayPool : public std::enable_shared_from_this<ReplayPool> {
  public:
   explicit ReplayPool(std::shared_ptr<HostShared> shared) : shared_(std::move(shared)) {}
   /// Returns the maximum number of threads per replay, including the caller; at least 2.
-  [[nodiscard]] static std::size_t most_threads();
+  [[nodiscard]] static std::size_t max_threads();
   /// Runs all steps of `plan` on up to `width` threads. Rethrows the first error.
   void run(const GraphPlan& plan, std::size_t width);
   /// Ends the helpers.

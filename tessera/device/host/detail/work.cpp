@@ -66,7 +66,7 @@ HostKernelCall::Block* HostKernelCall::make_block(const KernelArgs& args) {
   const auto sizes = args.sizes();
   std::size_t nbytes = sizeof(Block) + pointers.size() * sizeof(void*);
   std::size_t alignment = alignof(void*);
-  std::size_t at[KernelArgs::kMost];
+  std::size_t at[KernelArgs::kMax];
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::size_t own = enough_alignment(sizes[i]);
     alignment = std::max(alignment, own);

@@ -30,8 +30,8 @@ const Kernels bernoulli("bernoulli");
 DrawPlaces places_of(const KernelCall& call) {
   const auto& attributes = call.as<RandomAttributes>();
   const Tensor& out = call.outputs[0];
-  TESSERA_CHECK_AS(NotSupported, out.ndim() <= kMostDrawDims, call.op.name(),
-                   ": a tensor that is not contiguous must have at most ", kMostDrawDims, " dimensions on cuda, got ",
+  TESSERA_CHECK_AS(NotSupported, out.ndim() <= kMaxDrawDims, call.op.name(),
+                   ": a tensor that is not contiguous must have at most ", kMaxDrawDims, " dimensions on cuda, got ",
                    out.ndim());
   DrawPlaces places;
   places.ndim = out.ndim();
@@ -42,8 +42,8 @@ DrawPlaces places_of(const KernelCall& call) {
     places.steps[d] = out.strides()[at];
     if (!places.is_part) continue;
     const layout::IndexMap& map = attributes.index[at];
-    TESSERA_CHECK_AS(NotSupported, map.levels.size() <= kMostDrawLevels, call.op.name(), ": dimension ", d,
-                     " must be sharded into blocks at most ", kMostDrawLevels, " times, got ", map.levels.size());
+    TESSERA_CHECK_AS(NotSupported, map.levels.size() <= kMaxDrawLevels, call.op.name(), ": dimension ", d,
+                     " must be sharded into blocks at most ", kMaxDrawLevels, " times, got ", map.levels.size());
     places.global_sizes[d] = attributes.global[at];
     places.offsets[d] = map.offset;
     places.blocks[d] = std::max<std::int64_t>(map.block, 1);

@@ -23,8 +23,8 @@ struct RandomDraw {
 };
 
 /// Maximum dimensions of a result that is strided or sharded, and maximum levels of each index map.
-inline constexpr int kMostDrawDims = 12;
-inline constexpr int kMostDrawLevels = 3;
+inline constexpr int kMaxDrawDims = 12;
+inline constexpr int kMaxDrawLevels = 3;
 
 /// Destination of the results.
 struct DrawTarget {
@@ -39,14 +39,14 @@ struct DrawTarget {
 struct DrawPlaces {
   std::int32_t ndim = 0;
   bool is_part = false;  // uses the maps; otherwise the global index equals the local index
-  std::int64_t sizes[kMostDrawDims] = {};
-  std::int64_t steps[kMostDrawDims] = {};
-  std::int64_t global_sizes[kMostDrawDims] = {};
-  std::int64_t offsets[kMostDrawDims] = {};
-  std::int64_t blocks[kMostDrawDims] = {};
-  std::int32_t nlevels[kMostDrawDims] = {};
-  std::int64_t counts[kMostDrawDims][kMostDrawLevels] = {};
-  std::int64_t strides[kMostDrawDims][kMostDrawLevels] = {};
+  std::int64_t sizes[kMaxDrawDims] = {};
+  std::int64_t steps[kMaxDrawDims] = {};
+  std::int64_t global_sizes[kMaxDrawDims] = {};
+  std::int64_t offsets[kMaxDrawDims] = {};
+  std::int64_t blocks[kMaxDrawDims] = {};
+  std::int32_t nlevels[kMaxDrawDims] = {};
+  std::int64_t counts[kMaxDrawDims][kMaxDrawLevels] = {};
+  std::int64_t strides[kMaxDrawDims][kMaxDrawLevels] = {};
 
   /// Computes the offset in memory and the global index of element `i`, last dimension fastest.
   TESSERA_HOST_DEVICE void find(std::int64_t i, std::int64_t& offset, std::int64_t& global) const {
@@ -83,9 +83,9 @@ TESSERA_HOST_DEVICE inline float placed(const RandomDraw& of, float value) {
 /// Scales one of a pair of normal numbers and redraws it for element `index` of the block until it is in the range.
 /// Attempts use separate call numbers, far from those of the generator.
 TESSERA_HOST_DEVICE inline float truncated(const RandomDraw& of, std::uint64_t block, int index, float value) {
-  constexpr std::uint64_t kMostAttempts = 1024;
+  constexpr std::uint64_t kMaxAttempts = 1024;
   for (std::uint64_t attempt = 1; !(value >= of.low && value <= of.high); ++attempt) {
-    if (attempt == kMostAttempts) {
+    if (attempt == kMaxAttempts) {
       value = value < of.low ? of.low : value;
       return of.high < value ? of.high : value;
     }

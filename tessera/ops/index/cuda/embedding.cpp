@@ -56,7 +56,7 @@ void add_dims(const KernelCall& call, EmbeddingRows& of) {
       of.index_strides[last] = from;
       continue;
     }
-    TESSERA_CHECK_AS(NotSupported, of.ndim < kMostIndexDims, "embedding: index must have at most ", kMostIndexDims,
+    TESSERA_CHECK_AS(NotSupported, of.ndim < kMaxIndexDims, "embedding: index must have at most ", kMaxIndexDims,
                      " dimensions that cannot be merged; make it contiguous");
     of.sizes[of.ndim] = size;
     of.to_strides[of.ndim] = to;
@@ -67,8 +67,8 @@ void add_dims(const KernelCall& call, EmbeddingRows& of) {
 void add_map(const layout::IndexMap& map, EmbeddingRows& of) {
   of.has_map = map != layout::IndexMap();
   if (!of.has_map) return;
-  TESSERA_CHECK_AS(NotSupported, map.levels.size() <= kMostRowLevels,
-                   "embedding: table must be sharded into blocks at most ", kMostRowLevels, " times, got ",
+  TESSERA_CHECK_AS(NotSupported, map.levels.size() <= kMaxRowLevels,
+                   "embedding: table must be sharded into blocks at most ", kMaxRowLevels, " times, got ",
                    map.levels.size());
   of.offset = map.offset;
   of.block = map.block;

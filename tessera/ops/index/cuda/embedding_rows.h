@@ -6,8 +6,8 @@
 namespace tessera::ops::cuda {
 
 /// Maximum number of unmerged dimensions of an index, and of levels of a row map.
-inline constexpr int kMostIndexDims = 8;
-inline constexpr int kMostRowLevels = 4;
+inline constexpr int kMaxIndexDims = 8;
+inline constexpr int kMaxRowLevels = 4;
 
 /// A call of embedding. Strides are in elements.
 struct EmbeddingRows {
@@ -25,12 +25,12 @@ struct EmbeddingRows {
   std::int64_t count = 0;  // number of indices
   std::int32_t ndim = 0;
   std::int32_t nlevels = 0;
-  std::int64_t sizes[kMostIndexDims] = {};
-  std::int64_t to_strides[kMostIndexDims] = {};
-  std::int64_t index_strides[kMostIndexDims] = {};
+  std::int64_t sizes[kMaxIndexDims] = {};
+  std::int64_t to_strides[kMaxIndexDims] = {};
+  std::int64_t index_strides[kMaxIndexDims] = {};
   std::int64_t offset = 0, block = 0;  // of the map, as layout::IndexMap
-  std::int64_t counts[kMostRowLevels] = {};
-  std::int64_t strides[kMostRowLevels] = {};
+  std::int64_t counts[kMaxRowLevels] = {};
+  std::int64_t strides[kMaxRowLevels] = {};
 };
 
 /// Encodes a rejected index; 0 means that no index was rejected.

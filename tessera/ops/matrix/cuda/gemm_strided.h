@@ -8,7 +8,7 @@
 namespace tessera::ops::cuda {
 
 /// The most dimensions that are left after merging.
-inline constexpr int kMostGemmDims = 16;
+inline constexpr int kMaxGemmDims = 16;
 
 /// Copies elements between two strided places; dimensions outermost first, steps in elements. From null: writes zeros.
 struct StridedMove {
@@ -17,9 +17,9 @@ struct StridedMove {
   std::int64_t numel = 0;
   std::int32_t itemsize = 4;
   std::int32_t ndim = 0;
-  std::int64_t sizes[kMostGemmDims] = {};
-  std::int64_t to_steps[kMostGemmDims] = {};
-  std::int64_t from_steps[kMostGemmDims] = {};
+  std::int64_t sizes[kMaxGemmDims] = {};
+  std::int64_t to_steps[kMaxGemmDims] = {};
+  std::int64_t from_steps[kMaxGemmDims] = {};
 };
 
 /// A product of integers, summed in 64 bits: one element of c is for one thread.
@@ -33,10 +33,10 @@ struct IntegerGemm {
   std::int64_t numel = 0;
   std::int64_t m = 0, n = 0;
   std::int64_t a_row = 0, b_col = 0, c_row = 0, c_col = 0;
-  std::int64_t loop_sizes[kMostGemmDims] = {};
-  std::int64_t loop_a[kMostGemmDims] = {}, loop_b[kMostGemmDims] = {}, loop_c[kMostGemmDims] = {};
-  std::int64_t k_sizes[kMostGemmDims] = {};
-  std::int64_t k_a[kMostGemmDims] = {}, k_b[kMostGemmDims] = {};
+  std::int64_t loop_sizes[kMaxGemmDims] = {};
+  std::int64_t loop_a[kMaxGemmDims] = {}, loop_b[kMaxGemmDims] = {}, loop_c[kMaxGemmDims] = {};
+  std::int64_t k_sizes[kMaxGemmDims] = {};
+  std::int64_t k_a[kMaxGemmDims] = {}, k_b[kMaxGemmDims] = {};
 };
 
 }  // namespace tessera::ops::cuda

@@ -16,9 +16,9 @@ namespace tessera::ops::cuda {
 namespace {
 
 // Recommended size for Hopper. Only the part that the selected algorithm needs is allocated.
-constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
+constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;
 // A larger alignment has no benefit.
-constexpr std::uint32_t kMostAlignment = 256;
+constexpr std::uint32_t kMaxAlignment = 256;
 
 struct Types {
   cudaDataType_t element;
@@ -50,7 +50,7 @@ struct Scales {
 
 std::uint32_t alignment_of(const std::byte* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  return 1U << std::min<int>(std::countr_zero(address), std::countr_zero(kMostAlignment));
+  return 1U << std::min<int>(std::countr_zero(address), std::countr_zero(kMaxAlignment));
 }
 
 // Everything that the choice of an algorithm depends on.
@@ -134,7 +134,7 @@ Preference make_preference(const LtProduct& of) {
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
     TESSERA_CUBLASLT(cublasLtMatmulPreferenceSetAttribute, made, which, &value, sizeof value);
   };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kMostWorkspace));
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kMaxWorkspace));
   // Parts of a sum are kept in the compute type and added in order.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(of.a.data));
@@ -192,7 +192,7 @@ class LtDevice {
         },
         {}, true);
     const std::lock_guard lock(mutex_);
-    if (plans_.size() >= kMostPlans) plans_.clear();
+    if (plans_.size() >= kMaxPlans) plans_.clear();
     return plans_.try_emplace(key, std::move(made)).first->second;
   }
   // Only behind plan().

@@ -1,7 +1,7 @@
 // A product of matrices as cuBLASLt takes it, and its launch.
 //
 // How a product of some sizes, strides and alignments is best computed is asked once and remembered, as many as
-// kMostPlans. Sums are made in f32 (f64 for f64), never in reduced formats, and rounded once: neither TF32 nor split
+// kMaxPlans. Sums are made in f32 (f64 for f64), never in reduced formats, and rounded once: neither TF32 nor split
 // sums that are kept in a half type or added in an order that varies. So the same call gives the same bits.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace tessera::ops::cuda {
 
 /// The most plans remembered for a device; when there are more all are forgotten.
-inline constexpr std::size_t kMostPlans = 2048;
+inline constexpr std::size_t kMaxPlans = 2048;
 
 /// A matrix by columns: element [i, j] is at data[i + j * stride]. Transposed: [j + i * stride].
 struct LtMatrix {

@@ -12,7 +12,7 @@ using detail::GemmLoop;
 using detail::GemmOperand;
 
 void check_dims(const char* name, std::size_t count) {
-  TESSERA_CHECK_AS(NotSupported, count <= kMostGemmDims, name, ": operands must have at most ", kMostGemmDims,
+  TESSERA_CHECK_AS(NotSupported, count <= kMaxGemmDims, name, ": operands must have at most ", kMaxGemmDims,
                    " dimensions that cannot be merged on cuda, got ", count, "; make the operands contiguous");
 }
 

@@ -79,12 +79,12 @@ class PreparedProducts {
     }
     auto made = std::make_shared<const Prepared>(key);
     const std::lock_guard lock(mutex_);
-    if (all_.size() >= kMost) all_.clear();
+    if (all_.size() >= kMax) all_.clear();
     return all_.try_emplace(key, std::move(made)).first->second;
   }
 
  private:
-  static constexpr std::size_t kMost = 512;
+  static constexpr std::size_t kMax = 512;
   std::shared_mutex mutex_;
   std::map<Key, std::shared_ptr<const Prepared>> all_;
 };

@@ -83,9 +83,9 @@ void Add(const GemmSizes& s, double alpha, const ProductOperand<double>& a, cons
   const auto up = [](std::int64_t count, std::int64_t step) { return (count + step - 1) / step * step; };
   const Lines left{a.data, a.is_transposed ? 1 : a.stride, a.is_transposed ? a.stride : 1};
   const Lines right{b.data, b.is_transposed ? b.stride : 1, b.is_transposed ? 1 : b.stride};
-  const std::int64_t most_depth = std::min(s.k, kBlockDepth);
-  const std::int64_t a_room = up(std::min(s.m, kBlockRows), kTileRows) * most_depth;
-  const std::int64_t b_room = up(std::min(s.n, kBlockCols), width) * most_depth;
+  const std::int64_t max_depth = std::min(s.k, kBlockDepth);
+  const std::int64_t a_room = up(std::min(s.m, kBlockRows), kTileRows) * max_depth;
+  const std::int64_t b_room = up(std::min(s.n, kBlockCols), width) * max_depth;
   const auto memory = std::make_unique_for_overwrite<double[]>(static_cast<std::size_t>(a_room + b_room));
   double* const a_panels = memory.get();
   double* const b_panels = a_panels + a_room;

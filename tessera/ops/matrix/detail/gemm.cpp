@@ -20,7 +20,7 @@ namespace {
 // Operands that must be packed are cut into tiles of at most this size. A smaller product with little work is one call.
 constexpr std::int64_t kTileRows = 512;
 constexpr std::int64_t kTileCols = 1024;
-constexpr std::int64_t kLeastTileWork = std::int64_t{1} << 21;  // multiplications
+constexpr std::int64_t kMinTileWork = std::int64_t{1} << 21;  // multiplications
 // Of packed operands: how much of k is packed at a time. Panels then fit into a second-level cache of 1 MiB.
 constexpr std::int64_t kPackedDepth = 384;
 // Work of a piece of the loop, in multiplications, below which a thread is not worth waking.
@@ -108,22 +108,22 @@ struct Job {
     std::int64_t repeats = 1;
     for (const GemmLoop& loop : gemm.loops) repeats *= loop.size;
     const bool is_direct = is_bf16 || (is_a_direct && is_b_direct);
-    const std::int64_t least_rows = is_direct ? 1 : pieces(gemm.sizes.m, kTileRows);
-    const std::int64_t least_cols = is_direct ? 1 : pieces(gemm.sizes.n, kTileCols);
+    const std::int64_t min_rows = is_direct ? 1 : pieces(gemm.sizes.m, kTileRows);
+    const std::int64_t min_cols = is_direct ? 1 : pieces(gemm.sizes.n, kTileCols);
     const bool is_library = is_direct && !is_bf16;
     const double left_cost = is_library && a.depth == 1 ? kLeftAlongDepthCost : kCopyCost;
     const double right_cost = is_library && b.depth == 1 ? kRightAlongDepthCost : kCopyCost;
     const auto cost = [&](const Tiles& of) {
       return right_cost / static_cast<double>(of.height) + left_cost / static_cast<double>(of.width);
     };
-    tiles = tiled(least_rows, least_cols);
+    tiles = tiled(min_rows, min_cols);
     const std::int64_t wanted = std::max(pieces(cores(), repeats), tiles.rows * tiles.cols);
     const double most = cost(tiles) + std::clamp(0.015 * static_cast<double>(cores()), 0.035, 0.12);
-    for (std::int64_t rows = least_rows; rows <= wanted; ++rows) {
-      for (std::int64_t cols = least_cols; rows * cols <= wanted; ++cols) {
+    for (std::int64_t rows = min_rows; rows <= wanted; ++rows) {
+      for (std::int64_t cols = min_cols; rows * cols <= wanted; ++cols) {
         const Tiles next = tiled(rows, cols);
         const std::int64_t more = next.rows * next.cols - tiles.rows * tiles.cols;
-        const bool is_small = next.height * next.width * gemm.sizes.k < kLeastTileWork;
+        const bool is_small = next.height * next.width * gemm.sizes.k < kMinTileWork;
         if (is_small || cost(next) > most) break;  // more columns only cost more
         if (more > 0 || (more == 0 && cost(next) < cost(tiles))) tiles = next;
       }
@@ -333,7 +333,7 @@ std::optional<SingleGemm> single_gemm(const GemmSizes& sizes, const GemmOperand&
   SingleGemm single;
   bool is_c_transposed = false;
   if (sizes.m > kTileRows || sizes.n > kTileCols || sizes.k < 1 || sizes.k > INT_MAX ||
-      sizes.m * sizes.n * sizes.k >= 2 * kLeastTileWork ||
+      sizes.m * sizes.n * sizes.k >= 2 * kMinTileWork ||
       !lies_for_product(a, sizes.m, sizes.k, single.a_stride, single.is_a_transposed) ||
       !lies_for_product(b, sizes.k, sizes.n, single.b_stride, single.is_b_transposed) ||
       !lies_for_product(c, sizes.m, sizes.n, single.c_stride, is_c_transposed) || is_c_transposed) {

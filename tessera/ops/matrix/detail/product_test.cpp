@@ -180,14 +180,14 @@ TEST(Product, LeavesTheHeapAloneWhenSignalsArrive) {
   ASSERT_EQ(::sigaction(SIGALRM, &handler, &before), 0);
   const itimerval often{{0, 50}, {0, 50}};
   ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
-  constexpr std::int64_t kMost = 260;
+  constexpr std::int64_t kMax = 260;
   constexpr std::int64_t kCols = 160;  // too many for small_product.h at either depth
-  const std::vector<float> a(64 * kMost, 1.0F);
-  const std::vector<float> b(kMost * kCols, 1.0F);
+  const std::vector<float> a(64 * kMax, 1.0F);
+  const std::vector<float> b(kMax * kCols, 1.0F);
   std::vector<std::vector<char>> churn(50);
   int wrong = 0;
   for (std::size_t i = 0; i < 40'000; ++i) {
-    const std::int64_t depth = i % 2 == 0 ? kMost : 64;  // 64: the longest that needs no protection
+    const std::int64_t depth = i % 2 == 0 ? kMax : 64;  // 64: the longest that needs no protection
     const bool is_a_transposed = i % 4 >= 2;
     const bool is_b_transposed = i % 8 >= 4;
     std::vector<float> c(64 * kCols);

@@ -13,8 +13,8 @@ namespace {
 using SmallProduct = void (*)(const GemmSizes&, float, const ProductOperand<float>&, const ProductOperand<float>&,
                               float, float*, std::int64_t);
 // Elements of b, which must stay in the first-level cache; and k if b is transposed, since it is packed then.
-constexpr std::int64_t kMostRight = 8192;
-constexpr std::int64_t kMostPackedDepth = 256;
+constexpr std::int64_t kMaxRight = 8192;
+constexpr std::int64_t kMaxPackedDepth = 256;
 
 }  // namespace
 }  // namespace tessera::ops::detail
@@ -41,8 +41,8 @@ constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(Tag()));
 constexpr std::int64_t kTileRows = 6;
 constexpr std::int64_t kTileVectors = 4;
 constexpr std::int64_t kTileCols = kTileVectors * kLanes;
-// Of a transposed b: at most kMostRight elements, and less than a vector behind each k.
-constexpr std::int64_t kPanel = kMostRight + kMostPackedDepth * (kLanes - 1);
+// Of a transposed b: at most kMaxRight elements, and less than a vector behind each k.
+constexpr std::int64_t kPanel = kMaxRight + kMaxPackedDepth * (kLanes - 1);
 
 // A lambda that must be inlined: registers that it indexes would be memory otherwise.
 #undef TESSERA_UNROLLED
@@ -233,15 +233,15 @@ SmallProduct kernel() {
 
 // Bounds measured on an AMD EPYC with AVX-512 (Zen 4). Packing a transposed b must pay for itself in
 // rows.
-constexpr std::int64_t kMostWork = std::int64_t{1} << 19;  // multiplications
-constexpr std::int64_t kLeastCols = 8;
-constexpr std::int64_t kLeastRowsIfPacked = 16;
+constexpr std::int64_t kMaxWork = std::int64_t{1} << 19;  // multiplications
+constexpr std::int64_t kMinCols = 8;
+constexpr std::int64_t kMinRowsIfPacked = 16;
 
 }  // namespace
 
 bool is_small_product(const GemmSizes& s, bool is_b_transposed) {
-  if (s.n < kLeastCols || s.n * s.k > kMostRight || s.m * s.n * s.k > kMostWork) return false;
-  if (is_b_transposed && (s.m < kLeastRowsIfPacked || s.k > kMostPackedDepth)) return false;
+  if (s.n < kMinCols || s.n * s.k > kMaxRight || s.m * s.n * s.k > kMaxWork) return false;
+  if (is_b_transposed && (s.m < kMinRowsIfPacked || s.k > kMaxPackedDepth)) return false;
   return kernel() != nullptr;
 }
 

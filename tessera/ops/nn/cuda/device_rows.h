@@ -9,7 +9,7 @@
 namespace tessera::ops::cuda {
 
 /// Maximum number of dimensions that identify a row, after merging.
-inline constexpr int kMostRowDims = 8;
+inline constexpr int kMaxRowDims = 8;
 /// Rows up to this length are processed by one warp, which holds them in registers.
 inline constexpr std::int64_t kShortRow = 1024;
 
@@ -21,8 +21,8 @@ struct DeviceRows {
   std::int64_t step = 1;    // stride between elements of a row
   std::int64_t length = 1;  // length of a row
   std::int64_t count = 1;   // number of rows
-  std::int64_t sizes[kMostRowDims] = {};
-  std::int64_t strides[kMostRowDims] = {};
+  std::int64_t sizes[kMaxRowDims] = {};
+  std::int64_t strides[kMaxRowDims] = {};
 
 #if defined(__CUDACC__)
   /// Returns the offset of the first element of a row.

@@ -21,7 +21,7 @@ const ImageKernel sum_f64(image, "rms_norm_weight_sum_f64");
 
 // Groups of rows with separate sums: enough to keep a device busy. They depend only on the number of rows.
 constexpr std::int64_t kRowsEach = 64;
-constexpr std::int64_t kMostParts = 256;
+constexpr std::int64_t kMaxParts = 256;
 
 // Each element is a row.
 constexpr int kNoDim = -1;
@@ -39,7 +39,7 @@ void launch_weight(const KernelCall& call, const DeviceRows& grad, const DeviceR
                    const DeviceRows& dweight) {
   if (dweight.length == 0) return;
   const bool is_double = x.dtype == DType::kF64;
-  const std::int64_t rows_each = std::max(kRowsEach, (x.count + kMostParts - 1) / kMostParts);
+  const std::int64_t rows_each = std::max(kRowsEach, (x.count + kMaxParts - 1) / kMaxParts);
   const std::int64_t count = (x.count + rows_each - 1) / rows_each;
   const memory::Buffer parts = scratch(call, static_cast<std::size_t>(count * x.length) * (is_double ? 8 : 4));
   const auto columns = static_cast<std::uint32_t>((x.length + kThreads - 1) / kThreads);

@@ -31,8 +31,8 @@ DeviceRows rows_of(const tensor::KernelCall& call, const Tensor& tensor, int dim
       rows.strides[rows.ndim - 1] = stride;
       continue;
     }
-    TESSERA_CHECK_AS(NotSupported, rows.ndim < kMostRowDims, call.op.name(), ": a tensor must have at most ",
-                     kMostRowDims, " dimensions that cannot be merged, got ", describe(tensor), "; make it contiguous");
+    TESSERA_CHECK_AS(NotSupported, rows.ndim < kMaxRowDims, call.op.name(), ": a tensor must have at most ",
+                     kMaxRowDims, " dimensions that cannot be merged, got ", describe(tensor), "; make it contiguous");
     rows.sizes[rows.ndim] = size;
     rows.strides[rows.ndim++] = stride;
   }

@@ -13,7 +13,7 @@
 namespace tessera::ops::detail {
 namespace {
 
-constexpr std::int64_t kLeastKeys = 256;   // keys per task, if its sequence has more than one task
+constexpr std::int64_t kMinKeys = 256;     // keys per task, if its sequence has more than one task
 constexpr std::int64_t kChunk = 512;       // keys whose gradients fit a near cache
 constexpr std::int64_t kEnoughTasks = 32;  // enough to balance the threads
 
@@ -205,7 +205,7 @@ BackwardPlan plan_backward(const AttentionCall& call, const std::vector<Attentio
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     const AttentionSequence& sequence = sequences[s];
     const KeyMask mask(call.bias, sequence);
-    const std::int64_t each = std::max(round_up((sequence.keys + wanted - 1) / wanted, kAttentionKeyBlock), kLeastKeys);
+    const std::int64_t each = std::max(round_up((sequence.keys + wanted - 1) / wanted, kAttentionKeyBlock), kMinKeys);
     const std::int64_t rows = group_of(call) * round_up(sequence.queries, panel);
     for (std::int64_t kv_head = 0; kv_head < call.kv_heads; ++kv_head) {
       for (std::int64_t key = 0; key == 0 || key < sequence.keys; key += each) {

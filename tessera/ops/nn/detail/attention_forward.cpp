@@ -28,7 +28,7 @@ class AttentionForward {
         v_(memory_.take(kAttentionKeyBlock * e_padded_)),
         p_(memory_.take(kAttentionKeyBlock * panel_)),
         out_(memory_.take(kTaskQueries * e_padded_)),
-        most_(memory_.take(kTaskQueries)),
+        max_(memory_.take(kTaskQueries)),
         sum_(memory_.take(kTaskQueries)) {}
 
   void run(const AttentionSequence& sequence, std::int64_t head, std::int64_t first) {
@@ -50,7 +50,7 @@ class AttentionForward {
     }
     const std::int64_t place = sequence.first_query + first;
     store_head_rows(call_.out, sequence.batch, head, place, queries, call_.e, out_, e_padded_);
-    store(most_, row_address(call_.logsumexp, sequence.batch, head, place), call_.logsumexp.dtype, call_.logsumexp.row,
+    store(max_, row_address(call_.logsumexp, sequence.batch, head, place), call_.logsumexp.dtype, call_.logsumexp.row,
           queries);
   }
 
@@ -89,14 +89,14 @@ class AttentionForward {
 
   [[nodiscard]] std::size_t index(std::int64_t at) const { return static_cast<std::size_t>(at / panel_); }
 
-  PanelState<T> state(std::int64_t at) { return {out_ + at * e_padded_, most_ + at, sum_ + at}; }
+  PanelState<T> state(std::int64_t at) { return {out_ + at * e_padded_, max_ + at, sum_ + at}; }
 
   const AttentionCall& call_;
   const AttentionKernels<T>& kernels_ = attention_kernels<T>();
   std::int64_t panel_ = kernels_.panel;
   std::int64_t e_padded_;
   AttentionMemory<T> memory_;
-  T *q_columns_, *rows_, *k_, *v_, *p_, *out_, *most_, *sum_;
+  T *q_columns_, *rows_, *k_, *v_, *p_, *out_, *max_, *sum_;
   // One element per panel.
   std::vector<PanelMask> masks_ = std::vector<PanelMask>(static_cast<std::size_t>(kTaskQueries / panel_));
   std::vector<char> is_started_ = std::vector<char>(masks_.size());

@@ -277,7 +277,7 @@ void Backward(const BackwardStep<T>& step) {
 
 template <class T>
 const AttentionKernels<T>* Kernels() {
-  static_assert(kPanel<T> <= kMostPanel);
+  static_assert(kPanel<T> <= kMaxPanel);
   static constexpr AttentionKernels<T> kAll = {
       .lanes = kLanes<T>,
       .panel = kPanel<T>,

@@ -22,14 +22,14 @@ struct AttentionRows {
 };
 
 /// Maximum number of queries of a panel, for any vector width.
-inline constexpr std::int64_t kMostPanel = 64;
+inline constexpr std::int64_t kMaxPanel = 64;
 
 /// Keys that each query of a panel attends to. Both bounds never decrease from query to query; queries beyond the end
 /// of the panel repeat the last one.
 struct PanelMask {
-  std::int64_t begin[kMostPanel];  ///< the first key
-  std::int64_t end[kMostPanel];    ///< the key after the last
-  std::int64_t block;              ///< the first key of the block
+  std::int64_t begin[kMaxPanel];  ///< the first key
+  std::int64_t end[kMaxPanel];    ///< the key after the last
+  std::int64_t block;             ///< the first key of the block
   /// Returns the row of the block with the first key of query i; may be outside the block.
   [[nodiscard]] std::int64_t begin_of(std::int64_t i) const { return begin[i] - block; }
   /// Returns the row after the last key of query i; may be outside the block.

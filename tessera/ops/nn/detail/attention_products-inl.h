@@ -35,9 +35,9 @@ template <class T>
 inline constexpr std::int64_t kPanel = kPanelVectors* kLanes<T>;
 // Two vectors per row: 16 sums in the 32 registers of AVX-512, or 8 in 16. A tile of queries is a fraction of one
 // vector.
-inline constexpr std::int64_t kMostRows = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
+inline constexpr std::int64_t kMaxRows = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
 template <class T>
-inline constexpr std::int64_t kRows = std::min(kMostRows, kLanes<T>);
+inline constexpr std::int64_t kRows = std::min(kMaxRows, kLanes<T>);
 
 // Exponentials in f32 are to the base 2.
 template <class T>

@@ -12,8 +12,8 @@
 namespace tessera::ops::detail {
 namespace {
 
-constexpr std::size_t kMostTables = 8;
-constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // limit of a cached table
+constexpr std::size_t kMaxTables = 8;
+constexpr std::size_t kMaxBytes = std::size_t{16} << 20;  // limit of a cached table
 
 // Returns the rotation of each pair per position.
 std::vector<double> frequencies(const RopeAttributes& how, std::int64_t width) {
@@ -64,7 +64,7 @@ class Tables {
   void keep(Key key, AngleTable<T> table) {
     const std::lock_guard lock(mutex_);
     kept_.push_front({std::move(key), std::move(table)});
-    if (kept_.size() > kMostTables) kept_.pop_back();
+    if (kept_.size() > kMaxTables) kept_.pop_back();
   }
 
  private:
@@ -104,7 +104,7 @@ AngleTable<T> angles_of_sequence(const RopeAttributes& how, std::int64_t width, 
   AngleTable<T> made = angles_of_positions<T>(how, width, sequence, [&](std::int64_t i) {
     return how.offset + (how.index.empty() ? i : how.index[0].global(i));
   });
-  if (made->size() * sizeof(T) <= kMostBytes) Tables<T>::get().keep({how, width, sequence}, made);
+  if (made->size() * sizeof(T) <= kMaxBytes) Tables<T>::get().keep({how, width, sequence}, made);
   return made;
 }
 

@@ -116,8 +116,8 @@ HWY_INLINE T Total(Vec<T> sums) {
 
 template <class T>
 T Max(const T* x, std::int64_t n) {
-  constexpr T kLeast = -std::numeric_limits<T>::infinity();
-  const auto most = Fold<T>(n, kLeast, MaxOf<T>(), MaxOf<T>(), Source<T>{x, kLeast});
+  constexpr T kMin = -std::numeric_limits<T>::infinity();
+  const auto most = Fold<T>(n, kMin, MaxOf<T>(), MaxOf<T>(), Source<T>{x, kMin});
   return hn::GetLane(hn::MaxOfLanes(Tag<T>(), most));
 }
 

@@ -14,7 +14,7 @@ using detail::Compute;
 using detail::Loop;
 using detail::TileInput;
 
-constexpr std::size_t kMostInputs = 3;
+constexpr std::size_t kMaxInputs = 3;
 
 PointwiseOperand operand_of(const TileInput& input) {
   PointwiseOperand operand{};
@@ -102,7 +102,7 @@ PointwiseKernels::PointwiseKernels(Image& image, const std::string& name, unsign
 
 void launch_pointwise(const tensor::KernelCall& call, const TypedKernels& kernels, std::span<const TileInput> inputs) {
   const Tensor& out = call.outputs[0];
-  TESSERA_CHECK(inputs.size() <= kMostInputs, call.op.name(), ": a CUDA kernel must have at most ", kMostInputs,
+  TESSERA_CHECK(inputs.size() <= kMaxInputs, call.op.name(), ": a CUDA kernel must have at most ", kMaxInputs,
                 " inputs, got ", inputs.size());
   if (out.numel() == 0) return;
   DenseCall dense{
@@ -114,7 +114,7 @@ void launch_pointwise(const tensor::KernelCall& call, const TypedKernels& kernel
       });
   if (is_dense) return launch_dense(call, kernels, dense, inputs.size());
 
-  const Tensor* tensors[kMostInputs + 1] = {&out};
+  const Tensor* tensors[kMaxInputs + 1] = {&out};
   for (std::size_t i = 0; i < inputs.size(); ++i) tensors[i + 1] = inputs[i].tensor;
   const Loop loop(std::span(tensors, inputs.size() + 1));
   bool is_one_run = loop.ndim() <= 1 && loop.step(0) == 1;

@@ -16,10 +16,10 @@ namespace {
 using detail::ReduceLoop;
 using tensor::KernelCall;
 
-constexpr std::int64_t kManyBlocks = 1024;    // enough for every device, so that sums depend only on sizes
-constexpr std::int64_t kLanesUpTo = 1024;     // maximum elements per result that some lanes of a warp sum
-constexpr std::int64_t kLeastStretch = 4096;  // minimum elements per block
-constexpr std::int64_t kLeastColumns = 128;   // minimum elements per column
+constexpr std::int64_t kManyBlocks = 1024;  // enough for every device, so that sums depend only on sizes
+constexpr std::int64_t kLanesUpTo = 1024;   // maximum elements per result that some lanes of a warp sum
+constexpr std::int64_t kMinStretch = 4096;  // minimum elements per block
+constexpr std::int64_t kMinColumns = 128;   // minimum elements per column
 
 struct SumKernels {
   SumKernels(Image& image, const std::string& name)
@@ -116,17 +116,17 @@ void launch_sum(const KernelCall& call, const tensor::IntList& dims, ReduceLoop 
   ReduceCall fold = laid_out(of);
   if (of.by_columns) {
     const std::int64_t blocks = ceil_div(fold.results, kColumnsAcross);
-    cut(fold, blocks, kLeastColumns);
+    cut(fold, blocks, kMinColumns);
     launch_stretches(call, kernels, kernels.columns, fold,
                      {.grid = {static_cast<std::uint32_t>(blocks), 1, 1}, .block = {kColumnsAcross, kColumnsDeep, 1}});
   } else if (fold.reduced <= kLanesUpTo) {
-    cut(fold, kManyBlocks, kLeastStretch);
+    cut(fold, kManyBlocks, kMinStretch);
     const auto runs = static_cast<std::uint64_t>(std::max<std::int64_t>(ceil_div(fold.reduced, kRun), 1));
     fold.group = static_cast<std::int32_t>(std::min<std::uint64_t>(std::bit_ceil(runs), 32));
     const auto blocks = static_cast<std::uint32_t>(ceil_div(fold.results, kThreads / fold.group));
     launch_stretches(call, kernels, kernels.lanes, fold, {.grid = {blocks, 1, 1}, .block = {kThreads, 1, 1}});
   } else {
-    cut(fold, fold.results, kLeastStretch);
+    cut(fold, fold.results, kMinStretch);
     launch_stretches(call, kernels, kernels.blocks, fold,
                      {.grid = {static_cast<std::uint32_t>(fold.results), 1, 1}, .block = {kThreads, 1, 1}});
   }

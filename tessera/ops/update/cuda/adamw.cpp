@@ -1,4 +1,4 @@
-// adamw on CUDA: one launch for up to kMostAdamWTensors dense tensors. More are several launches, and so is each tensor
+// adamw on CUDA: one launch for up to kMaxAdamWTensors dense tensors. More are several launches, and so is each tensor
 // that is not dense; the step is counted up by the last launch, for the others read it. A step is below 2^32.
 #include <algorithm>
 #include <memory>
@@ -68,9 +68,8 @@ AdamWStepInfo info_of(const ListCall& of) {
 void launch_strided(const KernelCall& call, const ListCall& of, std::size_t i, const AdamWStepInfo& info,
                     const AdamWTensor& tensor) {
   const Tensor& x = of.at(0, i);
-  TESSERA_CHECK_AS(NotSupported, x.ndim() <= kMostAdamWDims,
-                   "adamw: a tensor that is not contiguous must have at most ", kMostAdamWDims,
-                   " dimensions on cuda, got tensor ", i, ", ", describe(x));
+  TESSERA_CHECK_AS(NotSupported, x.ndim() <= kMaxAdamWDims, "adamw: a tensor that is not contiguous must have at most ",
+                   kMaxAdamWDims, " dimensions on cuda, got tensor ", i, ", ", describe(x));
   AdamWStrided strided{info, tensor};
   strided.ndim = x.ndim();
   for (int d = 0; d < x.ndim(); ++d) {
@@ -101,7 +100,7 @@ void run(const KernelCall& call) {
       continue;
     }
     const std::int64_t pieces = (tensor.numel + kAdamWPiece - 1) / kAdamWPiece;
-    if (lists->count == kMostAdamWTensors || lists->pieces + pieces > INT32_MAX) {
+    if (lists->count == kMaxAdamWTensors || lists->pieces + pieces > INT32_MAX) {
       launch_lists(call, *lists);
       lists->count = 0;
       lists->pieces = 0;

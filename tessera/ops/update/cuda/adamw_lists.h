@@ -38,28 +38,28 @@ struct AdamWTensor {
 /// Elements of a piece of work: one block's at a time.
 inline constexpr std::int64_t kAdamWPiece = 4096;
 /// The most tensors of one launch.
-inline constexpr int kMostAdamWTensors = 400;
+inline constexpr int kMaxAdamWTensors = 400;
 
 /// Many dense tensors.
 struct AdamWLists {
   AdamWStepInfo info;
   std::int32_t count = 0;
-  std::int32_t pieces = 0;                           // of all
-  std::int32_t first_piece[kMostAdamWTensors] = {};  // of each
-  AdamWTensor tensors[kMostAdamWTensors] = {};
+  std::int32_t pieces = 0;                          // of all
+  std::int32_t first_piece[kMaxAdamWTensors] = {};  // of each
+  AdamWTensor tensors[kMaxAdamWTensors] = {};
 };
 static_assert(sizeof(AdamWLists) <= 32764, "the arguments of a launch");
 
 /// The most dimensions of a tensor that is not dense.
-inline constexpr int kMostAdamWDims = 12;
+inline constexpr int kMaxAdamWDims = 12;
 
 /// One tensor that is not dense throughout.
 struct AdamWStrided {
   AdamWStepInfo info;
   AdamWTensor tensor;
   std::int32_t ndim = 0;
-  std::int64_t sizes[kMostAdamWDims] = {};
-  std::int64_t strides[kAdamWParts][kMostAdamWDims] = {};
+  std::int64_t sizes[kMaxAdamWDims] = {};
+  std::int64_t strides[kAdamWParts][kMaxAdamWDims] = {};
 };
 
 }  // namespace tessera::ops::cuda

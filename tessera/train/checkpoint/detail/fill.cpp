@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kDirect = std::uint64_t{256} << 10;
 // Shorter rows are read together, with small gaps between them.
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMostBetween = std::uint64_t{16} << 10;
+constexpr std::uint64_t kMaxBetween = std::uint64_t{16} << 10;
 
 // Reads rows in ascending order.
 class RowReader {
@@ -89,7 +89,7 @@ class RegionFill {
     const std::uint64_t offset = offset_ + static_cast<std::uint64_t>(from) * target_.item;
     // The next row is one step of this dimension away: a small gap is read too.
     const std::uint64_t step = d < sources_.size() ? static_cast<std::uint64_t>(from_steps_[d]) * target_.item : nbytes;
-    const std::uint64_t ahead = step - nbytes <= kMostBetween ? part_end_ - offset : nbytes;
+    const std::uint64_t ahead = step - nbytes <= kMaxBetween ? part_end_ - offset : nbytes;
     rows_.read(target_.data + static_cast<std::size_t>(to) * target_.item, offset, nbytes, ahead);
   }
 

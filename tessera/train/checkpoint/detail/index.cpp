@@ -20,9 +20,9 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tessera checkpoint";
 constexpr std::int64_t kVersion = 1;
-constexpr std::size_t kMostDims = 64;
-constexpr std::size_t kMostDepth = 16;  // maximum nesting of lists and objects; an index has 5
-constexpr std::uint64_t kMostHeaderNbytes = 100'000'000 + (1 << 16);
+constexpr std::size_t kMaxDims = 64;
+constexpr std::size_t kMaxDepth = 16;  // maximum nesting of lists and objects; an index has 5
+constexpr std::uint64_t kMaxHeaderNbytes = 100'000'000 + (1 << 16);
 
 // Reads fields of one index and reports faults.
 class IndexReader {
@@ -36,7 +36,7 @@ class IndexReader {
     check(version == kVersion, "version must be ", kVersion, ", got ", version, "; use the Tessera that wrote it");
     CheckpointIndex index;
     index.step = number(root, "step", 0, std::int64_t{1} << 62);
-    index.world_size = static_cast<int>(number(root, "world_size", 1, kMostRanks));
+    index.world_size = static_cast<int>(number(root, "world_size", 1, kMaxRanks));
     index.written_at_seconds = number(root, "written_at_seconds", 0, std::int64_t{1} << 40);
     std::vector<layout::Layout> layouts;
     for (const ordered_json& each : list(root, "layouts")) layouts.push_back(layout_of(each));
@@ -98,7 +98,7 @@ class IndexReader {
     for (const ordered_json& each : list(value, "shape")) {
       dims.push_back(number_of(each, "shape", 0, std::int64_t{1} << 62));
     }
-    check(dims.size() <= kMostDims, "tensor '", tensor.name, "' must have at most ", kMostDims, " dimensions, got ",
+    check(dims.size() <= kMaxDims, "tensor '", tensor.name, "' must have at most ", kMaxDims, " dimensions, got ",
           dims.size());
     tensor.shape = Shape(std::span<const std::int64_t>(dims));
     if (!value.contains("layout")) return tensor;
@@ -110,7 +110,7 @@ class IndexReader {
     SavedFile file;
     file.nbytes = static_cast<std::uint64_t>(number(value, "nbytes", 1, std::int64_t{1} << 62));
     file.header_nbytes =
-        static_cast<std::uint64_t>(number(value, "header_nbytes", 1, static_cast<std::int64_t>(kMostHeaderNbytes)));
+        static_cast<std::uint64_t>(number(value, "header_nbytes", 1, static_cast<std::int64_t>(kMaxHeaderNbytes)));
     file.header_hash = text(value, "header_xxh3");
     check(file.header_nbytes <= file.nbytes, "the header of a file must have at most ", file.nbytes, " bytes, got ",
           file.header_nbytes);
@@ -186,8 +186,8 @@ std::string write_index(const CheckpointIndex& index) {
 CheckpointIndex read_index(std::string_view text, const std::string& path) {
   IndexReader reader(path);
   // The checksum needs the text again, which recursion produces.
-  reader.check(tessera::detail::json_depth(text) <= kMostDepth, "not an index of a checkpoint: nested deeper than ",
-               kMostDepth);
+  reader.check(tessera::detail::json_depth(text) <= kMaxDepth, "not an index of a checkpoint: nested deeper than ",
+               kMaxDepth);
   const ordered_json root = ordered_json::parse(text, nullptr, false);
   reader.check(root.is_object() && root.contains("xxh3") && root.contains("checkpoint") && root.size() == 2,
                "not an index of a checkpoint, or corrupt");
@@ -205,7 +205,7 @@ CheckpointIndex read_index(std::string_view text, const std::string& path) {
 
 CheckpointIndex load_index(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kIndexName;
-  CheckpointIndex index = read_index(read_regular_file(path.string(), kMostIndexNbytes), path.string());
+  CheckpointIndex index = read_index(read_regular_file(path.string(), kMaxIndexNbytes), path.string());
   std::filesystem::path own = std::filesystem::absolute(directory).lexically_normal();
   if (!own.has_filename()) own = own.parent_path();
   const std::optional<std::int64_t> named = step_of_name(own.filename().string());

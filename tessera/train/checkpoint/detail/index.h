@@ -36,9 +36,9 @@ struct CheckpointIndex {
 /// File name of the index.
 inline constexpr std::string_view kIndexName = "index.json";
 /// Maximum number of ranks in an index.
-inline constexpr std::int64_t kMostRanks = 1 << 24;
+inline constexpr std::int64_t kMaxRanks = 1 << 24;
 /// Maximum size of an index.
-inline constexpr std::uint64_t kMostIndexNbytes = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kMaxIndexNbytes = std::uint64_t{1} << 30;
 
 /// Returns "rank-000003.safetensors".
 std::string file_name(int rank);

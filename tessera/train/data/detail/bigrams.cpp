@@ -5,13 +5,13 @@
 namespace tessera::train::detail {
 namespace {
 
-constexpr std::uint64_t kMostForTable = 1024;
+constexpr std::uint64_t kMaxForTable = 1024;
 
 }  // namespace
 
 Bigrams::Bigrams(std::int64_t vocabulary)
     : vocabulary_(static_cast<std::uint64_t>(vocabulary)),
-      table_(vocabulary_ <= kMostForTable ? vocabulary_ * vocabulary_ : 0) {}
+      table_(vocabulary_ <= kMaxForTable ? vocabulary_ * vocabulary_ : 0) {}
 
 void Bigrams::add(std::span<const std::int32_t> tokens) {
   for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {

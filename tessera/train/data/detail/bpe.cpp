@@ -10,10 +10,10 @@ namespace {
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 // Limit of cached words: longer ones rarely repeat.
-constexpr std::size_t kMostRememberedBytes = 48;
-constexpr std::size_t kMostRememberedWords = std::size_t{1} << 18;
+constexpr std::size_t kMaxRememberedBytes = 48;
+constexpr std::size_t kMaxRememberedWords = std::size_t{1} << 18;
 // Positions in a word have 32 bits. Longer words are split; only text without spaces or changes of kind reaches it.
-constexpr std::size_t kMostWordBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxWordBytes = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -66,8 +66,8 @@ void WordEncoder::merge(std::string_view word) {
 }
 
 void WordEncoder::merge_long(std::string_view word, std::vector<std::uint32_t>& tokens) {
-  for (std::size_t start = 0; start < word.size(); start += kMostWordBytes) {
-    merge(word.substr(start, kMostWordBytes));
+  for (std::size_t start = 0; start < word.size(); start += kMaxWordBytes) {
+    merge(word.substr(start, kMaxWordBytes));
     for (std::uint32_t at = 0; at != kNone; at = nodes_[at].after) tokens.push_back(nodes_[at].token);
   }
 }
@@ -80,13 +80,13 @@ void WordEncoder::encode(std::string_view word, std::vector<std::uint32_t>& toke
       return;
     }
   }
-  if (word.size() > kMostRememberedBytes) {
+  if (word.size() > kMaxRememberedBytes) {
     merge_long(word, tokens);
     return;
   }
   auto found = seen_.find(std::string(word));
   if (found == seen_.end()) {
-    if (seen_.size() >= kMostRememberedWords) seen_.clear();
+    if (seen_.size() >= kMaxRememberedWords) seen_.clear();
     std::vector<std::uint32_t> made;
     merge_long(word, made);
     found = seen_.emplace(word, std::move(made)).first;

@@ -15,8 +15,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int kMostDepth = 32;
-constexpr std::size_t kMostTokens = std::size_t{1} << 24;
+constexpr int kMaxDepth = 32;
+constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
 // Names of the token between documents, in order of preference.
 constexpr std::string_view kEndsOfText[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
 
@@ -70,7 +70,7 @@ class Reader {
  public:
   Reader(std::string_view text, const std::string& path) : path_(path) {
     file_ = json::parse(text, [this](int depth, json::parse_event_t, const json&) {
-      check(depth <= kMostDepth, "values must be nested at most ", kMostDepth, " levels deep");
+      check(depth <= kMaxDepth, "values must be nested at most ", kMaxDepth, " levels deep");
       return true;
     });
     check(file_.is_object(), "must be an object, got ", shown(file_));
@@ -167,8 +167,8 @@ class Reader {
   }
 
   [[nodiscard]] std::uint32_t id_of(const json& value, const std::string& token) const {
-    if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= kMostTokens) {
-      refuse("token ", shown(token), ": id must be in [0, ", kMostTokens - 1, "], got ", shown(value));
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= kMaxTokens) {
+      refuse("token ", shown(token), ": id must be in [0, ", kMaxTokens - 1, "], got ", shown(value));
     }
     return value.get<std::uint32_t>();
   }
@@ -213,7 +213,7 @@ class Reader {
     check(vocabulary.is_object() && !vocabulary.empty(), "model.vocab must be a non-empty table of tokens");
     std::size_t count = vocabulary.size();
     for (const auto& [text, id] : added_) count += vocabulary.contains(text) ? 0 : 1;
-    check(count <= kMostTokens, "must have at most ", kMostTokens, " tokens, got ", count);
+    check(count <= kMaxTokens, "must have at most ", kMaxTokens, " tokens, got ", count);
     bpe_.tokens.resize(count);
     bpe_.is_added.resize(count);
     is_taken_.resize(count);

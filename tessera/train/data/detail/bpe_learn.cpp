@@ -8,8 +8,8 @@
 namespace tessera::train::detail {
 namespace {
 
-constexpr std::int64_t kLeastVocabulary = 257;
-constexpr std::int64_t kMostVocabulary = std::int64_t{1} << 24;
+constexpr std::int64_t kMinVocabulary = 257;
+constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 24;
 
 struct Word {
   std::vector<std::uint32_t> tokens;
@@ -151,8 +151,8 @@ class Learner {
 }  // namespace
 
 Bpe learn_bpe(std::span<const std::string_view> texts, std::int64_t vocabulary, const OnProgress& on_progress) {
-  TESSERA_CHECK(vocabulary >= kLeastVocabulary && vocabulary <= kMostVocabulary, "learn: vocabulary must be in [",
-                kLeastVocabulary, ", ", kMostVocabulary, "], got ", vocabulary,
+  TESSERA_CHECK(vocabulary >= kMinVocabulary && vocabulary <= kMaxVocabulary, "learn: vocabulary must be in [",
+                kMinVocabulary, ", ", kMaxVocabulary, "], got ", vocabulary,
                 "; the smallest has the bytes and <|endoftext|>");
   return Learner(texts).learn(static_cast<std::size_t>(vocabulary), on_progress);
 }

@@ -62,13 +62,13 @@ std::size_t gpt2_end(const Scanner& scan, std::size_t start) {
   return space_end(scan, start);
 }
 
-std::size_t llama3_end(const Scanner& scan, std::size_t start, std::size_t most_digits) {
+std::size_t llama3_end(const Scanner& scan, std::size_t start, std::size_t max_digits) {
   const std::size_t contraction = contraction_end(scan.text, start, true);
   if (contraction != start) return contraction;
   const Kind kind = scan.kind(start);
   const std::size_t second = scan.after(start);
   if (kind == Kind::kLetter) return scan.run_end(start, kind);
-  if (kind == Kind::kNumber) return scan.run_end(start, kind, most_digits);
+  if (kind == Kind::kNumber) return scan.run_end(start, kind, max_digits);
   if (!scan.is_line_end(start) && !scan.is_end(second) && scan.kind(second) == Kind::kLetter) {
     return scan.run_end(second, Kind::kLetter);
   }

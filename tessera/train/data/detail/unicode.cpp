@@ -40,9 +40,9 @@ CodePoint code_point_at(std::string_view text, std::size_t position) {
     if ((byte(i) & 0xC0U) != 0x80U) return {first, 1, false};
     value = value << 6 | (byte(i) & 0x3FU);
   }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  constexpr std::uint32_t kMin[] = {0, 0, 0x80, 0x800, 0x10000};
   const bool is_surrogate = value >= 0xD800 && value <= 0xDFFF;
-  if (value < kLeast[nbytes] || value > 0x10FFFF || is_surrogate) return {first, 1, false};
+  if (value < kMin[nbytes] || value > 0x10FFFF || is_surrogate) return {first, 1, false};
   return {value, nbytes, true};
 }
 

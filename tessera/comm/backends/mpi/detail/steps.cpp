@@ -22,9 +22,9 @@ using std::chrono::steady_clock;
 constexpr std::int64_t kSmallBytes = 2048;
 // Bytes that one rank stores of all inputs of a reduction, and the minimum per input.
 constexpr std::int64_t kStageBytes = std::int64_t{8} << 20;
-constexpr std::int64_t kLeastWindow = std::int64_t{64} << 10;
+constexpr std::int64_t kMinWindow = std::int64_t{64} << 10;
 // MPI counts in int.
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 30;
 
 std::int64_t item_of(const Operation& operation) { return static_cast<std::int64_t>(itemsize(operation.dtype)); }
 
@@ -96,7 +96,7 @@ void MpiSteps::check_ahead(const Task& task, std::span<const Operation> messages
 }
 
 void MpiSteps::run_collective(const Operation& operation) {
-  const std::int64_t most = detail::most_given(operation, size_);
+  const std::int64_t most = detail::max_given(operation, size_);
   const bool is_small = most >= 0 && most * item_of(operation) <= kSmallBytes;
   meet(operation, is_small);
   if (operation.kind == OpKind::kBarrier) return;
@@ -230,7 +230,7 @@ void MpiSteps::make_copies(const Operation& operation, std::span<const Move> cop
 }
 
 void MpiSteps::make_folds(const Operation& operation, std::span<const PendingFold> folds) {
-  const std::int64_t window = std::max(kLeastWindow, kStageBytes / size_) / item_of(operation);
+  const std::int64_t window = std::max(kMinWindow, kStageBytes / size_) / item_of(operation);
   std::int64_t most = 0;
   for (const PendingFold& each : folds) most = std::max(most, each.move.count);
   for (std::int64_t first = 0; first < most; first += window) fold_window(operation, folds, first, window);
@@ -286,8 +286,8 @@ std::byte* MpiSteps::stage(int rank, std::int64_t nbytes) {
 
 void MpiSteps::send(int to, int tag, const std::byte* from, std::uint64_t nbytes, OpenRequest open) {
   open.peer = to;
-  for (std::uint64_t at = 0; at < nbytes; at += kMostBytes) {
-    requests_.push_back(endpoint_.send(to, tag, from + at, std::min(kMostBytes, nbytes - at)));
+  for (std::uint64_t at = 0; at < nbytes; at += kMaxBytes) {
+    requests_.push_back(endpoint_.send(to, tag, from + at, std::min(kMaxBytes, nbytes - at)));
     open_.push_back(open);
   }
 }
@@ -295,8 +295,8 @@ void MpiSteps::send(int to, int tag, const std::byte* from, std::uint64_t nbytes
 void MpiSteps::receive(int from, int tag, std::byte* to, std::uint64_t nbytes, OpenRequest open) {
   open.peer = from;
   open.is_receive = true;
-  for (std::uint64_t at = 0; at < nbytes; at += kMostBytes) {
-    requests_.push_back(endpoint_.receive(from, tag, to + at, std::min(kMostBytes, nbytes - at)));
+  for (std::uint64_t at = 0; at < nbytes; at += kMaxBytes) {
+    requests_.push_back(endpoint_.receive(from, tag, to + at, std::min(kMaxBytes, nbytes - at)));
     open_.push_back(open);
   }
 }
