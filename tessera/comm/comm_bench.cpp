@@ -136,7 +136,7 @@ TESSERA_BENCH(shm_all_reduce_w4) {
   }
 }
 
-TESSERA_BENCH(shm_moves_w2) {
+TESSERA_BENCH(shm_transfers_w2) {
   for (const OpKind kind : {OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllToAll}) {
     measure_shm(context, {kind, 2, 16 * kMiB, 1.3});
   }

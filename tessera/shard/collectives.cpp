@@ -16,7 +16,7 @@
 #include "tessera/shard/detail/collective_axes.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/geometry.h"
-#include "tessera/shard/detail/run_moves.h"
+#include "tessera/shard/detail/run_plans.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/groups.h"
 #include "tessera/tensor/call.h"
@@ -64,11 +64,11 @@ std::vector<detail::RegionCopy> to_messages(const Shape& shape, int dim, const S
   std::int64_t start = 0;
   std::int64_t offset = 0;
   for (const std::int64_t size : sizes) {
-    const Shape piece = with_size(shape, dim, size);
-    if (piece.numel() > 0)
-      copies.push_back({{piece, strides, start * step}, {piece, contiguous_strides(piece), offset}});
+    const Shape chunk = with_size(shape, dim, size);
+    if (chunk.numel() > 0)
+      copies.push_back({{chunk, strides, start * step}, {chunk, contiguous_strides(chunk), offset}});
     start += size;
-    offset += piece.numel();
+    offset += chunk.numel();
   }
   detail::merge_copies(copies);
   return copies;
@@ -101,14 +101,14 @@ bool receives(const Collective& collective, int place) {
 // Returns the elements that the busiest rank receives.
 std::int64_t received_numel(const Collective& collective, const Shape& from, const Shape& to, int place) {
   const std::int64_t ranks = collective.over.size();
-  const auto piece = [&](const Shape& shape, int dim, const Sizes& sizes) {
+  const auto chunk = [&](const Shape& shape, int dim, const Sizes& sizes) {
     return with_size(shape, dim, sizes[static_cast<std::size_t>(place)]).numel();
   };
   switch (collective.kind) {
     case OpKind::kAllReduce: return 2 * (ranks - 1) * from.numel() / ranks;
     case OpKind::kReduceScatter: return (ranks - 1) * to.numel();
     case OpKind::kAllGather:
-    case OpKind::kAllToAll: return to.numel() - piece(to, collective.concat, collective.out_sizes);
+    case OpKind::kAllToAll: return to.numel() - chunk(to, collective.concat, collective.out_sizes);
     case OpKind::kReduce: return (ranks - 1) * from.numel();
     default: return from.numel();
   }

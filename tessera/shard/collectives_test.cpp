@@ -78,11 +78,11 @@ TEST(Collectives, GiveWhatTheyAreByDefinition) {
                    all[static_cast<std::size_t>(std::ranges::max_element(ranks) - ranks.begin())]);
       for (const std::int64_t dim : {0, 1, -1}) expect_equal(all_gather(x, dim, over), cat(all, dim));
       expect_equal(reduce_scatter(x, 1, over), ops::narrow(sum, 1, over.place(), 1));
-      std::vector<Tensor> pieces;
-      for (const Tensor& each : all) pieces.push_back(ops::narrow(each, 1, over.place(), 1));
-      expect_equal(all_to_all(x, 1, 0, over), cat(pieces, 0));
-      expect_equal(all_to_all(x, 1, 1, over), cat(pieces, 1));
-      expect_equal(all_to_all(x, 1, 2, over), cat(pieces, 2));
+      std::vector<Tensor> chunks;
+      for (const Tensor& each : all) chunks.push_back(ops::narrow(each, 1, over.place(), 1));
+      expect_equal(all_to_all(x, 1, 0, over), cat(chunks, 0));
+      expect_equal(all_to_all(x, 1, 1, over), cat(chunks, 1));
+      expect_equal(all_to_all(x, 1, 2, over), cat(chunks, 2));
       expect_equal(broadcast(x, n - 1, over), all.back());
       std::vector<int> next;
       for (int p = 0; p < n; ++p) next.push_back(p + 1 < n ? p + 1 : -1);

@@ -11,7 +11,7 @@
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/geometry.h"
 #include "tessera/shard/detail/laid_out.h"
-#include "tessera/shard/detail/run_moves.h"
+#include "tessera/shard/detail/run_plans.h"
 #include "tessera/shard/groups.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/tensor/device_context.h"
@@ -35,14 +35,14 @@ void check_plain(const char* what, const Tensor& tensor, const char* way_out) {
 Tensor all_parts(const Tensor& whole, const Layout& layout, std::span<const Rank> ranks, std::int64_t numel) {
   const Tensor dense = ops::contiguous(whole);
   Tensor packed = Tensor::allocate(Shape{numel}, whole.dtype(), tensor::current_device(whole.device()));
-  const detail::PartMaps all = detail::part_maps(Layout::replicated(layout.mesh()), whole.shape(), ranks[0]);
+  const detail::ShardMaps all = detail::shard_maps(Layout::replicated(layout.mesh()), whole.shape(), ranks[0]);
   std::vector<detail::RegionCopy> copies;
   std::int64_t offset = 0;
   for (const Rank rank : ranks) {
-    const detail::PartMaps part = detail::part_maps(layout, whole.shape(), rank);
+    const detail::ShardMaps part = detail::shard_maps(layout, whole.shape(), rank);
     const Shape shape = detail::shape_of(part);
-    for (const detail::Piece& piece : detail::common_pieces(all, part)) {
-      copies.push_back(detail::region_copy(piece, whole.shape(), 0, shape, offset));
+    for (const detail::Chunk& chunk : detail::common_chunks(all, part)) {
+      copies.push_back(detail::region_copy(chunk, whole.shape(), 0, shape, offset));
     }
     offset += shape.numel();
   }

@@ -18,7 +18,7 @@
 #include "tessera/layout/planner.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/shard/create.h"
-#include "tessera/shard/detail/compiled_move.h"
+#include "tessera/shard/detail/compiled_plan.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/dispatch_plan.h"
 #include "tessera/shard/detail/laid_out.h"

@@ -6,13 +6,13 @@
 #include "tessera/base/error.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/detail/laid_out.h"
-#include "tessera/shard/detail/run_moves.h"
+#include "tessera/shard/detail/run_plans.h"
 #include "tessera/tensor/device_context.h"
 
 namespace tessera::shard {
 namespace {
 
-using detail::TensorMove;
+using detail::PlanRun;
 using layout::Layout;
 
 // Target layout and dtypes of a tensor.
@@ -66,8 +66,8 @@ class SideStream {
   std::optional<tensor::StreamScope> scope_;
 };
 
-TensorMove begin(const Tensor& x, const Target& target) {
-  return {detail::compiled_move(x.layout(), target.to, x.shape(), target.moved), ops::cast(x.local(), target.moved)};
+PlanRun begin(const Tensor& x, const Target& target) {
+  return {detail::compiled_plan(x.layout(), target.to, x.shape(), target.moved), ops::cast(x.local(), target.moved)};
 }
 
 Tensor wrapped(const Tensor& x, const Target& target, Tensor part) {
@@ -78,8 +78,8 @@ Tensor move_one(const Tensor& x, const Target& target, const Way& way) {
   const autograd::NoGrad no_grad;
   if (!x.local()) return wrapped(x, target, {});
   SideStream side(way.stream, x.device());
-  TensorMove move = begin(x, target);
-  detail::run_moves(std::span(&move, 1));
+  PlanRun move = begin(x, target);
+  detail::run_plans(std::span(&move, 1));
   Tensor part = ops::cast(move.part, target.result);
   side.join();
   return wrapped(x, target, std::move(part));
@@ -87,7 +87,7 @@ Tensor move_one(const Tensor& x, const Target& target, const Way& way) {
 
 std::vector<Tensor> move_many(std::span<const Tensor> tensors, std::span<const Target> targets, const Way& way) {
   const autograd::NoGrad no_grad;
-  std::vector<TensorMove> moves;
+  std::vector<PlanRun> moves;
   std::vector<std::size_t> places;
   std::optional<SideStream> side;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -96,7 +96,7 @@ std::vector<Tensor> move_many(std::span<const Tensor> tensors, std::span<const T
     moves.push_back(begin(tensors[i], targets[i]));
     places.push_back(i);
   }
-  detail::run_moves(moves);
+  detail::run_plans(moves);
   std::vector<Tensor> parts(tensors.size());
   for (std::size_t m = 0; m < moves.size(); ++m) {
     parts[places[m]] = ops::cast(moves[m].part, targets[places[m]].result);

@@ -11,7 +11,7 @@
 #include "tessera/comm/world.h"
 #include "tessera/layout/testing/random_requests.h"
 #include "tessera/ops/pointwise/pointwise.h"
-#include "tessera/shard/detail/run_moves.h"
+#include "tessera/shard/detail/run_plans.h"
 #include "tessera/shard/scopes.h"
 #include "tessera/shard/testing/all_ranks.h"
 #include "tessera/tensor/device_context.h"
@@ -265,14 +265,14 @@ TEST(Redistribute, ThatIsWrongIsFound) {
     Results results(4);
     on_worlds(4, {}, [&] {
       const Tensor x = placed(values, from);
-      detail::CompiledMove move = *detail::compiled_move(from, to, values.shape, DType::kF32);
+      detail::CompiledPlan move = *detail::compiled_plan(from, to, values.shape, DType::kF32);
       EXPECT_EQ(move.steps.size(), 1U);
       detail::CompiledStep& step = move.steps[0];
       EXPECT_TRUE(step.packs);
       if (fault == 1) step.pack.clear();
       if (fault == 2) step.packs = false;  // rows are sent as columns
-      detail::TensorMove moves[] = {{std::make_shared<const detail::CompiledMove>(move), x.local()}};
-      detail::run_moves(moves);
+      detail::PlanRun moves[] = {{std::make_shared<const detail::CompiledPlan>(move), x.local()}};
+      detail::run_plans(moves);
       results.hand_in(0, Tensor::sharded(values.shape, DType::kF32, to, moves[0].part));
     });
     EXPECT_EQ(ops::testing::difference(results.whole(0), values, 0, to).empty(), fault == 0) << fault;

@@ -126,7 +126,7 @@ TEST(CollectiveCounts, SequenceParallel) {
 // reduce-scatter of the gradient. Two weights [16, 16] in f32 over 4 ranks.
 TEST(CollectiveCounts, FullyShardedDataParallel) {
   const Mesh mesh = Mesh::parse("fsdp=4");
-  const std::int64_t piece = 3 * 16 * 16 * 4 / 4;
+  const std::int64_t chunk = 3 * 16 * 16 * 4 / 4;
   for (const bool remat : {false, true}) {
     simulate(4, [&] {
       const Tensor x = part(mesh, {8, 16}, "S0");
@@ -138,10 +138,10 @@ TEST(CollectiveCounts, FullyShardedDataParallel) {
                   const Tensor h = ops::relu(ops::mm(x, redistribute(first, whole, {.remat = remat})));
                   loss = ops::sum(ops::mm(h, redistribute(second, whole, {.remat = remat})));
                 }),
-                (SentByKind{{"all-gather over fsdp", {2, 2 * piece}}}));
-      SentByKind want{{"reduce-scatter over fsdp", {2, 2 * piece}}};
+                (SentByKind{{"all-gather over fsdp", {2, 2 * chunk}}}));
+      SentByKind want{{"reduce-scatter over fsdp", {2, 2 * chunk}}};
       // The first product needs no gradient of the batch, hence its weight only once.
-      if (remat) want["all-gather over fsdp"] = {1, piece};
+      if (remat) want["all-gather over fsdp"] = {1, chunk};
       EXPECT_EQ(sent_by([&] { autograd::backward(loss); }), want);
       EXPECT_EQ(autograd::grad(first).layout(), first.layout());
       EXPECT_EQ(autograd::grad(second).layout(), second.layout());

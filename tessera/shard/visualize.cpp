@@ -38,7 +38,7 @@ std::vector<Run> runs_of(const IndexMap& map) {
 }
 
 // Returns the chunks of one dimension.
-std::vector<Run> pieces_of(const Layout& layout, const Shape& shape, int dim) {
+std::vector<Run> chunks_of(const Layout& layout, const Shape& shape, int dim) {
   std::set<std::int64_t> places = {0, shape[static_cast<std::size_t>(dim)]};
   for (std::int64_t r = 0; r < layout.mesh().size(); ++r) {
     for (const Run& run : runs_of(layout::index_map(layout, shape, dim, layout.mesh().ranks().at(r)))) {
@@ -110,8 +110,8 @@ Table table_of(const Tensor& tensor, const std::vector<int>& dims) {
   const Layout& layout = tensor.layout();
   const Shape& shape = tensor.shape();
   const std::vector<Run> whole = {{0, 1}};  // of an absent dimension
-  const std::vector<Run> rows = !dims.empty() ? pieces_of(layout, shape, dims[0]) : whole;
-  const std::vector<Run> columns = dims.size() > 1 ? pieces_of(layout, shape, dims[1]) : whole;
+  const std::vector<Run> rows = !dims.empty() ? chunks_of(layout, shape, dims[0]) : whole;
+  const std::vector<Run> columns = dims.size() > 1 ? chunks_of(layout, shape, dims[1]) : whole;
   TESSERA_CHECK(rows.size() * columns.size() <= kMaxCells, "visualize: must have at most ", kMaxCells, " blocks, got ",
                 rows.size() * columns.size(), " for ", tensor::describe(tensor));
   Table table;

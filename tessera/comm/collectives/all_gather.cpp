@@ -12,15 +12,15 @@ Extents extents(const Operation& operation, int rank, int size) {
   return {detail::part_of(operation.out_counts, operation.count, rank).count,
           detail::whole_of(operation.out_counts, operation.count, size)};
 }
-Moves moves(const Operation& operation, int rank, int size) {
-  Moves moves;
+Transfers transfers(const Operation& operation, int rank, int size) {
+  Transfers transfers;
   // Starts with itself, so that not all ranks read from the same rank at once.
   for (int step = 0; step < size; ++step) {
     const int from = (rank + step) % size;
     const auto [first, count] = detail::part_of(operation.out_counts, operation.count, from);
-    if (count > 0) moves.push_back({.from = from, .to = rank, .to_offset = first, .count = count});
+    if (count > 0) transfers.push_back({.from = from, .to = rank, .to_offset = first, .count = count});
   }
-  return moves;
+  return transfers;
 }
 
 std::optional<std::int64_t> in_place(const Operation& operation, int rank, int /*size*/) {
@@ -30,7 +30,7 @@ std::optional<std::int64_t> in_place(const Operation& operation, int rank, int /
 }  // namespace
 
 const CollectiveDef kAllGatherDef = {
-    .name = "all_gather", .check = check, .extents = extents, .moves = moves, .in_place = in_place};
-const CollectiveDef kRendezvousDef = {.name = "rendezvous", .check = check, .extents = extents, .moves = moves};
+    .name = "all_gather", .check = check, .extents = extents, .transfers = transfers, .in_place = in_place};
+const CollectiveDef kRendezvousDef = {.name = "rendezvous", .check = check, .extents = extents, .transfers = transfers};
 
 }  // namespace tessera::comm

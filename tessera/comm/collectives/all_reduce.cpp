@@ -10,7 +10,7 @@ void check(const Operation& operation, int /*rank*/, int /*size*/) {
   detail::check_reduction(operation);
 }
 Extents extents(const Operation& operation, int /*rank*/, int /*size*/) { return {operation.count, operation.count}; }
-Moves moves(const Operation& operation, int rank, int size) {
+Transfers transfers(const Operation& operation, int rank, int size) {
   const auto [first, count] = share_of(operation.count, rank, size);
   if (count == 0) return {};
   return {{.from = kEveryone, .from_offset = first, .to = kEveryone, .to_offset = first, .count = count}};
@@ -21,6 +21,6 @@ std::optional<std::int64_t> in_place(const Operation& /*operation*/, int /*rank*
 }  // namespace
 
 const CollectiveDef kAllReduceDef = {
-    .name = "all_reduce", .check = check, .extents = extents, .moves = moves, .in_place = in_place};
+    .name = "all_reduce", .check = check, .extents = extents, .transfers = transfers, .in_place = in_place};
 
 }  // namespace tessera::comm

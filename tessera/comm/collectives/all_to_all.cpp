@@ -17,8 +17,8 @@ Extents extents(const Operation& operation, int /*rank*/, int size) {
   return {detail::whole_of(operation.in_counts, operation.count, size),
           detail::whole_of(operation.out_counts, operation.count, size)};
 }
-Moves moves(const Operation& operation, int rank, int size) {
-  Moves moves;
+Transfers transfers(const Operation& operation, int rank, int size) {
+  Transfers transfers;
   const bool is_even = operation.in_counts.empty();
   for (int step = 0; step < size; ++step) {
     const int from = (rank + step) % size;
@@ -26,9 +26,9 @@ Moves moves(const Operation& operation, int rank, int size) {
     // An uneven chunk without elements is still compared with the offer.
     if (is_even && count == 0) continue;
     const std::int64_t from_offset = is_even ? operation.count * rank : kOffered;
-    moves.push_back({.from = from, .from_offset = from_offset, .to = rank, .to_offset = first, .count = count});
+    transfers.push_back({.from = from, .from_offset = from_offset, .to = rank, .to_offset = first, .count = count});
   }
-  return moves;
+  return transfers;
 }
 Offer offer(const Operation& operation, int /*rank*/, int peer) {
   const auto [first, count] = detail::part_of(operation.in_counts, operation.count, peer);
@@ -38,6 +38,6 @@ Offer offer(const Operation& operation, int /*rank*/, int peer) {
 }  // namespace
 
 const CollectiveDef kAllToAllDef = {
-    .name = "all_to_all", .check = check, .extents = extents, .moves = moves, .offer = offer};
+    .name = "all_to_all", .check = check, .extents = extents, .transfers = transfers, .offer = offer};
 
 }  // namespace tessera::comm

@@ -7,6 +7,6 @@ const CollectiveDef kBarrierDef = {
     .name = "barrier",
     .check = [](const Operation& /*operation*/, int /*rank*/, int /*size*/) {},
     .extents = [](const Operation& /*operation*/, int /*rank*/, int /*size*/) { return Extents{}; },
-    .moves = [](const Operation& /*operation*/, int /*rank*/, int /*size*/) { return Moves(); }};
+    .transfers = [](const Operation& /*operation*/, int /*rank*/, int /*size*/) { return Transfers(); }};
 
 }  // namespace tessera::comm

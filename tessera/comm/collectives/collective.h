@@ -2,7 +2,7 @@
 // (all_reduce.cpp, ...) and lists it in the table at the end of collective.cpp. The transfers run over peer memory
 // (thread, shm) and over messages (mpi). A backend may have a faster implementation.
 //
-// One rank makes a transfer (a Move). It reads elements of one rank's input, or reduces the same elements of all
+// One rank makes a transfer (a Transfer). It reads elements of one rank's input, or reduces the same elements of all
 // inputs, and writes them to the output of one rank or of all. The transfers of an operation may run in any order and
 // at the same time: none reads what another writes, even if input and output are the same memory. (Copies of elements
 // onto themselves are skipped.)
@@ -19,24 +19,24 @@
 
 namespace tessera::comm {
 
-/// All ranks of the group, as a rank of a Move.
+/// All ranks of the group, as a rank of a Transfer.
 inline constexpr int kEveryone = -1;
-/// A Move offset or count that only the source rank knows; that rank provides it in an Offer.
+/// A Transfer offset or count that only the source rank knows; that rank provides it in an Offer.
 inline constexpr std::int64_t kOffered = -1;
 
 /// A transfer of consecutive elements from an input to an output.
-struct Move {
+struct Transfer {
   int from = 0;                  ///< source rank; kEveryone: a reduction over all inputs, in rank order
   std::int64_t from_offset = 0;  ///< first element in the input, or kOffered
   int to = 0;                    ///< target rank; kEveryone: all outputs
   std::int64_t to_offset = 0;    ///< first element in the output, or kOffered
   std::int64_t count = 0;        ///< number of elements, or kOffered
   /// Returns true if both are the same transfer.
-  friend bool operator==(const Move&, const Move&) = default;
+  friend bool operator==(const Transfer&, const Transfer&) = default;
 };
 
 /// The transfers of a rank; usually few, since ranks share the work.
-using Moves = SmallVector<Move, 4>;
+using Transfers = SmallVector<Transfer, 4>;
 
 /// The values that a rank provides to a peer that reads its input, if the peer cannot compute them.
 struct Offer {
@@ -59,7 +59,7 @@ struct CollectiveDef {
   /// Returns the required buffer sizes.
   Extents (*extents)(const Operation& operation, int rank, int size);
   /// Returns the transfers that `rank` makes.
-  Moves (*moves)(const Operation& operation, int rank, int size);
+  Transfers (*transfers)(const Operation& operation, int rank, int size);
   /// Returns the required offset of `out` from `in`, in elements, if both are the same memory. Null or nullopt if they
   /// must not be.
   std::optional<std::int64_t> (*in_place)(const Operation& operation, int rank, int size) = nullptr;

@@ -28,33 +28,34 @@ struct World {
 void play(World& world, Random& random) {
   struct Made {
     int maker;
-    Move move;
+    Transfer transfer;
   };
   std::vector<Made> all;
   const CollectiveDef& def = definition(world.operations[0].kind);
   for (int rank = 0; rank < world.size(); ++rank) {
-    for (const Move& move : def.moves(world.operations[static_cast<std::size_t>(rank)], rank, world.size())) {
-      all.push_back({rank, move});
+    for (const Transfer& transfer :
+         def.transfers(world.operations[static_cast<std::size_t>(rank)], rank, world.size())) {
+      all.push_back({rank, transfer});
     }
   }
   std::shuffle(all.begin(), all.end(), random);
-  for (auto [maker, move] : all) {
-    if (move.from_offset == kOffered) {
-      const Offer offer = def.offer(world.operations[static_cast<std::size_t>(move.from)], move.from, maker);
-      move.from_offset = offer.from_offset;
-      if (move.count == kOffered) move.count = offer.count;
-      if (move.to_offset == kOffered) move.to_offset = offer.to_offset;
-      ASSERT_EQ(move.count, offer.count);
+  for (auto [maker, transfer] : all) {
+    if (transfer.from_offset == kOffered) {
+      const Offer offer = def.offer(world.operations[static_cast<std::size_t>(transfer.from)], transfer.from, maker);
+      transfer.from_offset = offer.from_offset;
+      if (transfer.count == kOffered) transfer.count = offer.count;
+      if (transfer.to_offset == kOffered) transfer.to_offset = offer.to_offset;
+      ASSERT_EQ(transfer.count, offer.count);
     }
-    for (std::int64_t i = 0; i < move.count; ++i) {
+    for (std::int64_t i = 0; i < transfer.count; ++i) {
       std::int64_t value = 0;
       for (int from = 0; from < world.size(); ++from) {
-        if (move.from != kEveryone && move.from != from) continue;
-        value += world.in[static_cast<std::size_t>(from)].at(static_cast<std::size_t>(move.from_offset + i));
+        if (transfer.from != kEveryone && transfer.from != from) continue;
+        value += world.in[static_cast<std::size_t>(from)].at(static_cast<std::size_t>(transfer.from_offset + i));
       }
       for (int to = 0; to < world.size(); ++to) {
-        if (move.to != kEveryone && move.to != to) continue;
-        world.out[static_cast<std::size_t>(to)].at(static_cast<std::size_t>(move.to_offset + i)) = value;
+        if (transfer.to != kEveryone && transfer.to != to) continue;
+        world.out[static_cast<std::size_t>(to)].at(static_cast<std::size_t>(transfer.to_offset + i)) = value;
       }
     }
   }
@@ -133,7 +134,7 @@ Values expected(const World& world, int rank) {
   }
 }
 
-TEST(Moves, GiveWhatTheCollectiveIsDefinedToGive) {
+TEST(Transfers, GiveWhatTheCollectiveIsDefinedToGive) {
   Random random(1);
   for (const OpKind kind :
        {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kBroadcast, OpKind::kReduce,
@@ -151,7 +152,7 @@ TEST(Moves, GiveWhatTheCollectiveIsDefinedToGive) {
   }
 }
 
-TEST(Moves, OfAllToAllTakeFromEachPeerWhatItOffers) {
+TEST(Transfers, OfAllToAllTakeFromEachPeerWhatItOffers) {
   Random random(2);
   for (int trial = 0; trial < 300; ++trial) {
     const int size = 1 + static_cast<int>(random() % 6);
@@ -189,7 +190,7 @@ TEST(Moves, OfAllToAllTakeFromEachPeerWhatItOffers) {
 }
 
 // Offsets are in the receiver's rows; rows that no rank names keep their values.
-TEST(Moves, OfRaggedAllToAllWriteWhereTheSenderSays) {
+TEST(Transfers, OfRaggedAllToAllWriteWhereTheSenderSays) {
   const Values in_offsets[] = {{0, 1}, {0, 1}};
   const Values in_sizes[] = {{1, 2}, {1, 1}};
   const Values out_offsets[] = {{0, 0}, {1, 2}};
@@ -210,7 +211,7 @@ TEST(Moves, OfRaggedAllToAllWriteWhereTheSenderSays) {
 }
 
 // In place: the output is in the memory of the input at the offset of in_place(), or the other way round.
-TEST(Moves, ReadNothingThatAnotherWritesInPlace) {
+TEST(Transfers, ReadNothingThatAnotherWritesInPlace) {
   Random random(4);
   for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kBroadcast,
                             OpKind::kReduce, OpKind::kScatter, OpKind::kGather}) {
@@ -224,23 +225,24 @@ TEST(Moves, ReadNothingThatAnotherWritesInPlace) {
       const auto place = [&](int rank) { return *def.in_place(world.operations[0], rank, size); };
       int number = 0;
       for (int maker = 0; maker < size; ++maker) {
-        for (const Move& move : def.moves(world.operations[0], maker, size)) {
+        for (const Transfer& transfer : def.transfers(world.operations[0], maker, size)) {
           ++number;
           for (int to = 0; to < size; ++to) {
-            if (move.to != kEveryone && move.to != to) continue;
-            if (move.from == to && place(to) + move.to_offset == move.from_offset) continue;  // onto itself: skipped
-            for (std::int64_t i = 0; i < move.count; ++i) writer[{to, place(to) + move.to_offset + i}] = number;
+            if (transfer.to != kEveryone && transfer.to != to) continue;
+            if (transfer.from == to && place(to) + transfer.to_offset == transfer.from_offset)
+              continue;  // onto itself: skipped
+            for (std::int64_t i = 0; i < transfer.count; ++i) writer[{to, place(to) + transfer.to_offset + i}] = number;
           }
         }
       }
       number = 0;
       for (int maker = 0; maker < size; ++maker) {
-        for (const Move& move : def.moves(world.operations[0], maker, size)) {
+        for (const Transfer& transfer : def.transfers(world.operations[0], maker, size)) {
           ++number;
           for (int from = 0; from < size; ++from) {
-            if (move.from != kEveryone && move.from != from) continue;
-            for (std::int64_t i = 0; i < move.count; ++i) {
-              const auto at = writer.find({from, move.from_offset + i});
+            if (transfer.from != kEveryone && transfer.from != from) continue;
+            for (std::int64_t i = 0; i < transfer.count; ++i) {
+              const auto at = writer.find({from, transfer.from_offset + i});
               ASSERT_TRUE(at == writer.end() || at->second == number) << text_of(world.operations[0]);
             }
           }

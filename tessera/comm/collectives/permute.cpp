@@ -31,7 +31,7 @@ Extents extents(const Operation& operation, int rank, int /*size*/) {
   const bool sends = operation.targets[static_cast<std::size_t>(rank)] != -1;
   return {sends ? operation.count : 0, source_of(operation, rank) != -1 ? operation.count : 0};
 }
-Moves moves(const Operation& operation, int rank, int /*size*/) {
+Transfers transfers(const Operation& operation, int rank, int /*size*/) {
   const int from = source_of(operation, rank);
   if (from == -1 || operation.count == 0) return {};
   return {{.from = from, .to = rank, .count = operation.count}};
@@ -39,6 +39,6 @@ Moves moves(const Operation& operation, int rank, int /*size*/) {
 
 }  // namespace
 
-const CollectiveDef kPermuteDef = {.name = "permute", .check = check, .extents = extents, .moves = moves};
+const CollectiveDef kPermuteDef = {.name = "permute", .check = check, .extents = extents, .transfers = transfers};
 
 }  // namespace tessera::comm

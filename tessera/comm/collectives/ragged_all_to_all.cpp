@@ -18,13 +18,13 @@ void check(const Operation& operation, int /*rank*/, int /*size*/) {
 Extents extents(const Operation& operation, int /*rank*/, int /*size*/) {
   return {operation.in_rows * operation.count, operation.out_rows * operation.count};
 }
-Moves moves(const Operation& /*operation*/, int rank, int size) {
-  Moves moves;
+Transfers transfers(const Operation& /*operation*/, int rank, int size) {
+  Transfers transfers;
   for (int step = 0; step < size; ++step) {
-    moves.push_back(
+    transfers.push_back(
         {.from = (rank + step) % size, .from_offset = kOffered, .to = rank, .to_offset = kOffered, .count = kOffered});
   }
-  return moves;
+  return transfers;
 }
 Offer offer(const Operation& operation, int /*rank*/, int peer) {
   const auto at = static_cast<std::size_t>(peer);
@@ -41,6 +41,6 @@ Offer offer(const Operation& operation, int /*rank*/, int peer) {
 }  // namespace
 
 const CollectiveDef kRaggedAllToAllDef = {
-    .name = "ragged_all_to_all", .check = check, .extents = extents, .moves = moves, .offer = offer};
+    .name = "ragged_all_to_all", .check = check, .extents = extents, .transfers = transfers, .offer = offer};
 
 }  // namespace tessera::comm

@@ -13,7 +13,7 @@ Extents extents(const Operation& operation, int rank, int size) {
   return {detail::whole_of(operation.in_counts, operation.count, size),
           detail::part_of(operation.in_counts, operation.count, rank).count};
 }
-Moves moves(const Operation& operation, int rank, int /*size*/) {
+Transfers transfers(const Operation& operation, int rank, int /*size*/) {
   const auto [first, count] = detail::part_of(operation.in_counts, operation.count, rank);
   if (count == 0) return {};
   return {{.from = kEveryone, .from_offset = first, .to = rank, .to_offset = 0, .count = count}};
@@ -26,6 +26,6 @@ std::optional<std::int64_t> in_place(const Operation& operation, int rank, int /
 }  // namespace
 
 const CollectiveDef kReduceScatterDef = {
-    .name = "reduce_scatter", .check = check, .extents = extents, .moves = moves, .in_place = in_place};
+    .name = "reduce_scatter", .check = check, .extents = extents, .transfers = transfers, .in_place = in_place};
 
 }  // namespace tessera::comm

@@ -12,7 +12,7 @@ void check_broadcast(const Operation& operation, int /*rank*/, int size) {
 Extents broadcast_extents(const Operation& operation, int rank, int /*size*/) {
   return {rank == operation.root ? operation.count : 0, operation.count};
 }
-Moves broadcast_moves(const Operation& operation, int rank, int /*size*/) {
+Transfers broadcast_transfers(const Operation& operation, int rank, int /*size*/) {
   if (operation.count == 0) return {};
   return {{.from = operation.root, .to = rank, .count = operation.count}};
 }
@@ -25,7 +25,7 @@ void check_reduce(const Operation& operation, int /*rank*/, int size) {
 Extents reduce_extents(const Operation& operation, int rank, int /*size*/) {
   return {operation.count, rank == operation.root ? operation.count : 0};
 }
-Moves reduce_moves(const Operation& operation, int rank, int size) {
+Transfers reduce_transfers(const Operation& operation, int rank, int size) {
   const auto [first, count] = share_of(operation.count, rank, size);
   if (count == 0) return {};
   return {{.from = kEveryone, .from_offset = first, .to = operation.root, .to_offset = first, .count = count}};
@@ -39,7 +39,7 @@ Extents scatter_extents(const Operation& operation, int rank, int size) {
   return {rank == operation.root ? detail::whole_of(operation.in_counts, operation.count, size) : 0,
           detail::part_of(operation.in_counts, operation.count, rank).count};
 }
-Moves scatter_moves(const Operation& operation, int rank, int /*size*/) {
+Transfers scatter_transfers(const Operation& operation, int rank, int /*size*/) {
   const auto [first, count] = detail::part_of(operation.in_counts, operation.count, rank);
   if (count == 0) return {};
   return {{.from = operation.root, .from_offset = first, .to = rank, .count = count}};
@@ -53,7 +53,7 @@ Extents gather_extents(const Operation& operation, int rank, int size) {
   return {detail::part_of(operation.out_counts, operation.count, rank).count,
           rank == operation.root ? detail::whole_of(operation.out_counts, operation.count, size) : 0};
 }
-Moves gather_moves(const Operation& operation, int rank, int /*size*/) {
+Transfers gather_transfers(const Operation& operation, int rank, int /*size*/) {
   // Each rank writes its own chunk, so that the root does not do all the work.
   const auto [first, count] = detail::part_of(operation.out_counts, operation.count, rank);
   if (count == 0) return {};
@@ -73,19 +73,22 @@ std::optional<std::int64_t> gather_place(const Operation& operation, int rank, i
 const CollectiveDef kBroadcastDef = {.name = "broadcast",
                                      .check = check_broadcast,
                                      .extents = broadcast_extents,
-                                     .moves = broadcast_moves,
+                                     .transfers = broadcast_transfers,
                                      .in_place = same_place};
-const CollectiveDef kReduceDef = {
-    .name = "reduce", .check = check_reduce, .extents = reduce_extents, .moves = reduce_moves, .in_place = same_place};
+const CollectiveDef kReduceDef = {.name = "reduce",
+                                  .check = check_reduce,
+                                  .extents = reduce_extents,
+                                  .transfers = reduce_transfers,
+                                  .in_place = same_place};
 const CollectiveDef kScatterDef = {.name = "scatter",
                                    .check = check_scatter,
                                    .extents = scatter_extents,
-                                   .moves = scatter_moves,
+                                   .transfers = scatter_transfers,
                                    .in_place = scatter_place};
 const CollectiveDef kGatherDef = {.name = "gather",
                                   .check = check_gather,
                                   .extents = gather_extents,
-                                  .moves = gather_moves,
+                                  .transfers = gather_transfers,
                                   .in_place = gather_place};
 
 }  // namespace tessera::comm

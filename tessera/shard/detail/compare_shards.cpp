@@ -136,7 +136,7 @@ bool are_replicas(const Layout& layout, const Shape& shape, Rank a, Rank b) {
     const std::int64_t behind = mesh.axis(partial.by.axis).size / (partial.by.before * partial.by.size);
     if (at_a[axis] / behind % partial.by.size != at_b[axis] / behind % partial.by.size) return false;
   }
-  return part_maps(layout, shape, a) == part_maps(layout, shape, b);
+  return shard_maps(layout, shape, a) == shard_maps(layout, shape, b);
 }
 
 void check_bytes(const char* what, const std::vector<Card>& cards, const Layout& layout, const Shape& shape) {

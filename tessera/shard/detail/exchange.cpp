@@ -56,7 +56,7 @@ void add_run(std::vector<CommonRun>& runs, std::int64_t from, std::int64_t to, s
   runs.push_back({from, to, length});
 }
 
-bool is_empty(const PartMaps& part) {
+bool is_empty(const ShardMaps& part) {
   return std::ranges::any_of(part, [](const IndexMap& map) { return map.size() == 0; });
 }
 
@@ -108,62 +108,62 @@ std::vector<CommonRun> moved_runs(const IndexMap& from, const IndexMap& to, std:
   return out;
 }
 
-std::int64_t Piece::numel() const {
+std::int64_t Chunk::numel() const {
   std::int64_t numel = 1;
   for (const CommonRun& run : dims) numel *= run.count * run.length;
   return numel;
 }
 
-std::int64_t numel_of(std::span<const Piece> pieces) {
+std::int64_t numel_of(std::span<const Chunk> chunks) {
   std::int64_t numel = 0;
-  for (const Piece& piece : pieces) numel += piece.numel();
+  for (const Chunk& chunk : chunks) numel += chunk.numel();
   return numel;
 }
 
-PartMaps part_maps(const layout::Layout& layout, const Shape& shape, Rank rank) {
-  PartMaps maps;
+ShardMaps shard_maps(const layout::Layout& layout, const Shape& shape, Rank rank) {
+  ShardMaps maps;
   for (int d = 0; d < shape.ndim(); ++d) maps.push_back(index_map(layout, shape, d, rank));
   return maps;
 }
 
-Shape shape_of(const PartMaps& part) {
+Shape shape_of(const ShardMaps& part) {
   SmallVector<std::int64_t, 8> sizes;
   for (const IndexMap& map : part) sizes.push_back(map.size());
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
-std::vector<Piece> common_pieces(const PartMaps& from, const PartMaps& to) {
+std::vector<Chunk> common_chunks(const ShardMaps& from, const ShardMaps& to) {
   std::vector<std::vector<CommonRun>> dims;
   for (std::size_t d = 0; d < from.size(); ++d) dims.push_back(common_runs(from[d], to[d]));
-  return pieces_of_runs(dims);
+  return chunks_of_runs(dims);
 }
 
-std::vector<Piece> pieces_of_runs(std::span<const std::vector<CommonRun>> dims) {
-  std::vector<Piece> pieces(1);
+std::vector<Chunk> chunks_of_runs(std::span<const std::vector<CommonRun>> dims) {
+  std::vector<Chunk> chunks(1);
   for (const std::vector<CommonRun>& runs : dims) {
-    std::vector<Piece> longer;
-    longer.reserve(pieces.size() * runs.size());
-    for (const Piece& piece : pieces) {
+    std::vector<Chunk> longer;
+    longer.reserve(chunks.size() * runs.size());
+    for (const Chunk& chunk : chunks) {
       for (const CommonRun& run : runs) {
-        longer.push_back(piece);
+        longer.push_back(chunk);
         longer.back().dims.push_back(run);
       }
     }
-    pieces = std::move(longer);
+    chunks = std::move(longer);
   }
-  return pieces;
+  return chunks;
 }
 
-GroupParts group_parts(const layout::Step& step, const Shape& shape, std::span<const Rank> group) {
-  GroupParts parts;
+GroupShards group_shards(const layout::Step& step, const Shape& shape, std::span<const Rank> group) {
+  GroupShards parts;
   for (const Rank rank : group) {
-    parts.before.push_back(part_maps(step.before, shape, rank));
-    parts.after.push_back(part_maps(step.after, shape, rank));
+    parts.before.push_back(shard_maps(step.before, shape, rank));
+    parts.after.push_back(shard_maps(step.after, shape, rank));
   }
   return parts;
 }
 
-std::vector<std::vector<int>> choose_holders(const GroupParts& parts, const PiecesFn& pieces) {
+std::vector<std::vector<int>> choose_holders(const GroupShards& parts, const ChunksFn& chunks) {
   // Group ranks by shard. Two shards are equal or disjoint, except for empty ones.
   std::vector<std::vector<int>> holders;
   for (std::size_t place = 0; place < parts.before.size(); ++place) {
@@ -179,10 +179,10 @@ std::vector<std::vector<int>> choose_holders(const GroupParts& parts, const Piec
   }
   std::vector<std::vector<int>> chosen(parts.after.size());
   for (const std::vector<int>& places : holders) {
-    const PartMaps& held = parts.before[static_cast<std::size_t>(places[0])];
+    const ShardMaps& held = parts.before[static_cast<std::size_t>(places[0])];
     std::vector<int> takers;
     for (std::size_t taker = 0; taker < parts.after.size(); ++taker) {
-      if (!is_empty(parts.after[taker]) && !pieces(held, parts.after[taker]).empty())
+      if (!is_empty(parts.after[taker]) && !chunks(held, parts.after[taker]).empty())
         takers.push_back(static_cast<int>(taker));
     }
     // Holders that take it from themselves come last in the distribution.
@@ -201,17 +201,17 @@ std::vector<std::vector<int>> choose_holders(const GroupParts& parts, const Piec
   return chosen;
 }
 
-Exchange exchange_of(const GroupParts& parts, int place, const PiecesFn& pieces) {
+Exchange exchange_of(const GroupShards& parts, int place, const ChunksFn& chunks) {
   const auto self = static_cast<std::size_t>(place);
   Exchange out;
   out.sends.resize(parts.after.size());
   out.receives.resize(parts.before.size());
-  const std::vector<std::vector<int>> chosen = choose_holders(parts, pieces);
+  const std::vector<std::vector<int>> chosen = choose_holders(parts, chunks);
   for (std::size_t taker = 0; taker < chosen.size(); ++taker) {
     for (const int holder : chosen[taker]) {
       const auto from = static_cast<std::size_t>(holder);
       if (from != self && taker != self) continue;
-      std::vector<Piece> message = pieces(parts.before[from], parts.after[taker]);
+      std::vector<Chunk> message = chunks(parts.before[from], parts.after[taker]);
       if (from == self) out.sends[taker] = message;
       if (taker == self) out.receives[from] = std::move(message);
     }

@@ -1,6 +1,6 @@
 // The transfers of one step, as data without tensors or devices. Along a dimension, two shards have runs of indices in
-// common. Runs of equal length at equal distances form one entry, so even cuts, with or without blocks, yield one piece
-// per peer. Every rank computes its own side, and both sides of a message list the same pieces in the same order.
+// common. Runs of equal length at equal distances form one entry, so even cuts, with or without blocks, yield one chunk
+// per peer. Every rank computes its own side, and both sides of a message list the same chunks in the same order.
 #pragma once
 
 #include <cstdint>
@@ -34,48 +34,48 @@ std::vector<CommonRun> moved_runs(const layout::IndexMap& from, const layout::In
                                   std::span<const tensor::MovedRun> runs, std::int64_t reversed_size = -1);
 
 /// Elements that go from one shard to another: one CommonRun per dimension.
-struct Piece {
+struct Chunk {
   SmallVector<CommonRun, 4> dims;
 
   /// Returns the number of elements.
   [[nodiscard]] std::int64_t numel() const;
-  friend bool operator==(const Piece&, const Piece&) = default;
+  friend bool operator==(const Chunk&, const Chunk&) = default;
 };
-/// Returns all pieces with one run per dimension.
-std::vector<Piece> pieces_of_runs(std::span<const std::vector<CommonRun>> dims);
-/// Returns the number of elements of a list of pieces.
-std::int64_t numel_of(std::span<const Piece> pieces);
+/// Returns all chunks with one run per dimension.
+std::vector<Chunk> chunks_of_runs(std::span<const std::vector<CommonRun>> dims);
+/// Returns the number of elements of a list of chunks.
+std::int64_t numel_of(std::span<const Chunk> chunks);
 
 /// Index maps of a shard, by dimension.
-using PartMaps = std::vector<layout::IndexMap>;
+using ShardMaps = std::vector<layout::IndexMap>;
 /// Returns the index maps of the shard of `rank`.
-PartMaps part_maps(const layout::Layout& layout, const Shape& shape, Rank rank);
+ShardMaps shard_maps(const layout::Layout& layout, const Shape& shape, Rank rank);
 /// Returns the shape of a shard.
-Shape shape_of(const PartMaps& part);
-/// Returns the common elements of two shards, as pieces from one to the other.
-std::vector<Piece> common_pieces(const PartMaps& from, const PartMaps& to);
+Shape shape_of(const ShardMaps& part);
+/// Returns the common elements of two shards, as chunks from one to the other.
+std::vector<Chunk> common_chunks(const ShardMaps& from, const ShardMaps& to);
 
 /// Shards of all ranks of a group, before and after a step.
-struct GroupParts {
-  std::vector<PartMaps> before;  ///< By group rank.
-  std::vector<PartMaps> after;   ///< By group rank.
+struct GroupShards {
+  std::vector<ShardMaps> before;  ///< By group rank.
+  std::vector<ShardMaps> after;   ///< By group rank.
 };
 /// Returns the shards of the group of a step.
-GroupParts group_parts(const layout::Step& step, const Shape& shape, std::span<const Rank> group);
+GroupShards group_shards(const layout::Step& step, const Shape& shape, std::span<const Rank> group);
 
-/// Computes the pieces that go from one shard to another.
-using PiecesFn = std::function<std::vector<Piece>(const PartMaps& from, const PartMaps& to)>;
+/// Computes the chunks that go from one shard to another.
+using ChunksFn = std::function<std::vector<Chunk>(const ShardMaps& from, const ShardMaps& to)>;
 
 /// Selects the source of the elements that each group rank lacks. Among the holders of the same shard, a rank takes
 /// from itself if possible; other takers are distributed evenly. [taker][n] is the holder of the n-th distinct shard.
-std::vector<std::vector<int>> choose_holders(const GroupParts& parts, const PiecesFn& pieces = common_pieces);
+std::vector<std::vector<int>> choose_holders(const GroupShards& parts, const ChunksFn& chunks = common_chunks);
 
 /// One side of an exchange: messages by group rank, including its own.
 struct Exchange {
-  std::vector<std::vector<Piece>> sends;     ///< Pieces of the old shard of this rank, to the shards of others.
-  std::vector<std::vector<Piece>> receives;  ///< Pieces of the old shards of others, to the new shard of this rank.
+  std::vector<std::vector<Chunk>> sends;     ///< Pieces of the old shard of this rank, to the shards of others.
+  std::vector<std::vector<Chunk>> receives;  ///< Pieces of the old shards of others, to the new shard of this rank.
 };
 /// Returns the side of group rank `place`. Each element of a new shard comes from exactly one rank.
-Exchange exchange_of(const GroupParts& parts, int place, const PiecesFn& pieces = common_pieces);
+Exchange exchange_of(const GroupShards& parts, int place, const ChunksFn& chunks = common_chunks);
 
 }  // namespace tessera::shard::detail

@@ -9,7 +9,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/layout/testing/random_requests.h"
-#include "tessera/shard/detail/compiled_move.h"
+#include "tessera/shard/detail/compiled_plan.h"
 #include "tessera/shard/groups.h"
 
 namespace tessera::shard::detail {
@@ -32,7 +32,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> listed(const CommonRun& run) 
 }
 
 // Returns the global numbers of the elements of a shard, in order.
-Indices elements_of(const PartMaps& part, const Shape& shape) {
+Indices elements_of(const ShardMaps& part, const Shape& shape) {
   Indices out = {0};
   for (std::size_t d = 0; d < shape.size(); ++d) {
     Indices longer;
@@ -44,13 +44,13 @@ Indices elements_of(const PartMaps& part, const Shape& shape) {
   return out;
 }
 
-// Returns the flat indices in both shards of a piece, in order.
-std::vector<std::pair<std::int64_t, std::int64_t>> listed(const Piece& piece, const Shape& from, const Shape& to) {
+// Returns the flat indices in both shards of a chunk, in order.
+std::vector<std::pair<std::int64_t, std::int64_t>> listed(const Chunk& chunk, const Shape& from, const Shape& to) {
   std::vector<std::pair<std::int64_t, std::int64_t>> out = {{0, 0}};
-  for (std::size_t d = 0; d < piece.dims.size(); ++d) {
+  for (std::size_t d = 0; d < chunk.dims.size(); ++d) {
     std::vector<std::pair<std::int64_t, std::int64_t>> longer;
     for (const auto& [f, t] : out) {
-      for (const auto& [i, j] : listed(piece.dims[d])) longer.emplace_back(f * from[d] + i, t * to[d] + j);
+      for (const auto& [i, j] : listed(chunk.dims[d])) longer.emplace_back(f * from[d] + i, t * to[d] + j);
     }
     out = std::move(longer);
   }
@@ -58,7 +58,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> listed(const Piece& piece, co
 }
 
 // Returns the fault of the exchange among all ranks of the mesh; empty if it is correct.
-std::string check_exchange(const GroupParts& parts, const Shape& shape, const std::vector<Exchange>& sides) {
+std::string check_exchange(const GroupShards& parts, const Shape& shape, const std::vector<Exchange>& sides) {
   const std::size_t ranks = sides.size();
   for (std::size_t taker = 0; taker < ranks; ++taker) {
     const Indices wanted = elements_of(parts.after[taker], shape);
@@ -68,8 +68,8 @@ std::string check_exchange(const GroupParts& parts, const Shape& shape, const st
     for (std::size_t from = 0; from < ranks; ++from) {
       if (sides[from].sends[taker] != sides[taker].receives[from]) return "the sides of a message differ";
       const Indices held = elements_of(parts.before[from], shape);
-      for (const Piece& piece : sides[taker].receives[from]) {
-        for (const auto& [f, t] : listed(piece, shape_of(parts.before[from]), shape_of(parts.after[taker]))) {
+      for (const Chunk& chunk : sides[taker].receives[from]) {
+        for (const auto& [f, t] : listed(chunk, shape_of(parts.before[from]), shape_of(parts.after[taker]))) {
           if (f < 0 || f >= static_cast<std::int64_t>(held.size())) return "an element that the sender has not";
           const std::int64_t element = held[static_cast<std::size_t>(f)];
           if (!got.emplace(t, element).second) return "an element that comes twice";
@@ -85,20 +85,20 @@ std::string check_exchange(const GroupParts& parts, const Shape& shape, const st
   return {};
 }
 
-std::vector<Exchange> all_sides(const GroupParts& parts) {
+std::vector<Exchange> all_sides(const GroupShards& parts) {
   std::vector<Exchange> sides;
   for (std::size_t place = 0; place < parts.before.size(); ++place)
     sides.push_back(exchange_of(parts, static_cast<int>(place)));
   return sides;
 }
 
-GroupParts parts_on(const Layout& before, const Layout& after, const Shape& shape) {
+GroupShards parts_on(const Layout& before, const Layout& after, const Shape& shape) {
   layout::Step step;
   step.before = before;
   step.after = after;
   std::vector<Rank> ranks;
   for (std::int64_t i = 0; i < before.mesh().size(); ++i) ranks.push_back(before.mesh().ranks().at(i));
-  return group_parts(step, shape, ranks);
+  return group_shards(step, shape, ranks);
 }
 
 TEST(CommonRuns, AreWhatBothMapsHold) {
@@ -163,7 +163,7 @@ TEST(Exchange, BringsEveryElementOnceWhateverTheLayouts) {
     const layout::PlanRequest request = layout::testing::random_request(seed, kind);
     if (request.from.mesh().size() > 12 || request.shape.numel() > 512) continue;
     ++checked;
-    const GroupParts parts = parts_on(request.from, request.to, request.shape);
+    const GroupShards parts = parts_on(request.from, request.to, request.shape);
     ASSERT_EQ(check_exchange(parts, request.shape, all_sides(parts)), "") << layout::testing::pair_text(request);
   }
 }
@@ -186,7 +186,7 @@ TEST(Exchange, OfSmallShapesIsRightForAllPairsOfAMesh) {
         for (const char* after : texts) {
           if (rows != 3 && std::string_view(before).find("sizes") != std::string_view::npos) continue;
           if (rows != 3 && std::string_view(after).find("sizes") != std::string_view::npos) continue;
-          const GroupParts parts = parts_on(Layout::parse(mesh, before), Layout::parse(mesh, after), shape);
+          const GroupShards parts = parts_on(Layout::parse(mesh, before), Layout::parse(mesh, after), shape);
           ASSERT_EQ(check_exchange(parts, shape, all_sides(parts)), "") << before << " " << after << " " << rows;
         }
       }
@@ -196,7 +196,7 @@ TEST(Exchange, OfSmallShapesIsRightForAllPairsOfAMesh) {
 
 TEST(Exchange, TakesFromItselfFirstAndDealsTheRestOutEvenly) {
   const Mesh mesh = Mesh::parse("a=2,b=4");
-  const GroupParts parts = parts_on(Layout::parse(mesh, "S0,R"), Layout::parse(mesh, "R,R"), Shape{8});
+  const GroupShards parts = parts_on(Layout::parse(mesh, "S0,R"), Layout::parse(mesh, "R,R"), Shape{8});
   const std::vector<std::vector<int>> chosen = choose_holders(parts);
   std::vector<int> asked(8);
   for (int taker = 0; taker < 8; ++taker) {
@@ -211,7 +211,7 @@ TEST(Exchange, TakesFromItselfFirstAndDealsTheRestOutEvenly) {
 TEST(Exchange, ThatIsWrongIsFound) {
   const Mesh mesh = Mesh::parse("x=3");
   const Shape shape{7, 2};
-  const GroupParts parts = parts_on(Layout::parse(mesh, "S0"), Layout::parse(mesh, "S1"), shape);
+  const GroupShards parts = parts_on(Layout::parse(mesh, "S0"), Layout::parse(mesh, "S1"), shape);
   const std::vector<Exchange> good = all_sides(parts);
   ASSERT_EQ(check_exchange(parts, shape, good), "");
   std::vector<Exchange> bad = good;
@@ -222,7 +222,7 @@ TEST(Exchange, ThatIsWrongIsFound) {
   bad[0].receives[1].clear();
   EXPECT_EQ(check_exchange(parts, shape, bad), "elements are missing");
   bad = good;
-  for (Piece* piece : {&bad[0].sends[1][0], &bad[1].receives[0][0]}) --piece->dims[1].from;
+  for (Chunk* chunk : {&bad[0].sends[1][0], &bad[1].receives[0][0]}) --chunk->dims[1].from;
   EXPECT_NE(check_exchange(parts, shape, bad), "");
   bad = good;
   bad[2].sends[1] = bad[1].receives[2] = bad[0].sends[1];
@@ -230,9 +230,9 @@ TEST(Exchange, ThatIsWrongIsFound) {
 }
 
 TEST(MergeCopies, MakesOneOfCopiesAtEqualDistances) {
-  const auto piece = [](std::int64_t to) { return Piece{{CommonRun{0, 0, 4}, CommonRun{0, to, 2}}}; };
+  const auto chunk = [](std::int64_t to) { return Chunk{{CommonRun{0, 0, 4}, CommonRun{0, to, 2}}}; };
   std::vector<RegionCopy> copies;
-  for (std::int64_t p = 0; p < 3; ++p) copies.push_back(region_copy(piece(2 * p), Shape{4, 2}, 8 * p, Shape{4, 6}, 0));
+  for (std::int64_t p = 0; p < 3; ++p) copies.push_back(region_copy(chunk(2 * p), Shape{4, 2}, 8 * p, Shape{4, 6}, 0));
   merge_copies(copies);
   ASSERT_EQ(copies.size(), 1U);
   EXPECT_EQ(copies[0].from.shape, (Shape{3, 4, 2}));

@@ -10,7 +10,7 @@
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/geometry.h"
-#include "tessera/shard/detail/run_moves.h"
+#include "tessera/shard/detail/run_plans.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/groups.h"
 #include "tessera/shard/redistribute.h"
@@ -93,20 +93,20 @@ std::vector<SubAxis> axes_of(std::span<const Layout> layouts, const std::vector<
   return out;
 }
 
-PartMaps whole_maps(const Shape& shape) {
-  PartMaps maps;
+ShardMaps whole_maps(const Shape& shape) {
+  ShardMaps maps;
   for (const std::int64_t size : shape) maps.push_back({.offset = 0, .block = size, .levels = {}});
   return maps;
 }
 
-// Returns the pieces of one input that go from one shard to another.
-std::vector<Piece> pieces_of(const Rearrangement& how, std::size_t input, const Shape& result, const PartMaps& from,
-                             const PartMaps& to) {
+// Returns the chunks of one input that go from one shard to another.
+std::vector<Chunk> chunks_of(const Rearrangement& how, std::size_t input, const Shape& result, const ShardMaps& from,
+                             const ShardMaps& to) {
   std::vector<std::vector<CommonRun>> dims;
   for (std::size_t d = 0; d < result.size(); ++d) {
     dims.push_back(moved_runs(from[d], to[d], how.inputs[input][d], is_reversed(how, d) ? result[d] : -1));
   }
-  return pieces_of_runs(dims);
+  return chunks_of_runs(dims);
 }
 
 Layout layout_of(const Tensor& input, const layout::Mesh& mesh) {
@@ -122,12 +122,13 @@ std::shared_ptr<const layout::Plan> plan_of(const Call& call, Rearranged& what, 
   what.moves.assign(inputs.size(), false);
   const layout::RankSet ranks = mesh.ranks();
   for (std::int64_t r = 0; r < ranks.size(); ++r) {
-    const PartMaps to = part_maps(what.output, result, ranks.at(r));
+    const ShardMaps to = shard_maps(what.output, result, ranks.at(r));
     std::int64_t received = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Shape& shape = call.inputs[i].shape();
-      const std::int64_t lacks = numel_of(pieces_of(what.how, i, result, whole_maps(shape), to)) -
-                                 numel_of(pieces_of(what.how, i, result, part_maps(inputs[i], shape, ranks.at(r)), to));
+      const std::int64_t lacks =
+          numel_of(chunks_of(what.how, i, result, whole_maps(shape), to)) -
+          numel_of(chunks_of(what.how, i, result, shard_maps(inputs[i], shape, ranks.at(r)), to));
       received += lacks;
       if (lacks > 0) what.moves[i] = true;
     }
@@ -158,17 +159,17 @@ std::shared_ptr<const layout::Plan> plan_of(const Call& call, Rearranged& what, 
   return std::make_shared<const layout::Plan>(std::move(plan));
 }
 
-// Adds copies of pieces between a shard and contiguous messages.
-std::int64_t add_messages(std::span<const std::vector<Piece>> messages, const Shape& part, const Shape& result,
+// Adds copies of chunks between a shard and contiguous messages.
+std::int64_t add_messages(std::span<const std::vector<Chunk>> messages, const Shape& part, const Shape& result,
                           bool is_sent, std::vector<RegionCopy>& copies) {
   std::int64_t offset = 0;
-  for (const std::vector<Piece>& pieces : messages) {
-    for (const Piece& piece : pieces) {
-      const RegionCopy ends = region_copy(piece, part, 0, result, 0);
+  for (const std::vector<Chunk>& chunks : messages) {
+    for (const Chunk& chunk : chunks) {
+      const RegionCopy ends = region_copy(chunk, part, 0, result, 0);
       const Shape& shape = ends.from.shape;
       const Region message = {shape, contiguous_strides(shape), offset};
       copies.push_back(is_sent ? RegionCopy{ends.from, message} : RegionCopy{message, ends.to});
-      offset += piece.numel();
+      offset += chunk.numel();
     }
   }
   merge_copies(copies);
@@ -178,7 +179,7 @@ std::int64_t add_messages(std::span<const std::vector<Piece>> messages, const Sh
 CompiledRearrangement::Input compile_input(Exchange messages, std::size_t self, const Shape& part, const Shape& result,
                                            DType dtype) {
   CompiledRearrangement::Input out;
-  for (const Piece& piece : messages.sends[self]) out.keep.push_back(region_copy(piece, part, 0, result, 0));
+  for (const Chunk& chunk : messages.sends[self]) out.keep.push_back(region_copy(chunk, part, 0, result, 0));
   merge_copies(out.keep);
   messages.sends[self].clear();
   messages.receives[self].clear();
@@ -186,8 +187,8 @@ CompiledRearrangement::Input compile_input(Exchange messages, std::size_t self, 
   out.received_numel = add_messages(messages.receives, part, result, false, out.unpack);
   out.operation.kind = comm::OpKind::kAllToAll;
   out.operation.dtype = dtype;
-  for (const auto& pieces : messages.sends) out.operation.in_counts.push_back(numel_of(pieces));
-  for (const auto& pieces : messages.receives) out.operation.out_counts.push_back(numel_of(pieces));
+  for (const auto& chunks : messages.sends) out.operation.in_counts.push_back(numel_of(chunks));
+  for (const auto& chunks : messages.receives) out.operation.out_counts.push_back(numel_of(chunks));
   return out;
 }
 
@@ -225,18 +226,18 @@ std::shared_ptr<const CompiledRearrangement> compile_rearranged(const Call& call
   const std::vector<Rank> ranks = ranks_along(mesh, what.axes, rank);
   const auto self = static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
   if (what.plan->nbytes > 0) out->group = &group_along(mesh, what.axes);
-  GroupParts parts;
-  for (const Rank each : ranks) parts.after.push_back(part_maps(what.output, result, each));
+  GroupShards parts;
+  for (const Rank each : ranks) parts.after.push_back(shard_maps(what.output, result, each));
   out->shape = shape_of(parts.after[self]);
   std::int64_t covered = 0;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& input = call.inputs[i];
     parts.before.clear();
-    for (const Rank each : ranks) parts.before.push_back(part_maps(layout_of(input, mesh), input.shape(), each));
-    Exchange messages = exchange_of(parts, static_cast<int>(self), [&](const PartMaps& from, const PartMaps& to) {
-      return pieces_of(what.how, i, result, from, to);
+    for (const Rank each : ranks) parts.before.push_back(shard_maps(layout_of(input, mesh), input.shape(), each));
+    Exchange messages = exchange_of(parts, static_cast<int>(self), [&](const ShardMaps& from, const ShardMaps& to) {
+      return chunks_of(what.how, i, result, from, to);
     });
-    for (const auto& pieces : messages.receives) covered += numel_of(pieces);
+    for (const auto& chunks : messages.receives) covered += numel_of(chunks);
     out->inputs.push_back(
         compile_input(std::move(messages), self, shape_of(parts.before[self]), out->shape, input.dtype()));
     set_geometry_between(out->inputs.back().operation.geometry, input.shape(), layout_of(input, mesh), what.output);

@@ -9,7 +9,7 @@
 
 #include "tessera/layout/factor_rule.h"
 #include "tessera/layout/plan.h"
-#include "tessera/shard/detail/compiled_move.h"
+#include "tessera/shard/detail/compiled_plan.h"
 #include "tessera/tensor/call.h"
 #include "tessera/tensor/rearrangement.h"
 

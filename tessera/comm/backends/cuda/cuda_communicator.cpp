@@ -247,7 +247,7 @@ void CudaCommunicator::launch_part(const Task& task, const Operation& operation,
   const bool is_barrier = operation.kind == OpKind::kBarrier;
   const device::LaunchConfig config{
       .grid = {blocks, 1, 1}, .block = {is_barrier ? 32U : static_cast<std::uint32_t>(kThreads), 1, 1}, .spins = true};
-  stream.launch(shared_->kernels().for_moves(operation), config, device::KernelArgs(planned),
+  stream.launch(shared_->kernels().for_transfers(operation), config, device::KernelArgs(planned),
                 {.label = to_string(operation.kind)});
 }
 

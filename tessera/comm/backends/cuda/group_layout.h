@@ -145,8 +145,8 @@ struct alignas(64) Cell {
   std::uint64_t result;
 };
 
-/// See comm::Move; in elements. kEveryone and kOffered are -1.
-struct MoveRow {
+/// See comm::Transfer; in elements. kEveryone and kOffered are -1.
+struct TransferRow {
   std::int64_t from_offset;
   std::int64_t to_offset;
   std::int64_t count;
@@ -183,7 +183,7 @@ struct CudaLaunch {
   CudaOffer offers[kMaxRanks];
   std::uint64_t registration;  ///< registration of a rendezvous, or 0
   std::int32_t row_total;      ///< number of `rows`
-  MoveRow rows[kMaxRanks];
+  TransferRow rows[kMaxRanks];
 };
 
 /// The arguments of a kernel for a signal of symmetric memory; passed by value.

@@ -8,7 +8,7 @@
 #include "tessera/comm/backends/cuda/group_layout.h"
 #include "tessera/comm/backends/cuda/protocol.cuh"
 
-namespace tessera::comm::cuda::moves {
+namespace tessera::comm::cuda::transfers {
 
 inline constexpr int kEveryone = -1;
 inline constexpr std::int64_t kOffered = -1;
@@ -20,7 +20,7 @@ struct Block {
   bool is_last;  // last block of its kernel to end
   const std::byte* in[kMaxRanks];
   std::byte* out[kMaxRanks];
-  MoveRow rows[kMaxRanks];
+  TransferRow rows[kMaxRanks];
 };
 
 __device__ inline void begin(const CudaLaunch& launch, Block& block) {
@@ -145,7 +145,7 @@ __device__ inline bool meet(const CudaLaunch& launch, Block& block) {
 __device__ inline bool resolve_rows(const CudaLaunch& launch, Block& block) {
   bool is_well = true;
   if (threadIdx.x < launch.row_total) {
-    MoveRow row = launch.rows[threadIdx.x];
+    TransferRow row = launch.rows[threadIdx.x];
     if (row.from_offset == kOffered) {
       const CudaOffer& offer = launch.group->offers[row.from][block.waiter.step % 2][launch.rank];
       const bool is_expected = row.count == kOffered && launch.row_out_sizes != nullptr;
@@ -184,4 +184,4 @@ __device__ inline bool may_reach(const CudaLaunch& launch) {
   return __syncthreads_and(is_open) != 0;
 }
 
-}  // namespace tessera::comm::cuda::moves
+}  // namespace tessera::comm::cuda::transfers

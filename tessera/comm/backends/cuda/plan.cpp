@@ -10,9 +10,9 @@ namespace tessera::comm::cuda {
 namespace {
 
 // A row that continues the previous one is merged with it.
-void add_row(CudaLaunch& launch, const MoveRow& row) {
+void add_row(CudaLaunch& launch, const TransferRow& row) {
   if (launch.row_total > 0) {
-    MoveRow& last = launch.rows[launch.row_total - 1];
+    TransferRow& last = launch.rows[launch.row_total - 1];
     if (last.from == row.from && last.to == row.to && last.from_offset >= 0 && row.from_offset >= 0 &&
         last.from_offset + last.count == row.from_offset && last.to_offset + last.count == row.to_offset) {
       last.count += row.count;
@@ -27,13 +27,13 @@ void plan_rows(const Operation& operation, int rank, int size, CudaLaunch& launc
   // With stages, a rank makes all transfers to itself; otherwise it makes its own transfers, whatever their target.
   for (int maker = 0; maker < size; ++maker) {
     if (!launch.is_staged && maker != rank) continue;
-    for (const Move& move : definition(operation.kind).moves(operation, maker, size)) {
-      if (launch.is_staged && move.to != rank && move.to != kEveryone) continue;
-      add_row(launch, {.from_offset = move.from_offset,
-                       .to_offset = move.to_offset,
-                       .count = move.count,
-                       .from = move.from,
-                       .to = launch.is_staged ? rank : move.to});
+    for (const Transfer& transfer : definition(operation.kind).transfers(operation, maker, size)) {
+      if (launch.is_staged && transfer.to != rank && transfer.to != kEveryone) continue;
+      add_row(launch, {.from_offset = transfer.from_offset,
+                       .to_offset = transfer.to_offset,
+                       .count = transfer.count,
+                       .from = transfer.from,
+                       .to = launch.is_staged ? rank : transfer.to});
     }
   }
 }
@@ -109,7 +109,7 @@ std::uint32_t blocks_for(const Operation& operation, const CudaLaunch& launch) {
   if (operation.kind == OpKind::kBarrier || launch.is_staged) return 1;
   std::int64_t elements = operation.kind == OpKind::kRaggedAllToAll ? launch.room : 0;
   for (int i = 0; i < launch.row_total; ++i) {
-    const MoveRow& row = launch.rows[i];
+    const TransferRow& row = launch.rows[i];
     if (row.count > 0) elements += row.count * (row.from == kEveryone ? launch.size : 1);
   }
   // Two vectors per thread justify a block.

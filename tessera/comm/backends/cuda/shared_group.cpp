@@ -10,10 +10,10 @@
 #include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/comm/symmetric_backend.h"
 
-extern "C" const std::byte tessera_kernels_comm_moves_floats[];
-extern "C" const std::byte tessera_kernels_comm_moves_floats_end[];
-extern "C" const std::byte tessera_kernels_comm_moves_integers[];
-extern "C" const std::byte tessera_kernels_comm_moves_integers_end[];
+extern "C" const std::byte tessera_kernels_comm_transfers_floats[];
+extern "C" const std::byte tessera_kernels_comm_transfers_floats_end[];
+extern "C" const std::byte tessera_kernels_comm_transfers_integers[];
+extern "C" const std::byte tessera_kernels_comm_transfers_integers_end[];
 
 extern "C" const std::byte tessera_kernels_comm_signals[];
 extern "C" const std::byte tessera_kernels_comm_signals_end[];
@@ -173,9 +173,9 @@ const Kernels& Kernels::on(const device::Device& device) {
 
 Kernels::Kernels(const device::Device& device) {
   const device::Module floats =
-      device.load_module({tessera_kernels_comm_moves_floats, tessera_kernels_comm_moves_floats_end});
+      device.load_module({tessera_kernels_comm_transfers_floats, tessera_kernels_comm_transfers_floats_end});
   const device::Module integers =
-      device.load_module({tessera_kernels_comm_moves_integers, tessera_kernels_comm_moves_integers_end});
+      device.load_module({tessera_kernels_comm_transfers_integers, tessera_kernels_comm_transfers_integers_end});
   const auto add = [&](const device::Module& module, const std::string& name) {
     kernels_.emplace(name, module.kernel("tessera_comm_" + name));
   };
@@ -227,7 +227,7 @@ const device::Kernel& Kernels::named(const std::string& name) const {
   return found->second;
 }
 
-const device::Kernel& Kernels::for_moves(const Operation& operation) const {
+const device::Kernel& Kernels::for_transfers(const Operation& operation) const {
   if (!reduces(operation.kind)) return named("copy");
   const Reduction kind = operation.reduction.kind;
   return named(folded_type(operation.dtype, kind) + "_" + std::string(name_of(kind)));

@@ -31,7 +31,7 @@ class Kernels {
   /// Returns the kernels of this device; loads them at the first call.
   static const Kernels& on(const device::Device& device);
   /// Returns the kernel for the transfers of this operation.
-  [[nodiscard]] const device::Kernel& for_moves(const Operation& operation) const;
+  [[nodiscard]] const device::Kernel& for_transfers(const Operation& operation) const;
   /// Returns the kernel of this name, without its prefix "tessera_comm_".
   [[nodiscard]] const device::Kernel& named(const std::string& name) const;
 

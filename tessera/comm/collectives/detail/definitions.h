@@ -38,11 +38,11 @@ std::int64_t max_given(const Operation& operation, int size);
 
 /// A transfer with the values that its source offered.
 struct Accepted {
-  Move move;
+  Transfer transfer;
   std::string wrong;  ///< reason why it cannot be made; empty if it can
 };
-/// Applies an offer from `move.from` to a transfer of `rank`.
-Accepted accept(const Operation& operation, const Move& move, const Offer& offer, int rank, int size);
+/// Applies an offer from `transfer.from` to a transfer of `rank`.
+Accepted accept(const Operation& operation, const Transfer& transfer, const Offer& offer, int rank, int size);
 
 /// Throws if the count is negative.
 void check_count(const Operation& operation);

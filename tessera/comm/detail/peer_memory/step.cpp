@@ -85,8 +85,8 @@ void PeerSteps::check_ahead(const Task& task, std::span<const Operation> message
     announce(operation, /*is_staged=*/false);
     meet(operation);
     if (definition(operation.kind).offer == nullptr) continue;
-    for (const Move& move : definition(operation.kind).moves(operation, rank_, group_.size())) {
-      (void)resolve(operation, move);
+    for (const Transfer& transfer : definition(operation.kind).transfers(operation, rank_, group_.size())) {
+      (void)resolve(operation, transfer);
     }
   }
   if (!messages.empty()) run_messages(messages, /*is_ahead=*/true);
@@ -108,9 +108,9 @@ void PeerSteps::run_collective(const Operation& operation) {
   if (operation.kind == OpKind::kBarrier) return;
   if (is_small && operation.kind == OpKind::kAllReduce) return fold_stages(operation);
   if (is_small || !all_are_reachable()) {
-    move_by_stages(operation, is_small);
+    transfer_by_stages(operation, is_small);
   } else {
-    move_directly(operation);
+    transfer_directly(operation);
     part(operation);
   }
 }
@@ -124,7 +124,7 @@ bool PeerSteps::all_are_reachable() const {
   return true;
 }
 
-// Does what move_by_stages() does for a small all_reduce, without building transfers: each rank reduces all of it.
+// Does what transfer_by_stages() does for a small all_reduce, without building transfers: each rank reduces all of it.
 void PeerSteps::fold_stages(const Operation& operation) const {
   if (operation.count == 0) return;
   SmallVector<const std::byte*, 16> in;
@@ -214,37 +214,37 @@ void PeerSteps::part(const Operation& operation) {
   }
 }
 
-Move PeerSteps::resolve(const Operation& operation, const Move& move) {
-  if (move.from_offset != kOffered) return move;
-  Accepted accepted = accept(operation, move, group_.offer(move.from, rank_, step_), rank_, group_.size());
+Transfer PeerSteps::resolve(const Operation& operation, const Transfer& transfer) {
+  if (transfer.from_offset != kOffered) return transfer;
+  Accepted accepted = accept(operation, transfer, group_.offer(transfer.from, rank_, step_), rank_, group_.size());
   if (!accepted.wrong.empty()) {
     fail({.kind = Failure::Kind::kMismatch, .missing = {}, .text = std::move(accepted.wrong)}, operation);
   }
-  return accepted.move;
+  return accepted.transfer;
 }
 
-void PeerSteps::make(const Operation& operation, const Move& move, std::span<const std::byte* const> in,
+void PeerSteps::make(const Operation& operation, const Transfer& transfer, std::span<const std::byte* const> in,
                      std::span<std::byte* const> out) const {
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
   SmallVector<std::byte*, 8> to;
   for (int rank = 0; rank < group_.size(); ++rank) {
-    if (move.to == rank || (move.to == kEveryone && out[static_cast<std::size_t>(rank)] != nullptr)) {
-      to.push_back(out[static_cast<std::size_t>(rank)] + move.to_offset * item);
+    if (transfer.to == rank || (transfer.to == kEveryone && out[static_cast<std::size_t>(rank)] != nullptr)) {
+      to.push_back(out[static_cast<std::size_t>(rank)] + transfer.to_offset * item);
     }
   }
-  if (move.from == kEveryone) {
+  if (transfer.from == kEveryone) {
     SmallVector<const std::byte*, 8> from;
-    for (const std::byte* input : in) from.push_back(input + move.from_offset * item);
-    fold(operation.dtype, operation.reduction, from, to, move.count);
+    for (const std::byte* input : in) from.push_back(input + transfer.from_offset * item);
+    fold(operation.dtype, operation.reduction, from, to, transfer.count);
     return;
   }
-  const std::byte* from = in[static_cast<std::size_t>(move.from)] + move.from_offset * item;
+  const std::byte* from = in[static_cast<std::size_t>(transfer.from)] + transfer.from_offset * item;
   for (std::byte* target : to) {
-    if (target != from) copy_bytes(target, from, static_cast<std::size_t>(move.count * item));
+    if (target != from) copy_bytes(target, from, static_cast<std::size_t>(transfer.count * item));
   }
 }
 
-void PeerSteps::move_directly(const Operation& operation) {
+void PeerSteps::transfer_directly(const Operation& operation) {
   const Reaching reaching(memory_, rank_, name_);
   const int size = group_.size();
   SmallVector<const std::byte*, 16> in;
@@ -255,8 +255,8 @@ void PeerSteps::move_directly(const Operation& operation) {
     in.push_back(notice.in.nbytes == 0 ? nullptr : is_own ? operation.in : memory_.reach(peer, notice.in));
     out.push_back(notice.out.nbytes == 0 ? nullptr : is_own ? operation.out : memory_.reach(peer, notice.out));
   }
-  for (const Move& move : definition(operation.kind).moves(operation, rank_, size)) {
-    const Move resolved = resolve(operation, move);
+  for (const Transfer& transfer : definition(operation.kind).transfers(operation, rank_, size)) {
+    const Transfer resolved = resolve(operation, transfer);
     if (resolved.count > 0) make(operation, resolved, in, out);
   }
 }
@@ -269,15 +269,15 @@ void PeerSteps::stage_window(const Operation& operation, std::uint64_t window) {
 }
 
 // Makes all transfers to this rank, including those that another rank would make with direct access.
-void PeerSteps::move_by_stages(const Operation& operation, bool is_first_staged) {
+void PeerSteps::transfer_by_stages(const Operation& operation, bool is_first_staged) {
   const int size = group_.size();
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
-  Moves moves;
+  Transfers transfers;
   std::uint64_t most = 0;
   for (int maker = 0; maker < size; ++maker) {
     most = std::max(most, group_.notice(maker, step_).in.nbytes);
-    for (const Move& move : definition(operation.kind).moves(operation, maker, size)) {
-      if (move.to == rank_ || move.to == kEveryone) moves.push_back(resolve(operation, move));
+    for (const Transfer& transfer : definition(operation.kind).transfers(operation, maker, size)) {
+      if (transfer.to == rank_ || transfer.to == kEveryone) transfers.push_back(resolve(operation, transfer));
     }
   }
   const std::int64_t per_window = static_cast<std::int64_t>(kStageBytes) / item;
@@ -289,15 +289,15 @@ void PeerSteps::move_by_stages(const Operation& operation, bool is_first_staged)
     const std::int64_t first = static_cast<std::int64_t>(window) * per_window;
     SmallVector<const std::byte*, 16> in;
     for (int peer = 0; peer < size; ++peer) in.push_back(group_.stage(peer, step_));
-    for (const Move& move : moves) {
-      const std::int64_t from = std::max(move.from_offset, first);
-      const std::int64_t end = std::min(move.from_offset + move.count, first + per_window);
+    for (const Transfer& transfer : transfers) {
+      const std::int64_t from = std::max(transfer.from_offset, first);
+      const std::int64_t end = std::min(transfer.from_offset + transfer.count, first + per_window);
       if (from >= end) continue;
       make(operation,
-           {.from = move.from,
+           {.from = transfer.from,
             .from_offset = from - first,
             .to = rank_,
-            .to_offset = move.to_offset + from - move.from_offset,
+            .to_offset = transfer.to_offset + from - transfer.from_offset,
             .count = end - from},
            in, out);
     }

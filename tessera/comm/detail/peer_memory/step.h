@@ -2,7 +2,7 @@
 //
 //   announce     writes notice, offers and, for small operations, the input in the stage; then raises `arrived`
 //   meet         waits for every peer to arrive; compares fingerprints
-//   move         makes this rank's transfers (collective.h), directly between the buffers of ranks
+//   transfer         makes this rank's transfers (collective.h), directly between the buffers of ranks
 //   part         raises `finished`; waits for that of every peer, after which buffers may be reused
 //
 // In checked mode, ranks first announce and compare all operations of a task; transfers start after all ranks have
@@ -54,15 +54,15 @@ class PeerSteps {
   void fetch_ahead(int peer) const;
   void own_ahead(std::size_t nbytes) const;
   void part(const Operation& operation);
-  void move_directly(const Operation& operation);
+  void transfer_directly(const Operation& operation);
   void fold_stages(const Operation& operation) const;
   [[nodiscard]] bool all_are_reachable() const;
-  void move_by_stages(const Operation& operation, bool is_first_staged);
+  void transfer_by_stages(const Operation& operation, bool is_first_staged);
   void stage_window(const Operation& operation, std::uint64_t window);
   void next_window(const Operation& operation, std::uint64_t window);
-  void make(const Operation& operation, const Move& move, std::span<const std::byte* const> in,
+  void make(const Operation& operation, const Transfer& transfer, std::span<const std::byte* const> in,
             std::span<std::byte* const> out) const;
-  [[nodiscard]] Move resolve(const Operation& operation, const Move& move);
+  [[nodiscard]] Transfer resolve(const Operation& operation, const Transfer& transfer);
   void wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least, int peer, const Operation& operation);
   [[nodiscard]] bool has_passed(const Operation& operation, int peer) const;
   [[noreturn]] void fail(Failure failure, const Operation& operation);

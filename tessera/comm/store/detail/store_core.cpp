@@ -101,7 +101,7 @@ void StoreCore::check_proof(StoreSession& session, const StoreRequest& request) 
   const std::string label = printable(request.value);
   session.client = label + (session.client.empty() ? "" : " at ") + session.client;
   session.id = ledger_.open(label, session.client);
-  session.reader.set_most(kMaxFrameBytes);
+  session.reader.set_max(kMaxFrameBytes);
   reply_text(session, request.number, Status::kOk,
              server_proof(secret_, session.client_nonce, session.server_nonce, request.value));
 }

@@ -2,7 +2,7 @@
 // it. The server (tcp_store_server.cpp) transfers bytes and provides the time; tests and the fuzzer pass bytes
 // directly.
 //
-// A wait is registered under its first key without a value, and moves to the next key when that value is set. A set
+// A wait is registered under its first key without a value, and transfers to the next key when that value is set. A set
 // therefore only visits the waits for its key.
 #pragma once
 

@@ -120,7 +120,7 @@ class FrameReader {
   /// Accepts frames (without size field) of up to `most` bytes.
   explicit FrameReader(std::size_t most) : max_(most) {}
   /// Sets the maximum frame size.
-  void set_most(std::size_t most) { max_ = most; }
+  void set_max(std::size_t most) { max_ = most; }
   /// Returns room for at least `nbytes` bytes at the end, to read into; then call filled(). Releases the memory of
   /// large frames after all bytes were consumed.
   char* room(std::size_t nbytes);

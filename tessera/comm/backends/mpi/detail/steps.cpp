@@ -87,7 +87,8 @@ void MpiSteps::check_ahead(const Task& task, std::span<const Operation> messages
     if (is_message(operation.kind)) continue;
     meet(operation, /*is_small=*/false);
     if (definition(operation.kind).offer == nullptr) continue;
-    for (const Move& move : definition(operation.kind).moves(operation, rank_, size_)) (void)settle(operation, move);
+    for (const Transfer& transfer : definition(operation.kind).transfers(operation, rank_, size_))
+      (void)settle(operation, transfer);
   }
   if (!messages.empty()) run_messages(messages, /*is_ahead=*/true);
   if (messages.size() == task.operations.size()) return;
@@ -103,7 +104,7 @@ void MpiSteps::run_collective(const Operation& operation) {
   if (is_small) {
     move_from_letters(operation);
   } else {
-    move_by_messages(operation);
+    transfer_by_messages(operation);
   }
 }
 
@@ -157,34 +158,34 @@ void MpiSteps::meet(const Operation& operation, bool is_small) {
 void MpiSteps::move_from_letters(const Operation& operation) {
   const std::int64_t item = item_of(operation);
   for (int maker = 0; maker < size_; ++maker) {
-    for (const Move& move : definition(operation.kind).moves(operation, maker, size_)) {
-      if (move.to != rank_ && move.to != kEveryone) continue;
-      std::byte* to = operation.out + move.to_offset * item;
-      if (move.from != kEveryone) {
-        std::memcpy(to, bytes_of(letter(move.from)) + move.from_offset * item,
-                    static_cast<std::size_t>(move.count * item));
+    for (const Transfer& transfer : definition(operation.kind).transfers(operation, maker, size_)) {
+      if (transfer.to != rank_ && transfer.to != kEveryone) continue;
+      std::byte* to = operation.out + transfer.to_offset * item;
+      if (transfer.from != kEveryone) {
+        std::memcpy(to, bytes_of(letter(transfer.from)) + transfer.from_offset * item,
+                    static_cast<std::size_t>(transfer.count * item));
         continue;
       }
       SmallVector<const std::byte*, 16> from;
-      for (int peer = 0; peer < size_; ++peer) from.push_back(bytes_of(letter(peer)) + move.from_offset * item);
-      fold(operation.dtype, operation.reduction, from, std::span(&to, 1), move.count);
+      for (int peer = 0; peer < size_; ++peer) from.push_back(bytes_of(letter(peer)) + transfer.from_offset * item);
+      fold(operation.dtype, operation.reduction, from, std::span(&to, 1), transfer.count);
     }
   }
 }
 
-void MpiSteps::move_by_messages(const Operation& operation) {
-  Moves copies;
+void MpiSteps::transfer_by_messages(const Operation& operation) {
+  Transfers copies;
   std::vector<PendingFold> folds;
   for (int maker = 0; maker < size_; ++maker) {
-    for (const Move& move : definition(operation.kind).moves(operation, maker, size_)) {
-      if (move.from == kEveryone) {
-        folds.push_back({.maker = maker, .move = move});
+    for (const Transfer& transfer : definition(operation.kind).transfers(operation, maker, size_)) {
+      if (transfer.from == kEveryone) {
+        folds.push_back({.maker = maker, .transfer = transfer});
         continue;
       }
       for (int target = 0; target < size_; ++target) {
-        const bool is_target = move.to == target || move.to == kEveryone;
-        if (!is_target || (target != rank_ && move.from != rank_)) continue;
-        Move copy = move;
+        const bool is_target = transfer.to == target || transfer.to == kEveryone;
+        if (!is_target || (target != rank_ && transfer.from != rank_)) continue;
+        Transfer copy = transfer;
         copy.to = target;
         copies.push_back(settle(operation, copy));
       }
@@ -195,24 +196,24 @@ void MpiSteps::move_by_messages(const Operation& operation) {
 }
 
 // Only the source, and the rank that takes the offer from the letter, know the offered values.
-Move MpiSteps::settle(const Operation& operation, Move move) {
-  if (move.from_offset != kOffered) return move;
-  if (move.to != rank_) {
-    const Offer offer = definition(operation.kind).offer(operation, rank_, move.to);
-    move.from_offset = offer.from_offset;
-    move.count = offer.count;
-    return move;
+Transfer MpiSteps::settle(const Operation& operation, Transfer transfer) {
+  if (transfer.from_offset != kOffered) return transfer;
+  if (transfer.to != rank_) {
+    const Offer offer = definition(operation.kind).offer(operation, rank_, transfer.to);
+    transfer.from_offset = offer.from_offset;
+    transfer.count = offer.count;
+    return transfer;
   }
-  detail::Accepted accepted = detail::accept(operation, move, letter(move.from).offer, rank_, size_);
+  detail::Accepted accepted = detail::accept(operation, transfer, letter(transfer.from).offer, rank_, size_);
   if (!accepted.wrong.empty()) {
     fail({.kind = Failure::Kind::kMismatch, .missing = {}, .text = std::move(accepted.wrong)}, operation);
   }
-  return accepted.move;
+  return accepted.transfer;
 }
 
-void MpiSteps::make_copies(const Operation& operation, std::span<const Move> copies) {
+void MpiSteps::make_copies(const Operation& operation, std::span<const Transfer> copies) {
   const std::int64_t item = item_of(operation);
-  for (const Move& copy : copies) {
+  for (const Transfer& copy : copies) {
     const auto nbytes = static_cast<std::uint64_t>(copy.count * item);
     if (copy.to != rank_) {
       send(copy.to, tag::kData, operation.in + copy.from_offset * item, nbytes, {});
@@ -220,7 +221,7 @@ void MpiSteps::make_copies(const Operation& operation, std::span<const Move> cop
       receive(copy.from, tag::kData, operation.out + copy.to_offset * item, nbytes, {});
     }
   }
-  for (const Move& copy : copies) {
+  for (const Transfer& copy : copies) {
     if (copy.to != rank_ || copy.from != rank_ || copy.count == 0) continue;
     std::byte* to = operation.out + copy.to_offset * item;
     const std::byte* from = operation.in + copy.from_offset * item;
@@ -232,7 +233,7 @@ void MpiSteps::make_copies(const Operation& operation, std::span<const Move> cop
 void MpiSteps::make_folds(const Operation& operation, std::span<const PendingFold> folds) {
   const std::int64_t window = std::max(kMinWindow, kStageBytes / size_) / item_of(operation);
   std::int64_t most = 0;
-  for (const PendingFold& each : folds) most = std::max(most, each.move.count);
+  for (const PendingFold& each : folds) most = std::max(most, each.transfer.count);
   for (std::int64_t first = 0; first < most; first += window) fold_window(operation, folds, first, window);
 }
 
@@ -242,12 +243,12 @@ void MpiSteps::fold_window(const Operation& operation, std::span<const PendingFo
                            std::int64_t window) {
   const std::int64_t item = item_of(operation);
   const auto nbytes_of = [&](const PendingFold& each) {
-    return static_cast<std::uint64_t>(std::clamp<std::int64_t>(each.move.count - first, 0, window) * item);
+    return static_cast<std::uint64_t>(std::clamp<std::int64_t>(each.transfer.count - first, 0, window) * item);
   };
   for (const PendingFold& each : folds) {
     const std::uint64_t nbytes = nbytes_of(each);
     if (each.maker != rank_) {
-      send(each.maker, tag::kData, operation.in + (each.move.from_offset + first) * item, nbytes, {});
+      send(each.maker, tag::kData, operation.in + (each.transfer.from_offset + first) * item, nbytes, {});
       continue;
     }
     for (int peer = 0; peer < size_; ++peer) {
@@ -258,19 +259,20 @@ void MpiSteps::fold_window(const Operation& operation, std::span<const PendingFo
   for (const PendingFold& each : folds) {
     const std::uint64_t nbytes = nbytes_of(each);
     if (nbytes == 0) continue;
-    const bool is_mine = each.move.to == rank_ || each.move.to == kEveryone;
-    std::byte* out = is_mine ? operation.out + (each.move.to_offset + first) * item : stage(rank_, window * item);
+    const bool is_mine = each.transfer.to == rank_ || each.transfer.to == kEveryone;
+    std::byte* out = is_mine ? operation.out + (each.transfer.to_offset + first) * item : stage(rank_, window * item);
     if (each.maker != rank_) {
       if (is_mine) receive(each.maker, tag::kData, out, nbytes, {});
       continue;
     }
     SmallVector<const std::byte*, 16> in;
     for (int peer = 0; peer < size_; ++peer) {
-      in.push_back(peer == rank_ ? operation.in + (each.move.from_offset + first) * item : stage(peer, window * item));
+      in.push_back(peer == rank_ ? operation.in + (each.transfer.from_offset + first) * item
+                                 : stage(peer, window * item));
     }
     fold(operation.dtype, operation.reduction, in, std::span(&out, 1), static_cast<std::int64_t>(nbytes) / item);
     for (int peer = 0; peer < size_; ++peer) {
-      const bool is_target = each.move.to == peer || each.move.to == kEveryone;
+      const bool is_target = each.transfer.to == peer || each.transfer.to == kEveryone;
       if (is_target && peer != rank_) send(peer, tag::kData, out, nbytes, {.is_ours = !is_mine});
     }
   }

@@ -2,7 +2,8 @@
 //
 //   meet    each rank sends every other a letter: its operation (a Notice), its offer to the peer, and a small input;
 //           it waits for all letters and compares them
-//   move    makes the transfers of the operation (collective.h). A copy goes directly from its source to its target; a
+//   transfer    makes the transfers of the operation (collective.h). A copy goes directly from its source to its
+//   target; a
 //           reduction goes through its maker, a window at a time. For a small operation, the letters hold all data.
 //
 // Letters between two ranks are ordered, so steps need no numbers. A send consists of a heading (with the bytes, if
@@ -58,7 +59,7 @@ class MpiSteps {
   struct Message;
   struct PendingFold {
     int maker = 0;
-    Move move;
+    Transfer transfer;
   };
   // The state of a request in flight.
   struct OpenRequest {
@@ -74,9 +75,9 @@ class MpiSteps {
   void note_met();
   void meet(const Operation& operation, bool is_small);
   void move_from_letters(const Operation& operation);
-  void move_by_messages(const Operation& operation);
-  [[nodiscard]] Move settle(const Operation& operation, Move move);
-  void make_copies(const Operation& operation, std::span<const Move> copies);
+  void transfer_by_messages(const Operation& operation);
+  [[nodiscard]] Transfer settle(const Operation& operation, Transfer transfer);
+  void make_copies(const Operation& operation, std::span<const Transfer> copies);
   void make_folds(const Operation& operation, std::span<const PendingFold> folds);
   void fold_window(const Operation& operation, std::span<const PendingFold> folds, std::int64_t first,
                    std::int64_t window);

@@ -32,8 +32,8 @@ struct RegionCopy {
   Region from;
   Region to;
 };
-/// Returns the copy of a piece between dense buffers that hold shards of these shapes at these offsets.
-RegionCopy region_copy(const Piece& piece, const Shape& from, std::int64_t from_offset, const Shape& to,
+/// Returns the copy of a chunk between dense buffers that hold shards of these shapes at these offsets.
+RegionCopy region_copy(const Chunk& chunk, const Shape& from, std::int64_t from_offset, const Shape& to,
                        std::int64_t to_offset);
 /// Merges copies that follow each other at equal distances.
 void merge_copies(std::vector<RegionCopy>& copies);
@@ -60,7 +60,7 @@ struct CompiledStep {
 CompiledStep compile_step(const layout::Step& step, const Shape& shape, DType dtype, const comm::ProcessGroup* group);
 
 /// All steps of a compiled plan.
-struct CompiledMove {
+struct CompiledPlan {
   std::shared_ptr<const layout::Plan> plan;
   std::vector<CompiledStep> steps;
   bool communicates = false;
@@ -71,10 +71,10 @@ std::shared_ptr<const layout::Plan> plan_between(const layout::Layout& from, con
                                                  const Shape& shape, DType dtype);
 /// Returns the cached plan of the current rank, which must be on the mesh. Throws if it communicates and that is
 /// forbidden.
-std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, const layout::Layout& to,
+std::shared_ptr<const CompiledPlan> compiled_plan(const layout::Layout& from, const layout::Layout& to,
                                                   const Shape& shape, DType dtype);
 
 /// Maximum number of cached plans. If it is exceeded, all are dropped.
-inline constexpr std::size_t kMaxMoves = 4096;
+inline constexpr std::size_t kMaxPlans = 4096;
 
 }  // namespace tessera::shard::detail

@@ -1,4 +1,4 @@
-#include "tessera/shard/detail/compiled_move.h"
+#include "tessera/shard/detail/compiled_plan.h"
 
 #include <algorithm>
 #include <mutex>
@@ -19,12 +19,12 @@ namespace {
 using comm::OpKind;
 using layout::StepKind;
 
-Region region_of(const Piece& piece, const Shape& shape, std::int64_t offset, bool is_from) {
+Region region_of(const Chunk& chunk, const Shape& shape, std::int64_t offset, bool is_from) {
   const Strides dense = contiguous_strides(shape);
   SmallVector<std::int64_t, 8> sizes;
   SmallVector<std::int64_t, 8> strides;
-  for (std::size_t d = 0; d < piece.dims.size(); ++d) {
-    const CommonRun& run = piece.dims[d];
+  for (std::size_t d = 0; d < chunk.dims.size(); ++d) {
+    const CommonRun& run = chunk.dims[d];
     offset += (is_from ? run.from : run.to) * dense[d];
     if (run.count > 1) {
       sizes.push_back(run.count);
@@ -129,11 +129,11 @@ class StepCompiler {
  public:
   StepCompiler(CompiledStep& out, const layout::Step& step, const Shape& shape) : out_(out), step_(step) {
     const Rank rank = current_place().rank;
-    before_ = part_maps(step.before, shape, rank);
-    after_ = part_maps(step.after, shape, rank);
+    before_ = shard_maps(step.before, shape, rank);
+    after_ = shard_maps(step.after, shape, rank);
     out.after = shape_of(after_);
     if (out.group == nullptr) return;
-    parts_ = group_parts(step, shape, out.group->ranks());
+    parts_ = group_shards(step, shape, out.group->ranks());
     self_ = static_cast<std::size_t>(out.group->rank());
   }
 
@@ -143,7 +143,7 @@ class StepCompiler {
       return;
     }
     if (step_.kind == StepKind::kZeroFill) out_.fill = tensor::Scalar(0);
-    add(out_.keep, common_pieces(before_, after_), shape_of(before_), 0, out_.after, 0);
+    add(out_.keep, common_chunks(before_, after_), shape_of(before_), 0, out_.after, 0);
     merge_copies(out_.keep);
   }
 
@@ -157,9 +157,9 @@ class StepCompiler {
     out_.operation.kind = OpKind::kAllGather;
     std::vector<std::int64_t> counts;
     std::int64_t offset = 0;
-    for (const PartMaps& part : parts_.before) {
+    for (const ShardMaps& part : parts_.before) {
       const Shape shape = shape_of(part);
-      add(out_.unpack, common_pieces(part, after_), shape, offset, out_.after, 0);
+      add(out_.unpack, common_chunks(part, after_), shape, offset, out_.after, 0);
       counts.push_back(shape.numel());
       offset += shape.numel();
     }
@@ -174,9 +174,9 @@ class StepCompiler {
     out_.operation.kind = OpKind::kReduceScatter;
     std::vector<std::int64_t> counts;
     std::int64_t offset = 0;
-    for (const PartMaps& part : parts_.after) {
+    for (const ShardMaps& part : parts_.after) {
       const Shape shape = shape_of(part);
-      add(out_.pack, common_pieces(before_, part), shape_of(before_), 0, shape, offset);
+      add(out_.pack, common_chunks(before_, part), shape_of(before_), 0, shape, offset);
       counts.push_back(shape.numel());
       offset += shape.numel();
     }
@@ -188,7 +188,7 @@ class StepCompiler {
 
   // Shards of equal size that change their owner completely.
   bool permute() {
-    const auto numel_of_part = [](const PartMaps& part) { return shape_of(part).numel(); };
+    const auto numel_of_part = [](const ShardMaps& part) { return shape_of(part).numel(); };
     const std::int64_t numel = out_.after.numel();
     for (std::size_t p = 0; p < parts_.after.size(); ++p) {
       if (numel_of_part(parts_.after[p]) != numel || numel_of_part(parts_.before[p]) != numel) return false;
@@ -207,7 +207,7 @@ class StepCompiler {
     return true;
   }
 
-  // Messages contain the missing elements of each rank, piece by piece.
+  // Messages contain the missing elements of each rank, chunk by chunk.
   void exchange() {
     out_.operation.kind = OpKind::kAllToAll;
     Exchange messages = exchange_of(parts_, static_cast<int>(self_));
@@ -225,29 +225,29 @@ class StepCompiler {
       add_messages(messages.sends, before, out_.pack, true);
       add_messages(messages.receives, out_.after, out_.unpack, false);
     }
-    for (const auto& pieces : messages.sends) out_.operation.in_counts.push_back(numel_of(pieces));
-    for (const auto& pieces : messages.receives) out_.operation.out_counts.push_back(numel_of(pieces));
+    for (const auto& chunks : messages.sends) out_.operation.in_counts.push_back(numel_of(chunks));
+    for (const auto& chunks : messages.receives) out_.operation.out_counts.push_back(numel_of(chunks));
     settle_copies();
     merge_copies(out_.keep);
   }
 
  private:
-  static void add(std::vector<RegionCopy>& copies, std::span<const Piece> pieces, const Shape& from,
+  static void add(std::vector<RegionCopy>& copies, std::span<const Chunk> chunks, const Shape& from,
                   std::int64_t from_offset, const Shape& to, std::int64_t to_offset) {
-    for (const Piece& piece : pieces) copies.push_back(region_copy(piece, from, from_offset, to, to_offset));
+    for (const Chunk& chunk : chunks) copies.push_back(region_copy(chunk, from, from_offset, to, to_offset));
   }
 
-  // Adds copies between a shard and contiguous messages, with each piece dense in its message. Returns true if the
+  // Adds copies between a shard and contiguous messages, with each chunk dense in its message. Returns true if the
   // shard already has the form of these messages.
-  bool add_messages(std::span<const std::vector<Piece>> messages, const Shape& part, std::vector<RegionCopy>& copies,
+  bool add_messages(std::span<const std::vector<Chunk>> messages, const Shape& part, std::vector<RegionCopy>& copies,
                     bool is_sent) {
     std::int64_t offset = 0;
-    for (const std::vector<Piece>& pieces : messages) {
-      for (const Piece& piece : pieces) {
-        const Region in_part = region_of(piece, part, 0, is_sent);
+    for (const std::vector<Chunk>& chunks : messages) {
+      for (const Chunk& chunk : chunks) {
+        const Region in_part = region_of(chunk, part, 0, is_sent);
         const Region in_message = {in_part.shape, contiguous_strides(in_part.shape), offset};
         copies.push_back(is_sent ? RegionCopy{in_part, in_message} : RegionCopy{in_message, in_part});
-        offset += piece.numel();
+        offset += chunk.numel();
       }
     }
     (is_sent ? out_.packed_numel : out_.received_numel) = offset;
@@ -273,9 +273,9 @@ class StepCompiler {
 
   CompiledStep& out_;
   const layout::Step& step_;
-  PartMaps before_;
-  PartMaps after_;
-  GroupParts parts_;
+  ShardMaps before_;
+  ShardMaps after_;
+  GroupShards parts_;
   std::size_t self_ = 0;
 };
 
@@ -298,7 +298,7 @@ struct MoveHash {
 // Cached plans of one rank.
 struct RankMoves {
   std::mutex mutex;
-  std::unordered_map<MoveKey, std::shared_ptr<const CompiledMove>, MoveHash> known;
+  std::unordered_map<MoveKey, std::shared_ptr<const CompiledPlan>, MoveHash> known;
 };
 
 void check_allowed(const layout::Layout& from, const layout::Layout& to, const Shape& shape, DType dtype) {
@@ -307,9 +307,9 @@ void check_allowed(const layout::Layout& from, const layout::Layout& to, const S
                                                 from.placements_text(), " to ", to.placements_text()));
 }
 
-std::shared_ptr<const CompiledMove> compile(const layout::Layout& from, const layout::Layout& to, const Shape& shape,
+std::shared_ptr<const CompiledPlan> compile(const layout::Layout& from, const layout::Layout& to, const Shape& shape,
                                             DType dtype) {
-  auto move = std::make_shared<CompiledMove>();
+  auto move = std::make_shared<CompiledPlan>();
   move->plan = plan_between(from, to, shape, dtype);
   const bool communicates =
       std::ranges::any_of(move->plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
@@ -328,9 +328,9 @@ std::shared_ptr<const CompiledMove> compile(const layout::Layout& from, const la
 
 }  // namespace
 
-RegionCopy region_copy(const Piece& piece, const Shape& from, std::int64_t from_offset, const Shape& to,
+RegionCopy region_copy(const Chunk& chunk, const Shape& from, std::int64_t from_offset, const Shape& to,
                        std::int64_t to_offset) {
-  return {region_of(piece, from, from_offset, true), region_of(piece, to, to_offset, false)};
+  return {region_of(chunk, from, from_offset, true), region_of(chunk, to, to_offset, false)};
 }
 
 void merge_copies(std::vector<RegionCopy>& copies) {
@@ -413,7 +413,7 @@ std::shared_ptr<const layout::Plan> plan_between(const layout::Layout& from, con
   return both;
 }
 
-std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, const layout::Layout& to,
+std::shared_ptr<const CompiledPlan> compiled_plan(const layout::Layout& from, const layout::Layout& to,
                                                   const Shape& shape, DType dtype) {
   RankMoves& moves = rank_state<RankMoves>();
   const MoveKey key{from.id(), to.id(), dtype, costs().number().load(std::memory_order_relaxed), shape};
@@ -425,9 +425,9 @@ std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, co
     }
   }
   // Without the lock: the first group of some ranks waits for the others.
-  std::shared_ptr<const CompiledMove> made = compile(from, to, shape, dtype);
+  std::shared_ptr<const CompiledPlan> made = compile(from, to, shape, dtype);
   const std::lock_guard lock(moves.mutex);
-  if (moves.known.size() >= kMaxMoves) moves.known.clear();
+  if (moves.known.size() >= kMaxPlans) moves.known.clear();
   return moves.known.try_emplace(key, std::move(made)).first->second;
 }
 

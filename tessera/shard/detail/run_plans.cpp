@@ -1,4 +1,4 @@
-#include "tessera/shard/detail/run_moves.h"
+#include "tessera/shard/detail/run_plans.h"
 
 #include <algorithm>
 #include <vector>
@@ -61,7 +61,7 @@ void count(const CompiledStep& step, std::uint64_t launches) {
 }
 
 // Runs the steps of one tensor up to its next communication.
-const CompiledStep* next_communication(TensorMove& move) {
+const CompiledStep* next_communication(PlanRun& move) {
   for (; move.step < move.how->steps.size(); ++move.step) {
     const CompiledStep& step = move.how->steps[move.step];
     if (step.group != nullptr) return &step;
@@ -73,7 +73,7 @@ const CompiledStep* next_communication(TensorMove& move) {
   return nullptr;
 }
 
-void run_one(TensorMove& move) {
+void run_one(PlanRun& move) {
   while (const CompiledStep* step = next_communication(move)) {
     const tensor::CurrentDevice where = tensor::current_device(move.part.device());
     const Prepared prepared = prepare(*step, move.part, where);
@@ -85,7 +85,7 @@ void run_one(TensorMove& move) {
 }
 
 // Launches those of `waiting` that match the first one, in one launch.
-void launch_together(std::span<TensorMove> moves, std::vector<std::size_t>& waiting) {
+void launch_together(std::span<PlanRun> moves, std::vector<std::size_t>& waiting) {
   const CompiledStep& first = moves[waiting[0]].how->steps[moves[waiting[0]].step];
   const tensor::CurrentDevice where = tensor::current_device(moves[waiting[0]].part.device());
   std::vector<std::size_t> left;
@@ -106,7 +106,7 @@ void launch_together(std::span<TensorMove> moves, std::vector<std::size_t>& wait
   }
   (void)first.group->launch(operations, *where.stream);
   for (std::size_t t = 0; t < taken.size(); ++t) {
-    TensorMove& move = moves[taken[t]];
+    PlanRun& move = moves[taken[t]];
     const CompiledStep& step = move.how->steps[move.step];
     count(step, t == 0 ? 1 : 0);
     move.part = finish(step, prepared[t]);
@@ -121,10 +121,10 @@ void copy_regions(const Tensor& to, const Tensor& from, std::span<const RegionCo
   for (const RegionCopy& copy : copies) ops::copy_(view_of(to, copy.to), view_of(from, copy.from));
 }
 
-void run_moves(std::span<TensorMove> moves) {
+void run_plans(std::span<PlanRun> moves) {
   const tensor::GradModeScope no_grad(false);
   if (is_tracing()) [[unlikely]] {
-    for (const TensorMove& move : moves) trace_move(move.part.dtype(), move.how->plan);
+    for (const PlanRun& move : moves) trace_move(move.part.dtype(), move.how->plan);
   }
   if (moves.size() == 1) {
     run_one(moves[0]);

@@ -11,17 +11,17 @@
 #include "tessera/comm/backends/cuda/folds.cuh"
 #include "tessera/comm/backends/cuda/meeting.cuh"
 
-namespace tessera::comm::cuda::moves {
+namespace tessera::comm::cuda::transfers {
 
 // T is void if bytes are only copied.
 template <class T, Fold kFold>
-__device__ void make_moves(const CudaLaunch& launch, const Block& block) {
+__device__ void make_transfers(const CudaLaunch& launch, const Block& block) {
   const auto item = static_cast<std::int64_t>(launch.item_nbytes);
   __shared__ const std::byte* in[kMaxRanks];
   __shared__ std::byte* out[kMaxRanks];
   __shared__ int outputs;
   for (int i = 0; i < launch.row_total; ++i) {
-    const MoveRow& row = block.rows[i];
+    const TransferRow& row = block.rows[i];
     if (row.count == 0) continue;
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -90,15 +90,15 @@ __device__ void run(const CudaLaunch& launch) {
   if (is_well && blockIdx.x == 0) is_well = announce(launch, block);
   is_well = is_well && meet(launch, block) && resolve_rows(launch, block);
   if (is_well && launch.parts) is_well = may_reach(launch);
-  if (is_well && !launch.is_ahead) make_moves<T, kFold>(launch, block);
+  if (is_well && !launch.is_ahead) make_transfers<T, kFold>(launch, block);
   if (is_last_block(launch, block)) end(launch, block, is_well);
 }
 
-}  // namespace tessera::comm::cuda::moves
+}  // namespace tessera::comm::cuda::transfers
 
 /// The kernel tessera_comm_<name>.
 #define TESSERA_COMM_KERNEL(name, type, fold)                                                                   \
   extern "C" __global__ void __launch_bounds__(tessera::comm::cuda::kThreads, tessera::comm::cuda::kBlocksEach) \
       tessera_comm_##name(const __grid_constant__ tessera::comm::cuda::CudaLaunch launch) {                     \
-    tessera::comm::cuda::moves::run<type, tessera::comm::cuda::Fold::fold>(launch);                             \
+    tessera::comm::cuda::transfers::run<type, tessera::comm::cuda::Fold::fold>(launch);                         \
   }

@@ -1,5 +1,5 @@
 // Copies, and reductions of floating-point numbers. Complex numbers are reduced as real and imaginary parts.
-#include "tessera/comm/backends/cuda/comm_moves.cuh"
+#include "tessera/comm/backends/cuda/comm_transfers.cuh"
 
 #define TESSERA_COMM_FLOAT_KERNELS(name, type)  \
   TESSERA_COMM_KERNEL(name##_sum, type, kSum)   \

@@ -1,5 +1,5 @@
 // Reductions of integers. Sums, products and bitwise reductions are the same for signed and unsigned types.
-#include "tessera/comm/backends/cuda/comm_moves.cuh"
+#include "tessera/comm/backends/cuda/comm_transfers.cuh"
 
 #define TESSERA_COMM_ORDERED_KERNELS(name, type) \
   TESSERA_COMM_KERNEL(name##_avg, type, kAvg)    \
