@@ -63,7 +63,7 @@ TESSERA_API Tensor eye(std::int64_t rows, std::int64_t columns, const CreateOpti
 
 /// Returns empty() with the properties of x.
 TESSERA_API Tensor empty_like(const Tensor& x);
-/// Returns gather() with the properties of x.
+/// Returns full() with the properties of x.
 TESSERA_API Tensor full_like(const Tensor& x, const Scalar& value);
 /// Returns zeros() with the properties of x.
 TESSERA_API Tensor zeros_like(const Tensor& x);
