@@ -52,7 +52,7 @@ void plan_offers(const Operation& operation, int rank, int size, CudaLaunch& lau
     return;
   }
   for (int peer = 0; peer < size; ++peer) {
-    const comm::CudaOffer offer = def.offer(operation, rank, peer);
+    const Offer offer = def.offer(operation, rank, peer);
     launch.offers[peer] = {offer.from_offset, offer.to_offset, offer.count};
   }
 }
@@ -62,7 +62,7 @@ void plan_offers(const Operation& operation, int rank, int size, CudaLaunch& lau
 CudaLaunch plan(const Operation& operation, std::uint64_t group, int rank, int size) {
   const Extents extents = definition(operation.kind).extents(operation, rank, size);
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
-  const detail::CudaNotice notice = detail::notice_of(operation, 0, group);
+  const detail::Notice notice = detail::notice_of(operation, 0, group);
   CudaLaunch launch{};
   launch.notice = {.fingerprint_low = notice.fingerprint.low,
                    .fingerprint_high = notice.fingerprint.high,

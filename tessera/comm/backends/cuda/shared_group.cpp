@@ -44,8 +44,8 @@ bool reduces(OpKind kind) {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
 }
 
-detail::CudaNotice notice_of(const CudaNotice& notice) {
-  detail::CudaNotice seen;
+detail::Notice notice_of(const CudaNotice& notice) {
+  detail::Notice seen;
   seen.fingerprint = {notice.fingerprint_low, notice.fingerprint_high};
   seen.task = notice.task;
   seen.registrations = notice.registrations;
@@ -97,7 +97,7 @@ Failure difference_of_logs(const CudaVerdict& verdict, std::span<const Rank> wor
 Failure failure_of(const CudaVerdict& verdict, std::span<const Rank> world,
                    const std::map<std::uint64_t, std::string>& groups) {
   const int size = static_cast<int>(world.size());
-  std::vector<detail::CudaNotice> notices;
+  std::vector<detail::Notice> notices;
   std::vector<std::string> names;
   std::vector<int> missing;
   std::vector<std::uint64_t> tasks;  // tasks of the missing ranks
@@ -316,7 +316,7 @@ SharedGroup::EndedLaunch SharedGroup::verdict_of_kernel() const {
     return {failure.kind, failure.text};
   }
   const Failure failure = failure_of(verdict, world_, groups_);
-  const detail::CudaNotice seen = notice_of(verdict.notices[verdict.by]);
+  const detail::Notice seen = notice_of(verdict.notices[verdict.by]);
   Operation operation{.kind = seen.kind, .dtype = seen.dtype, .root = seen.root, .count = seen.count};
   operation.reduction = {seen.reduction, seen.factor};
   return {failure.kind, detail::seen_in(operation, verdict.task, verdict.by, failure).text};
