@@ -49,8 +49,8 @@ void tell_failed(int rank, const std::string& group, OnHang on_hang, const std::
 }
 
 OnHang on_hang_of_environment() {
-  const std::vector<env::Entry> variables = env::table();
-  const auto found = std::ranges::find(variables, "TESSERA_ON_HANG", &env::Entry::name);
+  const std::vector<env::VariableState> variables = env::table();
+  const auto found = std::ranges::find(variables, "TESSERA_ON_HANG", &env::VariableState::name);
   TESSERA_CHECK(found != variables.end() && found->error.empty(), found->error);
   if (found->value == "abort") return OnHang::kAbort;
   if (found->value == "exit") return OnHang::kExit;
