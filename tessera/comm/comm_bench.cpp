@@ -99,8 +99,9 @@ void measure_shm(bench::Context& context, const ShmRow& row) {
                      .unit = "us",
                      .ours = [&]() -> double { return team.run(times) / 1000; },
                      .reference_name = best != nullptr ? best->peer().name : "no reference: " + why,
-                     .reference = best == nullptr ? bench::Work()
-                                                  : bench::Work([&]() -> double { return best->run(times) / 1000; }),
+                     .reference = best == nullptr ? bench::BenchWork() : bench::BenchWork([&]() -> double {
+                       return best->run(times) / 1000;
+                     }),
                      .must_ratio = row.must_ratio});
   }
   for (const Peer& peer : shown) {

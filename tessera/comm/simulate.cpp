@@ -59,8 +59,9 @@ std::optional<probe::RecordOptions> record_options() {
   } catch (const InvalidArgument&) {
     return std::nullopt;
   }
-  const bool is_set = std::ranges::any_of(
-      env::table(), [](const env::VariableState& entry) { return entry.name == "TESSERA_RECORD_BYTES" && entry.is_set; });
+  const bool is_set = std::ranges::any_of(env::table(), [](const env::VariableState& entry) {
+    return entry.name == "TESSERA_RECORD_BYTES" && entry.is_set;
+  });
   if (!is_set) options.nbytes = std::uint64_t{1} << 20;
   return options;
 }
