@@ -154,7 +154,7 @@ TEST(Embedding, GradientOfACutTableIsCutAsItIs) {
   const layout::Mesh mesh = layout::Mesh::parse("x=2");
   testing::SimulatedShards shards(mesh);
   const layout::Layout cut = layout::Layout::create(mesh, {layout::Shard(0)});
-  const Tensor table = shards.add(testing::cut({{5, 2}, DType::kF64, Values(10, 1)}, cut));
+  const Tensor table = shards.add(testing::sharding({{5, 2}, DType::kF64, Values(10, 1)}, cut));
   const Tensor grad = of({3, 2}, {1, 2, 3, 4, 5, 6}, DType::kF64);
   const Tensor of_table = index_sum_like(grad, 0, indices({3}, {4, 0, 4}), table);
   EXPECT_EQ(of_table.layout(), cut);

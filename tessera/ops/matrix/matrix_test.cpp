@@ -132,7 +132,7 @@ TEST(Einsum, ADiagonalOfATensorWithALayoutKeepsItsDtype) {
   testing::SimulatedShards shards(mesh);
   const layout::Layout rows = layout::Layout::create(mesh, {layout::Shard(0)});
   for (const DType dtype : {DType::kI32, DType::kBool}) {
-    const Tensor square = shards.add(testing::cut({{2, 2}, dtype, {1, 0, 1, 1}}, rows));
+    const Tensor square = shards.add(testing::sharding({{2, 2}, dtype, {1, 0, 1, 1}}, rows));
     const Tensor diagonal = einsum("ii->i", {square});
     EXPECT_EQ(diagonal.dtype(), dtype);
     testing::wait_for_work();
