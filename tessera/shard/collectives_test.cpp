@@ -31,7 +31,7 @@ using layout::Mesh;
 using Sizes = std::vector<std::int64_t>;
 using testing::on_worlds;
 
-const Mesh& grid() {
+const Mesh& square_mesh() {
   static const Mesh mesh = Mesh::parse("a=2,b=3");
   return mesh;
 }
@@ -51,7 +51,9 @@ std::vector<int> peers(const Along& over) {
   return out;
 }
 
-std::vector<Along> ways() { return {{grid(), "a"}, {grid(), "b"}, {grid(), {"a", "b"}}, {grid(), {"b", "a"}}}; }
+std::vector<Along> ways() {
+  return {{square_mesh(), "a"}, {square_mesh(), "b"}, {square_mesh(), {"a", "b"}}, {square_mesh(), {"b", "a"}}};
+}
 
 void expect_equal(const Tensor& got, const Tensor& want) {
   ASSERT_EQ(got.shape(), want.shape());
@@ -167,7 +169,7 @@ std::vector<Linear> linear_ones(const Along& over) {
 
 double dot_over_all(const Tensor& a, const Tensor& b) {
   const Tensor dot = ops::sum(ops::mul(a, b));
-  return ops::item(all_reduce(dot, {grid(), {"a", "b"}})).as_double();
+  return ops::item(all_reduce(dot, {square_mesh(), {"a", "b"}})).as_double();
 }
 
 TEST(Collectives, HaveTheTransposeAsGradientAndThemselvesAsItsGradient) {

@@ -127,7 +127,7 @@ TEST(RedistributeProcesses, TheFirstRankSendsAndEveryRankGathers) {
     for (const char* text : {"R", "S0", "S1"}) {
       const Tensor x = distribute(testing::plain(whole), Layout::parse(mesh, text), DataOn::kFirstRank);
       expect_part(x, whole);
-      expect_part(replicate(gather(x), mesh), whole);
+      expect_part(replicate(shard::gather(x), mesh), whole);
       EXPECT_EQ(from_local(local(x), x.layout(), {.check = true}).shape(), whole.shape);
     }
   });

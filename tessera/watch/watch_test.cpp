@@ -54,7 +54,7 @@ std::optional<GroupStanding> standing_of(int rank, const std::string& group) {
   }
   return std::nullopt;
 }
-bool stands(int rank, const std::string& group, GroupStanding standing) {
+bool stands(int rank, const std::string& group, GroupPhase standing) {
   const std::optional<GroupStanding> found = standing_of(rank, group);
   return found && found->standing == standing;
 }
@@ -107,18 +107,18 @@ TEST_F(Watch, TellsWaitingForAPeerFromBeingIdleAndFromWhatNobodyNoticed) {
   simulate(2, [&] {
     const ProcessGroup world = comm::world();
     barrier(world);
-    EXPECT_TRUE(stands(rank(), "world", GroupStanding::kIdle));
+    EXPECT_TRUE(stands(rank(), "world", GroupPhase::kIdle));
     seen.arrive_and_wait();
     if (rank() == 0) {
       const device::Stream side = device::Device::get("host").create_stream();
       const comm::Work work = world.launch({.kind = OpKind::kBarrier}, side);
-      EXPECT_TRUE(comes([] { return stands(0, "world", GroupStanding::kPeer); }));
+      EXPECT_TRUE(comes([] { return stands(0, "world", GroupPhase::kPeer); }));
       EXPECT_EQ(standing_of(0, "world")->operation, "barrier");
       waits = true;
       EXPECT_TRUE(comes([&] { return work.is_done(); }));
-      EXPECT_TRUE(comes([] { return stands(0, "world", GroupStanding::kUnnoticed); }));
+      EXPECT_TRUE(comes([] { return stands(0, "world", GroupPhase::kUnnoticed); }));
       work.wait();
-      EXPECT_TRUE(stands(0, "world", GroupStanding::kIdle));
+      EXPECT_TRUE(stands(0, "world", GroupPhase::kIdle));
     } else {
       EXPECT_TRUE(comes([&] { return waits.load(); }));
       barrier(world);
@@ -135,7 +135,7 @@ TEST_F(Watch, TellsWaitingBehindItsOwnStream) {
       std::atomic<bool> goes_on{false};
       side.run([&] { goes_on.wait(false); });
       const comm::Work work = world.launch({.kind = OpKind::kBarrier}, side);
-      EXPECT_TRUE(stands(0, "world", GroupStanding::kOwnStream));
+      EXPECT_TRUE(stands(0, "world", GroupPhase::kOwnStream));
       goes_on = true;
       goes_on.notify_all();
       work.wait();

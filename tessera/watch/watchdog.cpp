@@ -4,13 +4,13 @@
 
 namespace tessera::watch {
 
-std::string to_string(GroupStanding standing) {
+std::string to_string(GroupPhase standing) {
   switch (standing) {
-    case GroupStanding::kIdle: return "idle";
-    case GroupStanding::kOwnStream: return "own stream";
-    case GroupStanding::kPeer: return "peer";
-    case GroupStanding::kMoving: return "moving";
-    case GroupStanding::kUnnoticed: return "unnoticed";
+    case GroupPhase::kIdle: return "idle";
+    case GroupPhase::kOwnStream: return "own stream";
+    case GroupPhase::kPeer: return "peer";
+    case GroupPhase::kMoving: return "moving";
+    case GroupPhase::kUnnoticed: return "unnoticed";
   }
   return "unknown";
 }

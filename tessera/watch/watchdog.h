@@ -21,7 +21,7 @@
 namespace tessera::watch {
 
 /// State of a group of one rank.
-enum class GroupStanding : std::uint8_t {
+enum class GroupPhase : std::uint8_t {
   kIdle,       ///< All launches have finished and were waited for.
   kOwnStream,  ///< The next launch has not started: it waits for earlier work on its stream.
   kPeer,       ///< It has started and waits for a peer.
@@ -29,15 +29,15 @@ enum class GroupStanding : std::uint8_t {
   kUnnoticed,  ///< The last launch has finished, and no host thread has waited for it.
 };
 /// Returns "idle", "own stream", "peer", "moving" or "unnoticed".
-TESSERA_API std::string to_string(GroupStanding standing);
+TESSERA_API std::string to_string(GroupPhase standing);
 
 /// A group as the watchdog last saw it.
 struct GroupStanding {
-  int rank = 0;                                   ///< World rank of the member.
-  std::string group = {};                         ///< Name of the group.
-  GroupStanding standing = GroupStanding::kIdle;  ///< State of the group.
-  std::string operation = {};                     ///< Last started operation: "all_reduce(f32[8], sum)"; empty if none.
-  std::chrono::nanoseconds since{0};              ///< Time without a change.
+  int rank = 0;                             ///< World rank of the member.
+  std::string group = {};                   ///< Name of the group.
+  GroupPhase standing = GroupPhase::kIdle;  ///< State of the group.
+  std::string operation = {};               ///< Last started operation: "all_reduce(f32[8], sum)"; empty if none.
+  std::chrono::nanoseconds since{0};        ///< Time without a change.
 };
 /// Returns the state of all groups of this process, by rank.
 TESSERA_API std::vector<GroupStanding> standing();

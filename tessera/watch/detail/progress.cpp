@@ -4,10 +4,10 @@
 
 namespace tessera::watch::detail {
 
-GroupStanding standing_of(const comm::detail::GroupProgress& progress) {
-  if (progress.running != progress.ended) return progress.has_met ? GroupStanding::kMoving : GroupStanding::kPeer;
-  if (progress.asked > progress.begun) return GroupStanding::kOwnStream;
-  return progress.last > progress.noticed ? GroupStanding::kUnnoticed : GroupStanding::kIdle;
+GroupPhase standing_of(const comm::detail::GroupProgress& progress) {
+  if (progress.running != progress.ended) return progress.has_met ? GroupPhase::kMoving : GroupPhase::kPeer;
+  if (progress.asked > progress.begun) return GroupPhase::kOwnStream;
+  return progress.last > progress.noticed ? GroupPhase::kUnnoticed : GroupPhase::kIdle;
 }
 
 std::string text_of(const comm::detail::GroupProgress& progress) {

@@ -9,7 +9,7 @@
 namespace tessera::watch::detail {
 
 /// Returns the state of the group.
-GroupStanding standing_of(const comm::detail::GroupProgress& progress);
+GroupPhase standing_of(const comm::detail::GroupProgress& progress);
 /// Returns the last started operation, as "all_reduce(f32[8], sum)". Returns "" if none has started.
 std::string text_of(const comm::detail::GroupProgress& progress);
 

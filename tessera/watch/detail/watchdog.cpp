@@ -268,18 +268,18 @@ std::optional<Watchdog::RankFailure> Watchdog::overdue(Seen& seen, Clock::time_p
     return std::nullopt;
   }
   const std::chrono::nanoseconds deadline(group.deadline_ns.load(std::memory_order_relaxed));
-  const GroupStanding standing = standing_of(progress);
-  const bool is_ours = standing == GroupStanding::kOwnStream ||
-                       (group.on_hang == comm::OnHang::kWait &&
-                        (standing == GroupStanding::kPeer || standing == GroupStanding::kMoving));
+  const GroupPhase standing = standing_of(progress);
+  const bool is_ours =
+      standing == GroupPhase::kOwnStream ||
+      (group.on_hang == comm::OnHang::kWait && (standing == GroupPhase::kPeer || standing == GroupPhase::kMoving));
   if (!is_ours || seen.was_told || now - seen.since - extra < deadline) return std::nullopt;
   seen.was_told = true;
   const std::string time = comm::detail::text_of_deadline(deadline, extra);
-  std::string words = standing == GroupStanding::kOwnStream
+  std::string words = standing == GroupPhase::kOwnStream
                           ? concat("group ", group.name, ": launch ", progress.asked, " did not start within ", time,
                                    ": earlier work of this rank blocks its stream")
                           : concat("group ", group.name, ": ", text_of(progress), " did not finish within ", time,
-                                   ": it ", standing == GroupStanding::kPeer ? "waits for a peer" : "transfers slowly",
+                                   ": it ", standing == GroupPhase::kPeer ? "waits for a peer" : "transfers slowly",
                                    "; this rank continues to wait");
   return RankFailure{.rank = rank_of(group),
                      .group = group.name,
@@ -315,7 +315,7 @@ std::vector<LongWait> Watchdog::take_long_waits() {
   std::vector<LongWait> all;
   if (!is_process_ || is_told_) return all;
   for (Seen& seen : groups_) {
-    if (standing_of(seen.progress) != GroupStanding::kPeer) continue;
+    if (standing_of(seen.progress) != GroupPhase::kPeer) continue;
     if (!seen.notice) seen.notice.emplace(seen.since, notice_delays_);
     const auto waited = seen.notice->due(Clock::now());
     if (!waited) continue;
