@@ -31,8 +31,8 @@ TEST(RankAnnotations, EachRankHasItsOwn) {
     ASSERT_NE(table, nullptr);
     std::vector<std::string> names;
     for (const probe::RowInfo& row : table->claimed) {
-      const std::string name = to_string(row.find("name")->value);
-      if (!name.empty()) names.push_back(name + " " + to_string(row.find("value")->value));
+      const std::string name = probe::to_string(row.find("name")->value);
+      if (!name.empty()) names.push_back(name + " " + probe::to_string(row.find("value")->value));
     }
     EXPECT_EQ(names, std::vector{"rank " + std::to_string(rank)});
   });
