@@ -9,6 +9,8 @@
 
 #include "tessera/analysis/chrome_trace.h"
 #include "tessera/analysis/evidence_json.h"
+#include "tessera/analysis/memory/history_reader.h"
+#include "tessera/analysis/memory/torch_snapshot.h"
 #include "tessera/analysis/read_run.h"
 #include "tessera/analysis/torch_pickles.h"
 #include "tessera/base/atomic_file.h"
@@ -19,8 +21,6 @@
 #include "tessera/cli/outputs.h"
 #include "tessera/cli/table.h"
 #include "tessera/cli/verb.h"
-#include "tessera/memory/history_reader.h"
-#include "tessera/memory/torch_snapshot.h"
 
 namespace tessera::cli {
 namespace {
@@ -106,7 +106,7 @@ std::vector<Written> write_memory(const analysis::Evidence& evidence, const Opti
     try {
       const auto file = probe::RecordFile::open(rank.file);
       std::vector<std::string> notes;
-      const auto snapshots = memory::read_history(file, &notes);
+      const auto snapshots = analysis::read_history(file, &notes);
       for (const std::string& note : notes) warn(rank.file + ": " + note);
       if (snapshots.empty()) {
         warn(fmt::format("rank {}: no file written: {} contains no memory records; the process created no allocator",
@@ -114,7 +114,7 @@ std::vector<Written> write_memory(const analysis::Evidence& evidence, const Opti
         continue;
       }
       const std::string path = fmt::format("{}/memory_rank_{}.pickle", directory, rank.rank);
-      memory::write_torch_snapshot_file(path, snapshots, memory::TorchFormat::kPickle, {}, kind_of(options));
+      analysis::write_torch_snapshot_file(path, snapshots, analysis::TorchFormat::kPickle, {}, kind_of(options));
       files.push_back({path, {}});
     } catch (const IoError& error) {  // a corrupt file of one rank does not stop the others
       warn(fmt::format("rank {}: no file written: {}", rank.rank, error.message()));

@@ -7,12 +7,12 @@
 #include <map>
 #include <memory>
 
+#include "tessera/analysis/memory/history_reader.h"
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/cli/memory_verbs.h"
 #include "tessera/cli/verb.h"
-#include "tessera/memory/history_reader.h"
 
 namespace tessera::cli {
 namespace {
@@ -77,7 +77,7 @@ AllocatorRecords load_memory(const std::string& path) {
   AllocatorRecords file;
   file.path = record_in(path);
   const auto records = probe::RecordFile::open(file.path);
-  file.snapshots = memory::read_history(records, &file.notes);
+  file.snapshots = analysis::read_history(records, &file.notes);
   for (const std::string& problem : records.problems()) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
   for (const std::string& note : file.notes) std::fprintf(stderr, "tessera: %s: %s\n", file.path.c_str(), note.c_str());
   file.notes.insert(file.notes.begin(), records.problems().begin(), records.problems().end());
@@ -86,10 +86,10 @@ AllocatorRecords load_memory(const std::string& path) {
   return file;
 }
 
-memory::Symbols symbols_of(const AllocatorRecords& file, bool is_wanted) {
+analysis::Symbols symbols_of(const AllocatorRecords& file, bool is_wanted) {
   if (!is_wanted) return {};
   std::vector<std::string> notes;
-  memory::Symbols symbols = memory::symbolize(file.snapshots, &notes);
+  analysis::Symbols symbols = analysis::symbolize(file.snapshots, &notes);
   for (const std::string& note : notes) std::fprintf(stderr, "tessera: %s\n", note.c_str());
   return symbols;
 }

@@ -24,17 +24,17 @@ struct Options {
 
 int dump(const Options& options) {
   const AllocatorRecords file = load_memory(options.file);
-  const memory::Symbols symbols = symbols_of(file, options.symbolize);
-  const auto format = options.format == "json" ? memory::TorchFormat::kJson : memory::TorchFormat::kPickle;
+  const analysis::Symbols symbols = symbols_of(file, options.symbolize);
+  const auto format = options.format == "json" ? analysis::TorchFormat::kJson : analysis::TorchFormat::kPickle;
   if (options.output == "-") {
-    memory::write_torch_snapshot(std::cout, file.snapshots, format, symbols);
+    analysis::write_torch_snapshot(std::cout, file.snapshots, format, symbols);
     return kDone;
   }
   const std::string path = !options.output.empty()
                                ? options.output
                                : std::filesystem::path(file.path).filename().string() + "." + options.format;
   check_output("memory dump: --output", path, {file.path});
-  memory::write_torch_snapshot_file(path, file.snapshots, format, symbols);
+  analysis::write_torch_snapshot_file(path, file.snapshots, format, symbols);
   std::size_t segments = 0;
   std::size_t blocks = 0;
   std::size_t events = 0;

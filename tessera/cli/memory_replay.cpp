@@ -8,18 +8,18 @@
 #include <vector>
 #include <nlohmann/json.hpp>
 
+#include "tessera/analysis/memory/trace_replay.h"
 #include "tessera/base/bytes.h"
 #include "tessera/cli/memory_verbs.h"
 #include "tessera/cli/table.h"
 #include "tessera/cli/verb.h"
-#include "tessera/memory/trace_replay.h"
 
 namespace tessera::cli {
 namespace {
 
+using analysis::ReplayResult;
+using analysis::Trace;
 using memory::Policy;
-using memory::ReplayResult;
-using memory::Trace;
 using nlohmann::ordered_json;
 
 struct ReplayOptions {
@@ -87,10 +87,10 @@ int run(const ReplayOptions& options) {
   if (texts.empty()) texts.emplace_back();
   std::vector<Policy> policies;  // all are parsed before the log is read, so that a typo costs no time
   for (const std::string& text : texts) policies.push_back(Policy::parse(text));
-  const Trace trace = memory::read_trace(options.file, options.device);
+  const Trace trace = analysis::read_trace(options.file, options.device);
   std::vector<Row> rows;
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    rows.push_back({texts[i], memory::replay(trace, policies[i], capacity)});
+    rows.push_back({texts[i], analysis::replay(trace, policies[i], capacity)});
   }
   if (options.json) {
     print_json(options, trace, rows);

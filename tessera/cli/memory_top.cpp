@@ -74,9 +74,9 @@ std::vector<memory::LabelUse> largest_labels(const memory::Snapshot& snapshot, s
 }
 
 // Innermost first: "forward() model.cpp:42 < main() main.cpp:7".
-std::string shown_stack(const std::string& stack, const memory::Symbols& symbols) {
+std::string shown_stack(const std::string& stack, const analysis::Symbols& symbols) {
   std::string text;
-  for (const std::string& frame : memory::split_stack(stack)) {
+  for (const std::string& frame : analysis::split_stack(stack)) {
     const auto found = symbols.find(frame);
     const std::string shown = found == symbols.end()    ? frame
                               : found->second.line == 0 ? found->second.name
@@ -87,7 +87,7 @@ std::string shown_stack(const std::string& stack, const memory::Symbols& symbols
   return text;
 }
 
-void show_json(const AllocatorRecords& file, const Options& options, const memory::Symbols& symbols) {
+void show_json(const AllocatorRecords& file, const Options& options, const analysis::Symbols& symbols) {
   ordered_json allocators = ordered_json::array();
   for (const memory::Snapshot& snapshot : file.snapshots) {
     ordered_json labels = ordered_json::array();
@@ -100,7 +100,7 @@ void show_json(const AllocatorRecords& file, const Options& options, const memor
     ordered_json sites = ordered_json::array();
     for (const Site& site : largest_sites(snapshot, options.count)) {
       ordered_json frames = ordered_json::array();
-      for (const std::string& frame : memory::split_stack(site.stack)) frames.push_back(shown_stack(frame, symbols));
+      for (const std::string& frame : analysis::split_stack(site.stack)) frames.push_back(shown_stack(frame, symbols));
       sites.push_back({{"live_nbytes", site.nbytes}, {"live_blocks", site.blocks}, {"frames", frames}});
     }
     ordered_json blocks = ordered_json::array();
@@ -118,7 +118,7 @@ void show_json(const AllocatorRecords& file, const Options& options, const memor
   print_json({{"file", file.path}, {"allocators", allocators}, {"notes", file.notes}});
 }
 
-void show(const AllocatorRecords& file, const Options& options, const memory::Symbols& symbols) {
+void show(const AllocatorRecords& file, const Options& options, const analysis::Symbols& symbols) {
   const Style style = stdout_style();
   Table labels{{"DEVICE", "LIVE", "BLOCKS", "PEAK", "LABEL"}, {}};
   Table sites{{"DEVICE", "LIVE", "BLOCKS", "CALL SITE"}, {}};
@@ -145,7 +145,7 @@ void show(const AllocatorRecords& file, const Options& options, const memory::Sy
 
 int top(const Options& options) {
   const AllocatorRecords file = load_memory(options.file);
-  const memory::Symbols symbols = symbols_of(file, options.symbolize);
+  const analysis::Symbols symbols = symbols_of(file, options.symbolize);
   options.json ? show_json(file, options, symbols) : show(file, options, symbols);
   return kDone;
 }

@@ -10,9 +10,9 @@
 #include <vector>
 #include <nlohmann/json.hpp>
 
+#include "tessera/analysis/memory/torch_snapshot.h"
 #include "tessera/cli/table.h"
 #include "tessera/memory/snapshot.h"
-#include "tessera/memory/torch_snapshot.h"
 
 namespace tessera::cli {
 
@@ -34,7 +34,7 @@ struct AllocatorRecords {
 AllocatorRecords load_memory(const std::string& path);
 
 /// Returns the names of the functions in the stacks of the file, if `is_wanted`. Prints its notes to stderr.
-memory::Symbols symbols_of(const AllocatorRecords& file, bool is_wanted);
+analysis::Symbols symbols_of(const AllocatorRecords& file, bool is_wanted);
 
 /// Returns a size in bytes: "1.5 GiB" on a terminal, "1610612736" in a pipe.
 std::string size_text(std::uint64_t nbytes, Style style);

@@ -1,5 +1,5 @@
 // Records that the allocator always writes to the record file (ring "memory"). Each struct is one kind of record. The
-// reader (history_reader.h) converts them to a Snapshot.
+// reader (analysis/memory/history_reader.h) converts them to a Snapshot.
 //
 // The ring overwrites old records. Therefore the allocator writes a *keyframe* whenever a quarter of the ring was
 // written since the last one: keyframe_begin, all mapped runs and all blocks that are not cached, keyframe_end. Records
@@ -111,6 +111,15 @@ struct MemoryPoolRow {
   probe::StringId name;                         ///< Name of the pool.
   static constexpr std::uint32_t kRows = 1024;  ///< Maximum number of pools described together.
   TESSERA_RECORD(MemoryPoolRow, "memory_pool", number, allocator, graph_id, user_id, device, name)
+};
+
+/// A module in stacks (state table memory_module): the location of its file, for later symbolization.
+struct ModuleRow {
+  probe::StringId name;                        ///< Name in stacks: "libtessera.so.0".
+  probe::StringId path;                        ///< Path of its file.
+  std::uint64_t load_bias;                     ///< Address of its address 0 in the process.
+  static constexpr std::uint32_t kRows = 128;  ///< Maximum number of modules.
+  TESSERA_RECORD(ModuleRow, "memory_module", name, path, load_bias)
 };
 
 }  // namespace tessera::memory

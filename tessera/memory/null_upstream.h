@@ -1,7 +1,7 @@
 // An upstream without memory: it returns addresses that are not mapped and keeps accounts of what would be. Logs are
-// replayed on it at any capacity on any machine (trace_replay.h), and tests of the allocator need no device memory. It
-// rejects, with a reason, calls that a driver rejects: mapping twice, unmapping a range that is not one chunk,
-// releasing mapped addresses, exceeding the capacity.
+// replayed on it at any capacity on any machine (analysis/memory/trace_replay.h), and tests of the allocator need no
+// device memory. It rejects, with a reason, calls that a driver rejects: mapping twice, unmapping a range that is not
+// one chunk, releasing mapped addresses, exceeding the capacity.
 #pragma once
 
 #include <cstddef>

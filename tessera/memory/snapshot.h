@@ -1,6 +1,6 @@
 // The state of an allocator at one moment, block by block. It is plain data, taken under all locks or rebuilt from a
-// record file (history_reader.h). Statistics, the out-of-memory report and the exporters read it. Nothing here accesses
-// a device.
+// record file (analysis/memory/history_reader.h). Statistics, the out-of-memory report and the exporters read it.
+// Nothing here accesses a device.
 //
 // The identity, over all blocks:   reserved = live + rounding + pending + cached
 //   reserved   bytes of mapped segments

@@ -8,9 +8,9 @@
 
 #include "tessera/analysis/detail/field_values.h"
 #include "tessera/analysis/detail/read_groups.h"
+#include "tessera/analysis/memory/history_reader.h"
 #include "tessera/base/error.h"
 #include "tessera/device/launch_records.h"
-#include "tessera/memory/history_reader.h"
 
 namespace tessera::analysis::detail {
 namespace {
@@ -131,7 +131,7 @@ std::vector<DeviceMemory> read_memory(const RecordFile& file, std::vector<std::s
   std::vector<std::string> notes;
   std::map<std::string, DeviceMemory> devices;
   std::map<std::string, std::map<std::string, std::uint64_t>> owners;
-  for (const memory::Snapshot& snapshot : memory::read_history(file, &notes)) {
+  for (const memory::Snapshot& snapshot : read_history(file, &notes)) {
     DeviceMemory& device = devices[snapshot.device];
     device.device = snapshot.device;
     const memory::Totals totals = snapshot.totals();

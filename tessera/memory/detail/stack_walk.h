@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tessera/base/probe/recorder.h"
+#include "tessera/memory/history.h"
 
 namespace tessera::memory::detail {
 
@@ -35,15 +36,6 @@ std::size_t walk_stack(std::uintptr_t* frames, std::size_t most, std::size_t ski
 /// upwards, is not aligned, or exceeds `end`.
 std::size_t walk_chain(std::uintptr_t fp, std::uintptr_t end, std::uintptr_t* frames, std::size_t most,
                        std::size_t skip);
-
-/// A module in stacks (state table memory_module): the location of its file, for later symbolization.
-struct ModuleRow {
-  probe::StringId name;  ///< Name in stacks: "libtessera.so.0".
-  probe::StringId path;
-  std::uint64_t load_bias;  ///< Address of its address 0 in the process.
-  static constexpr std::uint32_t kRows = 128;
-  TESSERA_RECORD(ModuleRow, "memory_module", name, path, load_bias)
-};
 
 /// Stacks as strings of one record file: "train+0x1f3a libtessera.so.0+0x20a4 ...", innermost first. A number is the
 /// address in the file of the module of the last byte of the call, so that `addr2line -e MODULE 0x1f3a` returns the

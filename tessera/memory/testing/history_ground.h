@@ -20,6 +20,16 @@ using LiveBlock = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::u
 /// Returns the live blocks of a snapshot, by address.
 std::vector<LiveBlock> live_blocks(const Snapshot& snapshot);
 
+/// Address, size, requested bytes, stream, label.
+using RecordedBlock = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint32_t, std::string>;
+
+/// Returns the live blocks of the snapshot without their pools, by address.
+std::vector<RecordedBlock> blocks_to_record(const Snapshot& snapshot);
+
+/// Returns the live blocks by the rule of history.h: the last record of each address since the start of the last
+/// complete keyframe. The file must belong to one allocator and one writing thread. Empty if no keyframe is complete.
+std::vector<RecordedBlock> recorded_blocks(const std::string& path);
+
 /// Makes the enclosing scope work for a rank with a record file of this size.
 class RecordedRank {
  public:

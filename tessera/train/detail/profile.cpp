@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "tessera/analysis/chrome_trace.h"
+#include "tessera/analysis/memory/history_reader.h"
+#include "tessera/analysis/memory/torch_snapshot.h"
 #include "tessera/analysis/read_run.h"
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
@@ -13,8 +15,6 @@
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/run_directory.h"
-#include "tessera/memory/history_reader.h"
-#include "tessera/memory/torch_snapshot.h"
 
 namespace tessera::train::detail {
 namespace {
@@ -67,9 +67,9 @@ std::string Profile::write() const {
   const std::string rank = folder + "/rank-" + std::to_string(current_place().rank.value());
   const probe::RecordFile file = probe::RecordFile::open(record);
   write_trace(file, begin_ticks_, rank + ".trace.json");
-  const auto snapshots = memory::read_history(file, nullptr);
-  memory::write_torch_snapshot_file(rank + ".memory.pickle", snapshots, memory::TorchFormat::kPickle, {},
-                                    FileKind::kRun);
+  const auto snapshots = analysis::read_history(file, nullptr);
+  analysis::write_torch_snapshot_file(rank + ".memory.pickle", snapshots, analysis::TorchFormat::kPickle, {},
+                                      FileKind::kRun);
   return folder;
 }
 

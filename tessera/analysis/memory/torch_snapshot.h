@@ -19,7 +19,7 @@
 #include "tessera/base/export.h"
 #include "tessera/memory/snapshot.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 
 /// One frame of a call stack.
 struct Frame {
@@ -37,7 +37,7 @@ TESSERA_API std::vector<std::string> split_stack(const std::string& stack);
 /// Resolves every frame of the snapshots with addr2line, one run per module. Missing modules and frames without debug
 /// information are omitted, and failures are added to `notes`. A module is searched at its path in Snapshot::modules,
 /// otherwise by its name as a path.
-TESSERA_API Symbols symbolize(std::span<const Snapshot> snapshots, std::vector<std::string>* notes = nullptr);
+TESSERA_API Symbols symbolize(std::span<const memory::Snapshot> snapshots, std::vector<std::string>* notes = nullptr);
 
 /// Output format.
 enum class TorchFormat : std::uint8_t {
@@ -46,12 +46,12 @@ enum class TorchFormat : std::uint8_t {
 };
 
 /// Writes the snapshots. Throws InvalidArgument if a Snapshot is inconsistent, and IoError if the stream fails.
-TESSERA_API void write_torch_snapshot(std::ostream& out, std::span<const Snapshot> snapshots, TorchFormat format,
-                                      const Symbols& symbols = {});
+TESSERA_API void write_torch_snapshot(std::ostream& out, std::span<const memory::Snapshot> snapshots,
+                                      TorchFormat format, const Symbols& symbols = {});
 
 /// Writes the snapshots to a file atomically.
-TESSERA_API void write_torch_snapshot_file(const std::string& path, std::span<const Snapshot> snapshots,
+TESSERA_API void write_torch_snapshot_file(const std::string& path, std::span<const memory::Snapshot> snapshots,
                                            TorchFormat format, const Symbols& symbols = {},
                                            FileKind kind = FileKind::kUser);
 
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

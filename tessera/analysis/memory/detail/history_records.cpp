@@ -1,14 +1,20 @@
-#include "tessera/memory/detail/history_records.h"
+#include "tessera/analysis/memory/detail/history_records.h"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <unordered_map>
 
-#include "tessera/memory/detail/stack_walk.h"
+#include "tessera/memory/history.h"
 
-namespace tessera::memory::detail {
+namespace tessera::analysis::detail {
 namespace {
+
+using memory::BlockRecord;
+using memory::KeyframeRecord;
+using memory::MemoryPoolRow;
+using memory::ModuleRow;
+using memory::RunRecord;
 
 constexpr std::string_view kRing = "memory";
 
@@ -203,4 +209,4 @@ HistoryRecords HistoryRecords::read(const probe::RecordFile& file) {
   return records;
 }
 
-}  // namespace tessera::memory::detail
+}  // namespace tessera::analysis::detail

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera::memory::detail {
+namespace tessera::analysis::detail {
 
 /// Not thread-safe. The caller ends each list and object that it begins.
 class JsonStream {
@@ -50,4 +50,4 @@ class JsonStream {
   std::vector<JsonLevel> levels_;
 };
 
-}  // namespace tessera::memory::detail
+}  // namespace tessera::analysis::detail

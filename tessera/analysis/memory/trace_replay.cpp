@@ -1,4 +1,4 @@
-#include "tessera/memory/trace_replay.h"
+#include "tessera/analysis/memory/trace_replay.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,13 +8,24 @@
 #include <vector>
 #include <nlohmann/json.hpp>
 
+#include "tessera/analysis/memory/detail/idle_device.h"
 #include "tessera/base/error.h"
 #include "tessera/memory/allocator.h"
-#include "tessera/memory/detail/idle_device.h"
 #include "tessera/memory/null_upstream.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::Allocator;
+using memory::BlockState;
+using memory::BlockView;
+using memory::Buffer;
+using memory::NullCounts;
+using memory::NullOptions;
+using memory::NullUpstream;
+using memory::Policy;
+using memory::SegmentView;
+using memory::Snapshot;
 
 using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kMaxStreams = 1024;
@@ -159,4 +170,4 @@ ReplayResult replay(const Trace& trace, const Policy& policy, std::size_t capaci
   return Replay(trace, policy, capacity_nbytes).run();
 }
 
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

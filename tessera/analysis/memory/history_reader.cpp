@@ -1,4 +1,4 @@
-#include "tessera/memory/history_reader.h"
+#include "tessera/analysis/memory/history_reader.h"
 
 #include <fmt/format.h>
 
@@ -8,12 +8,31 @@
 #include <set>
 #include <unordered_map>
 
-#include "tessera/memory/detail/history_records.h"
-#include "tessera/memory/detail/rebuilt_heap.h"
+#include "tessera/analysis/memory/detail/history_records.h"
+#include "tessera/analysis/memory/detail/rebuilt_heap.h"
 #include "tessera/memory/policy.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::Action;
+using memory::AllocRecord;
+using memory::BlockRecord;
+using memory::BlockState;
+using memory::BlockView;
+using memory::FreeRecord;
+using memory::kAlignment;
+using memory::KeyframeRecord;
+using memory::kMaxNbytes;
+using memory::MapRecord;
+using memory::OutOfMemoryRecord;
+using memory::PoolId;
+using memory::PoolView;
+using memory::ReusableRecord;
+using memory::RunRecord;
+using memory::SegmentView;
+using memory::Snapshot;
+using memory::TraceEntry;
 
 using detail::HistoryEvent;
 using detail::HistoryPool;
@@ -332,4 +351,4 @@ std::vector<Snapshot> read_history(const probe::RecordFile& file, std::vector<st
   return Rebuilder(file, records).run(notes);
 }
 
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -1,6 +1,6 @@
 // PyTorch memory snapshots: golden files byte by byte, and traces that replay after any loss. WRITE_GOLDENS=1 in the
 // environment rewrites the golden files.
-#include "tessera/memory/torch_snapshot.h"
+#include "tessera/analysis/memory/torch_snapshot.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,12 +13,20 @@
 #include <sstream>
 #include <nlohmann/json.hpp>
 
+#include "tessera/analysis/memory/history_reader.h"
 #include "tessera/base/error.h"
-#include "tessera/memory/history_reader.h"
 #include "tessera/memory/testing/history_model.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::Action;
+using memory::BlockState;
+using memory::BlockView;
+using memory::PoolId;
+using memory::SegmentView;
+using memory::Snapshot;
+using memory::TraceEntry;
 
 using nlohmann::json;
 using ::testing::Contains;
@@ -151,7 +159,7 @@ std::string content(const std::string& path) {
 }
 
 void compare_with_golden(const std::string& name, const std::string& bytes) {
-  const std::string path = std::string(TESSERA_TREE) + "/tessera/memory/testdata/" + name;
+  const std::string path = std::string(TESSERA_TREE) + "/tessera/analysis/memory/testdata/" + name;
   if (std::getenv("WRITE_GOLDENS") != nullptr) std::ofstream(path, std::ios::binary) << bytes;
   const std::string golden = content(path);
   ASSERT_FALSE(golden.empty()) << path;
@@ -280,7 +288,7 @@ TEST(TorchSnapshot, HistoriesOfAModelReplay) {
   std::vector<std::string> files;
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     probe::Recorder recorder({}, {.nbytes = probe::RecordOptions::kMinBytes});
-    testing::HistoryModel model(recorder, 1, seed);
+    memory::testing::HistoryModel model(recorder, 1, seed);
     for (int i = 0; i < (seed % 2 == 0 ? 300 : 4000); ++i) {
       model.step();
       if (i % 150 == 149) model.keyframe();
@@ -330,4 +338,4 @@ TEST(Symbolize, SaysWhenThereIsNothingToDo) {
 }
 
 }  // namespace
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -8,14 +8,18 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tessera/analysis/memory/history_reader.h"
 #include "tessera/device/host/host_device.h"
-#include "tessera/memory/history_reader.h"
 #include "tessera/memory/testing/history_ground.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
 
-using testing::LiveBlock;
+using memory::Allocator;
+using memory::Buffer;
+using memory::Snapshot;
+
+using memory::testing::LiveBlock;
 
 // Sizes and labels after the same steps are equal in any process; addresses differ.
 std::vector<std::pair<std::uint64_t, std::string>> shape_of(const std::vector<LiveBlock>& blocks) {
@@ -26,13 +30,13 @@ std::vector<std::pair<std::uint64_t, std::string>> shape_of(const std::vector<Li
 }
 
 struct Ground {
-  testing::RecordedRank rank;
+  memory::testing::RecordedRank rank;
   Device device = device::host::make_host_device({.mode = device::host::Mode::kThreaded});
   Allocator allocator{device};
   Stream one = device.create_stream();
   Stream two = device.create_stream();
   std::vector<Buffer> held;
-  void run() { testing::churn(allocator, 7, 20000, one, two, held); }
+  void run() { memory::testing::churn(allocator, 7, 20000, one, two, held); }
 };
 
 TEST(HistoryOfAProcess, TellsWhatWasLiveInAProcessThatWasKilled) {
@@ -59,9 +63,10 @@ TEST(HistoryOfAProcess, TellsWhatWasLiveInAProcessThatWasKilled) {
   const std::vector<Snapshot> found = read_history(probe::RecordFile::open(path));
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].inconsistency(), "");
-  EXPECT_EQ(shape_of(testing::live_blocks(found[0])), shape_of(testing::live_blocks(same.allocator.snapshot())));
+  EXPECT_EQ(shape_of(memory::testing::live_blocks(found[0])),
+            shape_of(memory::testing::live_blocks(same.allocator.snapshot())));
   std::filesystem::remove(path);
 }
 
 }  // namespace
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -1,5 +1,5 @@
 // Logs as traces: all variants of RMM CSV, errors with line and column, and record files.
-#include "tessera/memory/trace.h"
+#include "tessera/analysis/memory/trace.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,8 +16,17 @@
 #include "tessera/memory/history.h"
 #include "tessera/memory/null_upstream.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::AllocRecord;
+using memory::BlockRecord;
+using memory::FreeRecord;
+using memory::LogUpstream;
+using memory::MemoryPoolRow;
+using memory::NullOptions;
+using memory::NullUpstream;
+using memory::OutOfMemoryRecord;
 
 const std::string kHeader = "Thread,Time,Action,Pointer,Size,Stream\n";
 
@@ -266,4 +275,4 @@ TEST(ReadTrace, TellsKindsOfFileApart) {
 }
 
 }  // namespace
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -1,4 +1,4 @@
-#include "tessera/memory/torch_snapshot.h"
+#include "tessera/analysis/memory/torch_snapshot.h"
 
 #include <algorithm>
 #include <map>
@@ -6,14 +6,23 @@
 #include <sstream>
 #include <tuple>
 
+#include "tessera/analysis/memory/detail/json_stream.h"
+#include "tessera/analysis/memory/detail/viewer_replay.h"
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/pickle.h"
-#include "tessera/memory/detail/json_stream.h"
-#include "tessera/memory/detail/viewer_replay.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::Action;
+using memory::BlockState;
+using memory::BlockView;
+using memory::PoolId;
+using memory::PoolView;
+using memory::SegmentView;
+using memory::Snapshot;
+using memory::TraceEntry;
 
 using detail::JsonStream;
 using detail::ViewerEvent;
@@ -282,4 +291,4 @@ void write_torch_snapshot_file(const std::string& path, std::span<const Snapshot
   file.commit();
 }
 
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

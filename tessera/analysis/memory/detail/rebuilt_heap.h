@@ -9,7 +9,7 @@
 
 #include "tessera/base/probe/schema.h"
 
-namespace tessera::memory::detail {
+namespace tessera::analysis::detail {
 
 /// Owner of a mapped run.
 struct RunOwner {
@@ -69,4 +69,4 @@ class RebuiltHeap {
   std::map<std::uint64_t, RebuiltBlock> blocks_;
 };
 
-}  // namespace tessera::memory::detail
+}  // namespace tessera::analysis::detail

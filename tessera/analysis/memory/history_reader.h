@@ -14,14 +14,14 @@
 #include "tessera/base/probe/reader.h"
 #include "tessera/memory/snapshot.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 
 /// Returns one Snapshot per allocator with records or pools in the file, in the order of their creation; empty if there
 /// are none. The traces hold all events that are still in the ring. Unknown and omitted data is added to `notes`, one
 /// line each.
 ///
 /// The records, and so these Snapshots, do not contain the policy or the streams that a pending block waits for.
-TESSERA_API std::vector<Snapshot> read_history(const probe::RecordFile& file,
-                                               std::vector<std::string>* notes = nullptr);
+TESSERA_API std::vector<memory::Snapshot> read_history(const probe::RecordFile& file,
+                                                       std::vector<std::string>* notes = nullptr);
 
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

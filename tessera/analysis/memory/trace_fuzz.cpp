@@ -1,17 +1,17 @@
 // Random logs in the format of RMM must be read back unchanged. The same logs corrupted at random must be rejected with
 // an InvalidArgument or read as a consistent trace: each key allocated once and freed at most once.
-//   memory_trace_fuzz [--runs N] [--seed S] [--seconds T]
+//   analysis_trace_fuzz [--runs N] [--seed S] [--seconds T]
 #include <algorithm>
 #include <cstdio>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "tessera/analysis/memory/trace.h"
 #include "tessera/base/error.h"
 #include "tessera/base/testing/fuzz.h"
-#include "tessera/memory/trace.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
 
 using Random = std::mt19937_64;
@@ -127,6 +127,6 @@ std::string run_one(std::uint64_t seed) {
 }
 
 }  // namespace
-}  // namespace tessera::memory
+}  // namespace tessera::analysis
 
-int main(int argc, char** argv) { return tessera::fuzz::run(argc, argv, "logs", tessera::memory::run_one); }
+int main(int argc, char** argv) { return tessera::fuzz::run(argc, argv, "logs", tessera::analysis::run_one); }

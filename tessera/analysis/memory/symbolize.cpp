@@ -14,12 +14,17 @@
 #include <set>
 #include <sstream>
 
-#include "tessera/memory/torch_snapshot.h"
+#include "tessera/analysis/memory/torch_snapshot.h"
 
 extern char** environ;
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::BlockView;
+using memory::SegmentView;
+using memory::Snapshot;
+using memory::TraceEntry;
 
 constexpr std::size_t kMaxAddresses = 1000;  // per command line
 
@@ -137,4 +142,4 @@ Symbols symbolize(std::span<const Snapshot> snapshots, std::vector<std::string>*
   return symbols;
 }
 
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -1,11 +1,11 @@
-#include "tessera/memory/detail/idle_device.h"
+#include "tessera/analysis/memory/detail/idle_device.h"
 
 #include <atomic>
 
 #include "tessera/base/error.h"
 #include "tessera/device/backend.h"
 
-namespace tessera::memory::detail {
+namespace tessera::analysis::detail {
 namespace {
 
 using namespace tessera::device;  // NOLINT(google-build-using-namespace): every name below is one of its interfaces
@@ -100,4 +100,4 @@ Device make_idle_device(std::size_t memory_nbytes) {
   return make_device(std::make_unique<IdleDevice>(memory_nbytes), "replay");
 }
 
-}  // namespace tessera::memory::detail
+}  // namespace tessera::analysis::detail

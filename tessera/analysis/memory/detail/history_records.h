@@ -12,11 +12,12 @@
 #include "tessera/base/probe/reader.h"
 #include "tessera/memory/history.h"
 
-namespace tessera::memory::detail {
+namespace tessera::analysis::detail {
 
 /// A record of history.h.
-using HistoryRecord = std::variant<AllocRecord, FreeRecord, ReusableRecord, MapRecord, OutOfMemoryRecord,
-                                   KeyframeRecord, BlockRecord, RunRecord>;
+using HistoryRecord =
+    std::variant<memory::AllocRecord, memory::FreeRecord, memory::ReusableRecord, memory::MapRecord,
+                 memory::OutOfMemoryRecord, memory::KeyframeRecord, memory::BlockRecord, memory::RunRecord>;
 
 /// A record and its time.
 struct HistoryEvent {
@@ -51,4 +52,4 @@ struct HistoryRecords {
 /// Returns the pool of a record; nothing for keyframes.
 std::optional<std::uint32_t> pool_of(const HistoryRecord& record);
 
-}  // namespace tessera::memory::detail
+}  // namespace tessera::analysis::detail

@@ -1,4 +1,4 @@
-#include "tessera/memory/trace.h"
+#include "tessera/analysis/memory/trace.h"
 
 #include <array>
 #include <charconv>
@@ -12,8 +12,10 @@
 #include "tessera/base/regular_file.h"
 #include "tessera/memory/policy.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::kMaxNbytes;
 
 constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
 constexpr std::size_t kColumns = 6;
@@ -213,4 +215,4 @@ Trace read_trace(const std::string& path, const std::string& device) {
   return parse_rmm_csv(text, path);
 }
 
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -1,10 +1,18 @@
-#include "tessera/memory/detail/viewer_replay.h"
+#include "tessera/analysis/memory/detail/viewer_replay.h"
 
 #include <algorithm>
 #include <map>
 
-namespace tessera::memory::detail {
+namespace tessera::analysis::detail {
 namespace {
+
+using memory::Action;
+using memory::BlockState;
+using memory::BlockView;
+using memory::PoolId;
+using memory::SegmentView;
+using memory::Snapshot;
+using memory::TraceEntry;
 
 // State of the viewer while it goes backwards.
 class Undo {
@@ -153,4 +161,4 @@ std::vector<ViewerEvent> viewer_events(const Snapshot& snapshot) {
   return kept;
 }
 
-}  // namespace tessera::memory::detail
+}  // namespace tessera::analysis::detail

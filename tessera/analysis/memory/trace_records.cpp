@@ -5,13 +5,19 @@
 #include <unordered_set>
 #include <utility>
 
+#include "tessera/analysis/memory/trace.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/memory/history.h"
-#include "tessera/memory/trace.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::AllocRecord;
+using memory::BlockRecord;
+using memory::FreeRecord;
+using memory::MemoryPoolRow;
+using memory::OutOfMemoryRecord;
 
 using probe::RecordFile;
 using probe::RecordRef;
@@ -151,4 +157,4 @@ Trace read_record_trace(const std::string& path, const std::string& device) {
   return result;
 }
 
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -9,21 +9,37 @@
 #include <filesystem>
 #include <string>
 
+#include "tessera/analysis/memory/history_reader.h"
+#include "tessera/analysis/memory/torch_snapshot.h"
 #include "tessera/base/error.h"
 #include "tessera/device/host/host_device.h"
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/graph_capture.h"
-#include "tessera/memory/history_reader.h"
 #include "tessera/memory/label.h"
 #include "tessera/memory/testing/history_ground.h"
-#include "tessera/memory/torch_snapshot.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
 
-using testing::churn;
-using testing::live_blocks;
-using testing::RecordedRank;
+using memory::Action;
+using memory::Allocator;
+using memory::BlockState;
+using memory::BlockView;
+using memory::Buffer;
+using memory::CapturedGraph;
+using memory::GraphCapture;
+using memory::Label;
+using memory::Policy;
+using memory::Pool;
+using memory::PoolScope;
+using memory::PoolView;
+using memory::SegmentView;
+using memory::Snapshot;
+using memory::TraceEntry;
+
+using memory::testing::churn;
+using memory::testing::live_blocks;
+using memory::testing::RecordedRank;
 
 std::vector<Snapshot> history_of(const RecordedRank& rank) {
   std::vector<std::string> notes;
@@ -65,7 +81,7 @@ TEST_F(History, TellsLiveBlocksOfAnAllocatorThatHasLongBeenIdle) {
   const Allocator idle(device, {.policy = small_policy(), .name = "idle"});
   std::vector<Buffer> kept;
   churn(idle, 99, 30, one, two, kept);
-  const std::vector<testing::LiveBlock> before = live_blocks(idle.snapshot());
+  const std::vector<memory::testing::LiveBlock> before = live_blocks(idle.snapshot());
   ASSERT_FALSE(before.empty());
   const auto slots = static_cast<int>(probe::recorder().slots(probe::Ring::kMemory));
   churn(allocator, 1, 8 * slots, one, two, held);
@@ -208,4 +224,4 @@ TEST_F(History, ReadsAsATorchSnapshot) {
 }
 
 }  // namespace
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -7,15 +7,15 @@
 
 #include "tessera/memory/snapshot.h"
 
-namespace tessera::memory::detail {
+namespace tessera::analysis::detail {
 
 /// An event of a trace that can be undone.
 struct ViewerEvent {
-  const TraceEntry* entry = nullptr;
+  const memory::TraceEntry* entry = nullptr;
   bool is_fixed = false;  // kMap and kUnmap: a complete fixed segment rather than a chunk of an expandable one
 };
 
 /// Returns the events of the trace of the snapshot that can be undone, oldest first.
-std::vector<ViewerEvent> viewer_events(const Snapshot& snapshot);
+std::vector<ViewerEvent> viewer_events(const memory::Snapshot& snapshot);
 
-}  // namespace tessera::memory::detail
+}  // namespace tessera::analysis::detail

@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <string>
 
+#include "tessera/analysis/memory/trace.h"
 #include "tessera/base/export.h"
 #include "tessera/memory/policy.h"
-#include "tessera/memory/trace.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 
 /// Result of a replay.
 struct TESSERA_API ReplayResult {
@@ -42,6 +42,6 @@ struct TESSERA_API ReplayResult {
 /// before the next operation, as if the host were never ahead, so the result does not depend on the machine. Memory is
 /// mapped in multiples of 2 MiB, as on CUDA, or of the granule of the policy if that is less. Throws InvalidArgument if
 /// the log has more than 1,024 streams or inconsistent operations.
-TESSERA_API ReplayResult replay(const Trace& trace, const Policy& policy, std::size_t capacity_nbytes);
+TESSERA_API ReplayResult replay(const Trace& trace, const memory::Policy& policy, std::size_t capacity_nbytes);
 
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -13,7 +13,7 @@
 
 #include "tessera/base/export.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 
 /// One operation of a log.
 struct TraceOp {
@@ -51,4 +51,4 @@ TESSERA_API Trace read_record_trace(const std::string& path, const std::string& 
 /// file cannot be read.
 TESSERA_API Trace read_trace(const std::string& path, const std::string& device = "");
 
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

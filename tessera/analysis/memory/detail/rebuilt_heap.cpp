@@ -1,6 +1,6 @@
-#include "tessera/memory/detail/rebuilt_heap.h"
+#include "tessera/analysis/memory/detail/rebuilt_heap.h"
 
-namespace tessera::memory::detail {
+namespace tessera::analysis::detail {
 
 // Removes [begin, end) from the runs.
 void RebuiltHeap::cut(Runs& runs, std::uint64_t begin, std::uint64_t end) {
@@ -89,4 +89,4 @@ std::vector<RebuiltRun> RebuiltHeap::runs(std::uint64_t* unmapped) const {
   return result;
 }
 
-}  // namespace tessera::memory::detail
+}  // namespace tessera::analysis::detail

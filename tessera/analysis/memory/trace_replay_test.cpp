@@ -1,5 +1,5 @@
 // Replays of small logs with results computed by hand, and of random ones whose sums must hold.
-#include "tessera/memory/trace_replay.h"
+#include "tessera/analysis/memory/trace_replay.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,10 @@
 
 #include "tessera/base/error.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::Policy;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::size_t kPlenty = std::size_t{1} << 40;
@@ -159,4 +161,4 @@ TEST(Replay, ResultsAreJsonToo) {
 }
 
 }  // namespace
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

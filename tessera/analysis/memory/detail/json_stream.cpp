@@ -1,9 +1,9 @@
-#include "tessera/memory/detail/json_stream.h"
+#include "tessera/analysis/memory/detail/json_stream.h"
 
 #include <string>
 #include <nlohmann/json.hpp>
 
-namespace tessera::memory::detail {
+namespace tessera::analysis::detail {
 
 // An object in a list starts a line: long files stay readable, and differences small.
 void JsonStream::before_value(bool is_object) {
@@ -42,4 +42,4 @@ void JsonStream::end(char mark) {
   levels_.pop_back();
 }
 
-}  // namespace tessera::memory::detail
+}  // namespace tessera::analysis::detail

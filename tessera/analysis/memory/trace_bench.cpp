@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "tessera/analysis/memory/trace_replay.h"
 #include "tessera/base/testing/bench.h"
-#include "tessera/memory/trace_replay.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
 
 constexpr std::size_t kEvents = 1'000'000;
@@ -66,4 +66,4 @@ TESSERA_BENCH(trace) {
 }
 
 }  // namespace
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -1,6 +1,6 @@
 // A model (testing/history_model.h) writes histories into small rings that wrap; they are read back and compared with
 // the model. Then the same file is corrupted: the reader must not crash and must return consistent results.
-//   memory_history_fuzz [--runs N] [--seed S] [--seconds T]
+//   analysis_history_fuzz [--runs N] [--seed S] [--seconds T]
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,22 +10,26 @@
 #include <sstream>
 #include <thread>
 
+#include "tessera/analysis/memory/detail/viewer_replay.h"
+#include "tessera/analysis/memory/history_reader.h"
+#include "tessera/analysis/memory/torch_snapshot.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/detail/layout.h"
 #include "tessera/base/testing/fuzz.h"
-#include "tessera/memory/detail/viewer_replay.h"
-#include "tessera/memory/history_reader.h"
 #include "tessera/memory/label_use.h"
 #include "tessera/memory/testing/history_model.h"
-#include "tessera/memory/torch_snapshot.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::label_uses;
+using memory::LabelUse;
+using memory::Snapshot;
 
 using probe::Recorder;
 using probe::RecordFile;
 using Random = std::mt19937_64;
-using testing::HistoryModel;
+using memory::testing::HistoryModel;
 
 std::uint64_t ring_slots(const Recorder& recorder) {
   const RecordFile file = RecordFile::open(recorder.path());
@@ -165,6 +169,6 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace tessera::memory
+}  // namespace tessera::analysis
 
-int main(int argc, char** argv) { return tessera::memory::run(argc, argv); }
+int main(int argc, char** argv) { return tessera::analysis::run(argc, argv); }

@@ -1,6 +1,6 @@
 // Snapshots rebuilt from record files: with and without keyframes, from rings that have wrapped, and from invalid
 // records.
-#include "tessera/memory/history_reader.h"
+#include "tessera/analysis/memory/history_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,28 @@
 #include "tessera/memory/label_use.h"
 #include "tessera/memory/testing/history_model.h"
 
-namespace tessera::memory {
+namespace tessera::analysis {
 namespace {
+
+using memory::Action;
+using memory::AllocRecord;
+using memory::BlockRecord;
+using memory::BlockState;
+using memory::BlockView;
+using memory::FreeRecord;
+using memory::KeyframeRecord;
+using memory::label_uses;
+using memory::LabelUse;
+using memory::MapRecord;
+using memory::MemoryPoolRow;
+using memory::OutOfMemoryRecord;
+using memory::PoolId;
+using memory::ReusableRecord;
+using memory::RunRecord;
+using memory::SegmentView;
+using memory::Snapshot;
+using memory::Totals;
+using memory::TraceEntry;
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -297,4 +317,4 @@ TEST(LabelUse, CountsWhatWasAllocatedBeforeTheTraceBegan) {
 }
 
 }  // namespace
-}  // namespace tessera::memory
+}  // namespace tessera::analysis

@@ -7,9 +7,9 @@
 
 #include "tessera/device/device.h"
 
-namespace tessera::memory::detail {
+namespace tessera::analysis::detail {
 
 /// Returns a device with streams and events only; all else throws NotSupported. It reports `memory_nbytes`.
 Device make_idle_device(std::size_t memory_nbytes);
 
-}  // namespace tessera::memory::detail
+}  // namespace tessera::analysis::detail
