@@ -3,7 +3,7 @@
 //   Upstream             allocate, free: full segments with separate addresses (fixed segments)
 //   ExpandableUpstream   reserve, release: addresses; map, unmap, move: memory at parts of them
 //
-// The upstream of a device is expandable (device_upstream.h). Decorators (decorators.h) wrap either form. A custom
+// The upstream of a device is expandable (device_upstream.h). A custom
 // upstream, for a pool of registered memory, implements the first. An allocator makes one call at a time, never on its
 // hot path, and never releases memory during a capture. A call succeeds, or throws (OutOfMemory if there is no room)
 // and changes nothing.

@@ -1,5 +1,5 @@
 // A log of allocations and frees as a list of operations, to be replayed with any policy (trace_replay.h). It is read
-// from a CSV log of RMM or LogUpstream, or from the record file of a rank (history.h).
+// from a CSV log of RMM, or from the record file of a rank (history.h).
 //
 // An allocation is identified by a key, which counts from 0 in the order of the log. A pointer that is reused after its
 // free has a new key, so a key is allocated once and then freed at most once.

@@ -12,9 +12,9 @@
 #include "tessera/base/error.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/testing/expect_error.h"
-#include "tessera/memory/decorators.h"
 #include "tessera/memory/history.h"
 #include "tessera/memory/null_upstream.h"
+#include "tessera/memory/testing/decorators.h"
 
 namespace tessera::analysis {
 namespace {
@@ -22,11 +22,11 @@ namespace {
 using memory::AllocRecord;
 using memory::BlockRecord;
 using memory::FreeRecord;
-using memory::LogUpstream;
 using memory::MemoryPoolRow;
 using memory::NullOptions;
 using memory::NullUpstream;
 using memory::OutOfMemoryRecord;
+using memory::testing::LogUpstream;
 
 const std::string kHeader = "Thread,Time,Action,Pointer,Size,Stream\n";
 

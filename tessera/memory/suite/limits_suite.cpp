@@ -4,12 +4,12 @@
 #include <thread>
 #include <nlohmann/json.hpp>
 
-#include "tessera/memory/decorators.h"
 #include "tessera/memory/device_upstream.h"
 #include "tessera/memory/graph_capture.h"
 #include "tessera/memory/label.h"
 #include "tessera/memory/oom_report.h"
 #include "tessera/memory/suite/memory_suite.h"
+#include "tessera/memory/testing/decorators.h"
 
 namespace tessera::memory::suite {
 
@@ -17,9 +17,10 @@ namespace {
 
 // Returns an allocator of a device that seems to have this much memory.
 Allocator with_capacity(const Device& device, std::size_t nbytes, const Policy& policy = {}) {
-  return Allocator(device, {.policy = policy,
-                            .upstream = std::make_shared<LimitUpstream>(device_upstream(device), nbytes),
-                            .name = device.name()});
+  return Allocator(device,
+                   {.policy = policy,
+                    .upstream = std::make_shared<memory::testing::LimitUpstream>(device_upstream(device), nbytes),
+                    .name = device.name()});
 }
 
 // Leaves this many bytes cached in a pool, for the stream, with all work on them finished.

@@ -2,10 +2,10 @@
 #include <map>
 #include <set>
 
-#include "tessera/memory/decorators.h"
 #include "tessera/memory/device_upstream.h"
 #include "tessera/memory/graph_capture.h"
 #include "tessera/memory/suite/memory_suite.h"
+#include "tessera/memory/testing/decorators.h"
 
 namespace tessera::memory::suite {
 
@@ -62,7 +62,7 @@ class Registrations {
 };
 
 // An upstream that reports its destruction.
-class MortalUpstream final : public UpstreamDecorator {
+class MortalUpstream final : public memory::testing::UpstreamDecorator {
  public:
   MortalUpstream(std::shared_ptr<Upstream> inner, bool& is_gone)
       : UpstreamDecorator(std::move(inner)), is_gone_(is_gone) {}

@@ -8,9 +8,9 @@
 #include "tessera/base/error.h"
 #include "tessera/device/host/host_device.h"
 #include "tessera/device/host/seeded_scheduler.h"
-#include "tessera/memory/decorators.h"
 #include "tessera/memory/device_upstream.h"
 #include "tessera/memory/graph_capture.h"
+#include "tessera/memory/testing/decorators.h"
 
 namespace tessera::memory::testing {
 

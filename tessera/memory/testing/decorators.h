@@ -22,10 +22,9 @@
 #include <vector>
 
 #include "tessera/base/error.h"
-#include "tessera/base/export.h"
 #include "tessera/memory/upstream.h"
 
-namespace tessera::memory {
+namespace tessera::memory::testing {
 
 /// The calls of an upstream.
 enum class UpstreamCall : std::uint8_t {
@@ -38,7 +37,7 @@ enum class UpstreamCall : std::uint8_t {
   kMove,      ///< move()
 };
 /// Returns "allocate", "free", ...
-TESSERA_API std::string_view to_string(UpstreamCall call);
+std::string_view to_string(UpstreamCall call);
 
 /// One call of an upstream.
 struct UpstreamEvent {
@@ -54,7 +53,7 @@ struct UpstreamEvent {
 };
 
 /// Base of decorators. Forwards every call to the wrapped upstream and calls three hooks.
-class TESSERA_API UpstreamDecorator : public ExpandableUpstream {
+class UpstreamDecorator : public ExpandableUpstream {
  public:
   /// Wraps `inner`, which must not be null.
   explicit UpstreamDecorator(std::shared_ptr<Upstream> inner);
@@ -91,7 +90,7 @@ class TESSERA_API UpstreamDecorator : public ExpandableUpstream {
 
 /// Limits the memory held through it. Beyond the limit it throws OutOfMemory with the limit, the bytes held and the
 /// bytes requested. Counts mapped and allocated memory, but not reservations and moves.
-class TESSERA_API LimitUpstream final : public UpstreamDecorator {
+class LimitUpstream final : public UpstreamDecorator {
  public:
   /// Limits `inner` to `nbytes`.
   LimitUpstream(std::shared_ptr<Upstream> inner, std::size_t nbytes);
@@ -119,7 +118,7 @@ class TESSERA_API LimitUpstream final : public UpstreamDecorator {
 /// move or reserve threw). A move is a free and an allocate. Reservations, releases of addresses and failed frees are
 /// not logged, because no memory changes its owner. In the log a pointer has one owner at a time. The time is local,
 /// and the stream is always 0x0. The text stream is used under a lock and must outlive the decorator.
-class TESSERA_API LogUpstream final : public UpstreamDecorator {
+class LogUpstream final : public UpstreamDecorator {
  public:
   /// First line of the log.
   static constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
@@ -154,7 +153,7 @@ struct UpstreamCounters {
 
 /// Counts the memory held, in nested scopes. Memory that was not acquired through it is not counted when it is
 /// released. A chunk counts with the size of its acquisition, so that the outermost value is never negative.
-class TESSERA_API StatisticsUpstream final : public UpstreamDecorator {
+class StatisticsUpstream final : public UpstreamDecorator {
  public:
   /// Counts the calls to `inner`.
   explicit StatisticsUpstream(std::shared_ptr<Upstream> inner);
@@ -180,7 +179,7 @@ class TESSERA_API StatisticsUpstream final : public UpstreamDecorator {
 };
 
 /// Fails one call on request. All calls count, because each may fail in a driver.
-class TESSERA_API FailUpstream final : public UpstreamDecorator {
+class FailUpstream final : public UpstreamDecorator {
  public:
   using UpstreamDecorator::UpstreamDecorator;
   /// Makes the k-th call from now on (1: the next) throw an error of this kind and do nothing else. 0: no call fails.
@@ -197,7 +196,7 @@ class TESSERA_API FailUpstream final : public UpstreamDecorator {
 };
 
 /// Waits before every call, to simulate a slow driver.
-class TESSERA_API DelayUpstream final : public UpstreamDecorator {
+class DelayUpstream final : public UpstreamDecorator {
  public:
   /// Waits `delay` before each call to `inner`.
   DelayUpstream(std::shared_ptr<Upstream> inner, std::chrono::nanoseconds delay);
@@ -207,4 +206,4 @@ class TESSERA_API DelayUpstream final : public UpstreamDecorator {
   std::chrono::nanoseconds delay_;
 };
 
-}  // namespace tessera::memory
+}  // namespace tessera::memory::testing

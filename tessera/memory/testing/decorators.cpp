@@ -1,4 +1,4 @@
-#include "tessera/memory/decorators.h"
+#include "tessera/memory/testing/decorators.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 #include "tessera/base/bytes.h"
 
-namespace tessera::memory {
+namespace tessera::memory::testing {
 namespace {
 
 [[noreturn]] void throw_asked_for(ErrorKind kind, std::uint64_t number, UpstreamCall call) {
@@ -292,4 +292,4 @@ DelayUpstream::DelayUpstream(std::shared_ptr<Upstream> inner, std::chrono::nanos
 
 void DelayUpstream::before(const UpstreamEvent& /*event*/) { std::this_thread::sleep_for(delay_); }
 
-}  // namespace tessera::memory
+}  // namespace tessera::memory::testing

@@ -1,6 +1,6 @@
 // Decorators keep the form of the wrapped upstream, count exactly under failures, and nest. Some cases are behaviors of
 // the limiting, tracking and statistics adaptors of RMM.
-#include "tessera/memory/decorators.h"
+#include "tessera/memory/testing/decorators.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 #include "tessera/memory/null_upstream.h"
 
-namespace tessera::memory {
+namespace tessera::memory::testing {
 namespace {
 
 constexpr std::size_t kUnit = 1024;
@@ -430,4 +430,4 @@ TEST(DelayUpstream, TakesAtLeastItsTime) {
 }
 
 }  // namespace
-}  // namespace tessera::memory
+}  // namespace tessera::memory::testing
