@@ -77,6 +77,7 @@
 #include "tessera/shard/collectives.h"
 #include "tessera/shard/create.h"
 #include "tessera/shard/distribute.h"
+#include "tessera/shard/gatherer.h"
 #include "tessera/shard/gradients.h"
 #include "tessera/shard/groups.h"
 #include "tessera/shard/local_map.h"

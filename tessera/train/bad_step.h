@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tessera/base/export.h"
-#include "tessera/train/gather.h"
+#include "tessera/train/parameter.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera::train {

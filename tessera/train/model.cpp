@@ -34,7 +34,7 @@ DType dtype_of_blocks(const Config& config) { return config.train.dtype == "bf16
 // shard::redistribute with its time measured, also in backward.
 class MoveFunction final : public autograd::Function {
  public:
-  MoveFunction(layout::Layout from, layout::Layout to, ExposedTime& exposed)
+  MoveFunction(layout::Layout from, layout::Layout to, shard::ExposedTime& exposed)
       : from_(std::move(from)), to_(std::move(to)), exposed_(exposed) {}
   [[nodiscard]] std::string name() const override { return "move"; }
   std::vector<Tensor> forward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& inputs) const override {
@@ -47,35 +47,35 @@ class MoveFunction final : public autograd::Function {
 
  private:
   [[nodiscard]] Tensor moved(const Tensor& x, const layout::Layout& to) const {
-    const ExposedTime::Scope scope(exposed_, tensor::current_stream(x.device()));
+    const shard::ExposedTime::Scope scope(exposed_, tensor::current_stream(x.device()));
     return shard::redistribute(x, to);
   }
   layout::Layout from_;
   layout::Layout to_;
-  ExposedTime& exposed_;
+  shard::ExposedTime& exposed_;
 };
 
-Tensor moved(const Tensor& x, const layout::Layout& to, ExposedTime& exposed) {
+Tensor moved(const Tensor& x, const layout::Layout& to, shard::ExposedTime& exposed) {
   return autograd::apply_function(std::make_shared<const MoveFunction>(x.layout(), to, exposed), {x})[0];
 }
 
 }  // namespace
 
-Model::Model(const Config& config, const ParallelPlan& plan, ExposedTime& exposed)
+Model::Model(const Config& config, const ParallelPlan& plan, shard::ExposedTime& exposed)
     : config_(config.model),
       plan_(plan),
       exposed_(exposed),
       checkpointing_(config.train.checkpointing),
-      gatherer_(plan, dtype_of_blocks(config), config.mesh.prefetch, exposed) {
+      gatherer_({.dtype = dtype_of_blocks(config), .prefetches = config.mesh.prefetch}, exposed) {
   const memory::Label label("parameters");
   const Shape table{config_.vocabulary, config_.width};
   const Parameter embedding = draw("embedding", ParameterKind::kEmbedding, table, kDeviation);
-  embedding_unit_ = gatherer_.add_unit({embedding}, false);
+  embedding_unit_ = add_unit({embedding}, false);
   for (std::int64_t i = 0; i < config_.layers; ++i) add_layer(i);
   const Parameter norm = draw("last_norm", ParameterKind::kLastNorm, Shape{config_.width}, 0);
   Parameter head{"head", ParameterKind::kHead, embedding.tensor};
   if (!config_.tied) head = draw("head", ParameterKind::kHead, table, kDeviation);
-  last_unit_ = gatherer_.add_unit({norm, head});
+  last_unit_ = add_unit({norm, head});
 }
 
 // Without a deviation: ones.
@@ -112,13 +112,28 @@ void Model::add_layer(std::int64_t number) {
                               drawn(ParameterKind::kUp, {config_.hidden, width}, kDeviation),
                               drawn(ParameterKind::kDown, {width, config_.hidden}, end)};
   if (checkpointing_ == "selective") {
-    const std::size_t first = gatherer_.add_unit(std::move(entry));
-    layers_.push_back({first, gatherer_.add_unit(std::move(rest)), number});
+    const std::size_t first = add_unit(entry);
+    layers_.push_back({first, add_unit(rest), number});
     return;
   }
   entry.insert(entry.end(), rest.begin(), rest.end());
-  const std::size_t unit = gatherer_.add_unit(std::move(entry));
+  const std::size_t unit = add_unit(entry);
   layers_.push_back({unit, unit, number});
+}
+
+std::size_t Model::add_unit(const std::vector<Parameter>& parameters, bool is_used_in_backward) {
+  std::vector<ParameterKind> kinds;
+  std::vector<shard::UnitParameter> unit;
+  for (const Parameter& parameter : parameters) {
+    kinds.push_back(parameter.kind);
+    unit.push_back({parameter.tensor, plan_.in_use(parameter.kind)});
+  }
+  unit_kinds_.push_back(std::move(kinds));
+  return gatherer_.add_unit(std::move(unit), is_used_in_backward);
+}
+
+Weights Model::use(std::size_t unit, shard::SavedWeights saved) {
+  return {unit_kinds_[unit], gatherer_.use(unit, saved)};
 }
 
 std::vector<Tensor> Model::leaves() const {
@@ -200,21 +215,21 @@ Tensor Model::rest_of_layer(const Layer& layer, const Tensor& x, const Tensor& a
 
 Tensor Model::layer(const Layer& layer, const Tensor& x, const Pass& pass) {
   if (checkpointing_ == "none") {
-    const Weights weights = gatherer_.use(layer.entry, SavedWeights::kGatheredAgain);
+    const Weights weights = use(layer.entry, shard::SavedWeights::kGatheredAgain);
     return rest_of_layer(layer, x, attend(layer, project(layer, x, weights, pass)), weights, pass);
   }
   if (checkpointing_ == "full") {
     const auto body = [this, layer, pass](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-      const Weights weights = gatherer_.use(layer.entry, SavedWeights::kByCaller);
+      const Weights weights = use(layer.entry, shard::SavedWeights::kByCaller);
       return {rest_of_layer(layer, in[0], attend(layer, project(layer, in[0], weights, pass)), weights, pass)};
     };
     return autograd::checkpoint(body, {x})[0];
   }
   const auto entry = [this, layer, pass](const std::vector<Tensor>& in) {
-    return project(layer, in[0], gatherer_.use(layer.entry, SavedWeights::kByCaller), pass);
+    return project(layer, in[0], use(layer.entry, shard::SavedWeights::kByCaller), pass);
   };
   const auto rest = [this, layer, pass](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-    return {rest_of_layer(layer, in[0], in[1], gatherer_.use(layer.rest, SavedWeights::kByCaller), pass)};
+    return {rest_of_layer(layer, in[0], in[1], use(layer.rest, shard::SavedWeights::kByCaller), pass)};
   };
   return autograd::checkpoint(rest, {x, attend(layer, autograd::checkpoint(entry, {x}))})[0];
 }
@@ -222,7 +237,7 @@ Tensor Model::layer(const Layer& layer, const Tensor& x, const Pass& pass) {
 Tensor Model::trunk(const Tensor& tokens, const Pass& pass) {
   Tensor x;
   {
-    const Weights weights = gatherer_.use(embedding_unit_, SavedWeights::kGatheredAgain);
+    const Weights weights = use(embedding_unit_, shard::SavedWeights::kGatheredAgain);
     x = seen("embedding", left(ops::embedding(weights[ParameterKind::kEmbedding], tokens), pass));
   }
   for (const Layer& each : layers_) {
@@ -238,7 +253,7 @@ Tensor Model::last_norm(const Tensor& x, const Weights& weights, const Pass& pas
 
 Tensor Model::loss(const Tensor& tokens, const Tensor& targets, double count, const Pass& pass) {
   const Tensor x = trunk(seen("tokens", tokens), pass);
-  const Weights weights = gatherer_.use(last_unit_, SavedWeights::kGatheredAgain);
+  const Weights weights = use(last_unit_, shard::SavedWeights::kGatheredAgain);
   const Tensor rows = last_norm(x, weights, pass);
   watch_scores(rows, weights);
   return seen("loss", ops::linear_cross_entropy(rows, weights[ParameterKind::kHead], seen("targets", targets),
@@ -247,7 +262,7 @@ Tensor Model::loss(const Tensor& tokens, const Tensor& targets, double count, co
 
 Tensor Model::scores(const Tensor& tokens, std::int64_t place, const Pass& pass) {
   const Tensor x = trunk(tokens, pass);
-  const Weights weights = gatherer_.use(last_unit_, SavedWeights::kGatheredAgain);
+  const Weights weights = use(last_unit_, shard::SavedWeights::kGatheredAgain);
   const Tensor row = ops::select(last_norm(x, weights, pass), 1, place);
   return ops::linear(row, weights[ParameterKind::kHead]);
 }

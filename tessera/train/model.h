@@ -20,9 +20,11 @@
 #include <vector>
 
 #include "tessera/base/export.h"
+#include "tessera/shard/exposed.h"
+#include "tessera/shard/gatherer.h"
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/config.h"
-#include "tessera/train/gather.h"
+#include "tessera/train/parameter.h"
 #include "tessera/train/plan.h"
 
 namespace tessera::train {
@@ -55,7 +57,7 @@ class TESSERA_API Model {
  public:
   /// Draws the weights from the generator of this rank. All ranks must have equal seeds. Time spent waiting for other
   /// ranks is added to `exposed`, which must outlive the model and its graphs.
-  Model(const Config& config, const ParallelPlan& plan, ExposedTime& exposed);
+  Model(const Config& config, const ParallelPlan& plan, shard::ExposedTime& exposed);
 
   /// Returns the sum of the token losses divided by `count`, partial over the data axes. Tokens and targets are [batch,
   /// sequence] with the layout of Point::kTokens.
@@ -73,7 +75,7 @@ class TESSERA_API Model {
   /// Returns the number of parameter elements over all ranks.
   [[nodiscard]] std::int64_t parameter_count() const;
   /// Returns the bytes of gathered parameters.
-  [[nodiscard]] const HeldBytes& gathered() const { return gatherer_.held(); }
+  [[nodiscard]] const shard::HeldBytes& gathered() const { return gatherer_.held(); }
 
  private:
   // Units of the parameters of a layer.
@@ -87,6 +89,9 @@ class TESSERA_API Model {
 
   Parameter draw(const std::string& name, ParameterKind kind, const Shape& shape, double deviation);
   void add_layer(std::int64_t number);
+  std::size_t add_unit(const std::vector<Parameter>& parameters, bool is_used_in_backward = true);
+  // Returns the parameters of a unit for calls on the current stream.
+  [[nodiscard]] Weights use(std::size_t unit, shard::SavedWeights saved);
 
   Tensor trunk(const Tensor& tokens, const Pass& pass);
   Tensor layer(const Layer& layer, const Tensor& x, const Pass& pass);
@@ -106,9 +111,10 @@ class TESSERA_API Model {
 
   ModelConfig config_;
   ParallelPlan plan_;
-  ExposedTime& exposed_;
+  shard::ExposedTime& exposed_;
   std::string checkpointing_;
-  Gatherer gatherer_;
+  shard::Gatherer gatherer_;
+  std::vector<std::vector<ParameterKind>> unit_kinds_;  // by unit
   std::vector<Parameter> parameters_;
   std::size_t embedding_unit_ = 0;
   std::vector<Layer> layers_;

@@ -12,7 +12,7 @@
 #include "tessera/ops/update/update.h"
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/config.h"
-#include "tessera/train/gather.h"
+#include "tessera/train/parameter.h"
 
 namespace tessera::train {
 

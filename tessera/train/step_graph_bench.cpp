@@ -105,7 +105,7 @@ class Step {
 
   Config config_;
   ParallelPlan plan_;
-  ExposedTime exposed_;
+  shard::ExposedTime exposed_;
   Model model_;
   std::vector<Tensor> leaves_;
   Optimizer optimizer_;

@@ -118,7 +118,7 @@ HostCost host_cost(const Config& config, int in_a_row) {
     ops::detail::set_thread_budget(1);
     const ParallelPlan plan = ParallelPlan::create(config, 4);
     ops::manual_seed(1);
-    ExposedTime exposed;
+    shard::ExposedTime exposed;
     Model model(config, plan, exposed);
     Optimizer optimizer(config.optimizer, model.parameters());
     const Tensor tokens = shard::randint(0, config.model.vocabulary, {plan.rows(), config.model.sequence},

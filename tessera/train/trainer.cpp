@@ -100,7 +100,7 @@ StepValues Trainer::State::compute(const std::function<Batch(std::int64_t m)>& b
     loss = loss ? ops::add(loss, part.detach()) : part.detach();
   }
   const autograd::NoGrad no_grad;
-  std::optional<ExposedTime::Scope> waiting;
+  std::optional<shard::ExposedTime::Scope> waiting;
   if (plan.mesh()) waiting.emplace(exposed, stream());
   settle_gradients();
   std::vector<Tensor> gradients;

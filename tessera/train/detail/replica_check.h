@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tessera/train/gather.h"
+#include "tessera/train/parameter.h"
 
 namespace tessera::train::detail {
 

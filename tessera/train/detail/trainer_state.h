@@ -8,11 +8,11 @@
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/device/device.h"
+#include "tessera/shard/exposed.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/detail/batch.h"
 #include "tessera/train/detail/step_graph.h"
-#include "tessera/train/exposed.h"
 #include "tessera/train/memory_book.h"
 #include "tessera/train/model.h"
 #include "tessera/train/optimizer.h"
@@ -58,7 +58,7 @@ struct Trainer::State {
   Config config;
   ParallelPlan plan;
   BatchSource batches;
-  ExposedTime exposed;
+  shard::ExposedTime exposed;
   Model model;
   std::vector<Tensor> leaves;
   Optimizer optimizer;

@@ -1,5 +1,5 @@
 // Parameters gathered ahead inside a capture: the concurrency of a replay, and the time that counts as waiting.
-#include "tessera/train/gather.h"
+#include "tessera/shard/gatherer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,15 +9,20 @@
 #include <vector>
 
 #include "tessera/autograd/autograd.h"
+#include "tessera/base/error.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/graph_capture.h"
+#include "tessera/ops/create/create.h"
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/ops/reduce/host_values.h"
+#include "tessera/ops/reduce/reduce.h"
 #include "tessera/shard/create.h"
+#include "tessera/shard/distribute.h"
 #include "tessera/tensor/device_context.h"
-#include "tessera/train/testing/runs.h"
 
-namespace tessera::train {
+namespace tessera::shard {
 namespace {
 
 constexpr std::size_t kUnits = 3;
@@ -25,18 +30,19 @@ constexpr std::size_t kUnits = 3;
 // Units used in sequence, each followed by a call.
 class Uses {
  public:
-  explicit Uses(bool prefetches)
-      : plan_(ParallelPlan::create(testing::on_mesh(testing::small_config(), 1, 2, 1), 2)),
-        gatherer_(plan_, DType::kF32, prefetches, exposed_) {
+  explicit Uses(bool prefetches) : gatherer_({.prefetches = prefetches}, exposed_) {
+    const layout::Mesh mesh = layout::Mesh::create({{"dp", 1}, {"fsdp", 2, layout::Link::kMemory}, {"tp", 1}});
+    const layout::Layout stored =
+        layout::Layout::create(mesh, {layout::Replicate(), layout::Shard(0), layout::Replicate()});
     for (std::size_t i = 0; i < kUnits; ++i) {
-      gatherer_.add_unit({{"weight", ParameterKind::kDown, shard::ones({8, 8}, plan_.kept(ParameterKind::kDown))}});
+      gatherer_.add_unit({{ones({8, 8}, stored), layout::Layout::replicated(mesh)}});
     }
   }
   void run() {
     const autograd::NoGrad no_grad;
     const device::Stream stream = tensor::current_stream(device::Device::get("host"));
     for (std::size_t i = 0; i < kUnits; ++i) {
-      const Weights weights = gatherer_.use(i, SavedWeights::kByCaller);
+      const GatheredUnit weights = gatherer_.use(i, SavedWeights::kByCaller);
       stream.run([] {}, {.label = "compute " + std::to_string(i), .accesses = std::span<const device::Access>()});
     }
   }
@@ -51,7 +57,6 @@ class Uses {
   }
 
  private:
-  ParallelPlan plan_;
   ExposedTime exposed_;
   Gatherer gatherer_;
 };
@@ -117,5 +122,46 @@ TEST(Gather, WaitsOfAReplayCoverGathersThatRunInBetween) {
   }
 }
 
+TEST(Gather, GradientsReturnAsShardsOfTheAxis) {
+  simulate(2, [] {
+    const layout::Mesh mesh = layout::Mesh::create({{"rows", 2, layout::Link::kMemory}});
+    const layout::Layout whole = layout::Layout::replicated(mesh);
+    const Tensor weight = ones({4, 2}, layout::Layout::create(mesh, {layout::Shard(0)}));
+    autograd::set_requires_grad(weight, true);
+    ExposedTime exposed;
+    Gatherer gatherer({.axis = "rows"}, exposed);
+    const std::size_t unit = gatherer.add_unit({{weight, whole}});
+    {
+      const GatheredUnit gathered = gatherer.use(unit, SavedWeights::kGatheredAgain);
+      ASSERT_EQ(gathered.size(), 1U);
+      EXPECT_EQ(gathered[0].layout(), whole);
+      EXPECT_EQ(gatherer.held().now, 32);
+      autograd::backward(ops::sum(ops::mul(gathered[0], gathered[0])));
+    }
+    const Tensor gradient = autograd::grad(weight);
+    EXPECT_EQ(gradient.layout(), weight.layout());
+    EXPECT_EQ(ops::item(gather(ops::sum(gradient))).as_double(), 16);
+  });
+}
+
+TEST(Gather, UnitsThatDoNotFitAreRejected) {
+  simulate(2, [] {
+    const layout::Mesh mesh = layout::Mesh::create({{"rows", 2, layout::Link::kMemory}});
+    const layout::Layout stored = layout::Layout::create(mesh, {layout::Shard(0)});
+    const layout::Layout whole = layout::Layout::replicated(mesh);
+    const Tensor weight = ones({4, 2}, stored);
+    const Tensor wide = ones({4, 2}, stored, {.dtype = DType::kF64});
+    const Tensor plain = ops::ones({4, 2});
+    ExposedTime exposed;
+    Gatherer gatherer({.axis = "rows"}, exposed);
+    EXPECT_THROW(gatherer.add_unit({}), InvalidArgument);
+    EXPECT_THROW(gatherer.add_unit({{weight, whole}, {wide, whole}}), InvalidArgument);
+    EXPECT_THROW(gatherer.add_unit({{weight, whole}, {plain}}), InvalidArgument);
+    EXPECT_THROW(gatherer.add_unit({{weight}}), InvalidArgument);
+    Gatherer of_other_axis({.axis = "fsdp"}, exposed);
+    EXPECT_THROW(of_other_axis.add_unit({{weight, whole}}), InvalidArgument);
+  });
+}
+
 }  // namespace
-}  // namespace tessera::train
+}  // namespace tessera::shard

@@ -1,8 +1,9 @@
-#include "tessera/train/gather.h"
+#include "tessera/shard/gatherer.h"
 
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "tessera/autograd/function.h"
 #include "tessera/autograd/hooks.h"
@@ -13,17 +14,18 @@
 #include "tessera/tensor/call.h"
 #include "tessera/tensor/device_context.h"
 
-namespace tessera::train {
+namespace tessera::shard {
 namespace {
 
 using layout::Layout;
 
 // Parameters that are gathered together.
 struct Unit {
-  std::vector<ParameterKind> kinds;
   std::vector<Tensor> leaves;
-  std::vector<Layout> in_use;
+  std::vector<Layout> in_use;  // empty: plain tensors
+  std::string axis;
   bool is_used_in_backward = true;
+  [[nodiscard]] DType dtype() const { return leaves[0].dtype(); }
 };
 
 // A gathered unit.
@@ -44,12 +46,12 @@ struct Gathered {
   std::shared_ptr<HeldBytes> held;
 };
 
-// Returns the layout of a gradient on its way back: shards of its leaf, partial along all axes but fsdp.
-Layout way_back(const Tensor& gradient, const Layout& leaf) {
-  const int fsdp = leaf.mesh().index_of("fsdp");
+// Returns the layout of a gradient on its way back: shards of its leaf, partial along all other axes.
+Layout way_back(const Tensor& gradient, const Layout& leaf, const std::string& axis) {
+  const int gathered = leaf.mesh().index_of(axis);
   layout::LayoutParts parts = leaf.parts();
   for (const layout::PartialAxis& pending : gradient.layout().partials()) {
-    if (pending.by.axis != fsdp) parts.partials.push_back(pending);
+    if (pending.by.axis != gathered) parts.partials.push_back(pending);
   }
   return Layout::create(leaf.mesh(), std::move(parts));
 }
@@ -63,15 +65,15 @@ std::vector<Tensor> sent_back(const std::vector<Tensor>& gradients, const Unit& 
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (!gradients[i]) continue;
     if (!gradients[i].has_layout()) {
-      out[i] = ops::cast(gradients[i], unit.leaves[i].dtype());
+      out[i] = ops::cast(gradients[i], unit.dtype());
       continue;
     }
     given.push_back(gradients[i]);
-    to.push_back(way_back(gradients[i], unit.leaves[i].layout()));
+    to.push_back(way_back(gradients[i], unit.leaves[i].layout(), unit.axis));
     places.push_back(i);
   }
   if (given.empty()) return out;
-  std::vector<Tensor> moved = shard::redistribute(given, to, {.forward_dtype = DType::kF32});
+  std::vector<Tensor> moved = redistribute(given, to, {.forward_dtype = unit.dtype()});
   for (std::size_t m = 0; m < moved.size(); ++m) out[places[m]] = std::move(moved[m]);
   return out;
 }
@@ -96,17 +98,16 @@ class GatherFunction final : public autograd::Function {
 
 }  // namespace
 
-const Tensor& Weights::operator[](ParameterKind kind) const {
-  const auto found = std::ranges::find(kinds_, kind);
-  TESSERA_CHECK(found != kinds_.end(), "gather: the unit has no parameter '", row_of(kind).name, "'");
-  return tensors_[static_cast<std::size_t>(found - kinds_.begin())];
-}
-
 struct Gatherer::State {
-  State(const ParallelPlan& placed, DType dtype_in_use, bool prefetches, ExposedTime& waited)
-      : plan(placed), is_sharded(placed.fsdp() > 1), dtype(dtype_in_use), exposed(waited) {
-    if (is_sharded && prefetches)
+  State(GathererOptions given, ExposedTime& waited) : options(std::move(given)), exposed(waited) {}
+
+  // Units that are sharded over the axis need a stream to be gathered ahead.
+  void add(std::shared_ptr<const Unit> unit) {
+    const layout::Mesh mesh = unit->in_use.empty() ? layout::Mesh() : unit->in_use[0].mesh();
+    if (mesh && mesh.axis(mesh.index_of(options.axis)).size > 1) is_sharded = true;
+    if (is_sharded && options.prefetches && !side)
       side = device::Device::get("host").create_stream({.name = "gather", .may_spin = true});
+    units.push_back(std::move(unit));
   }
 
   // Starts to gather a unit on the side stream, after the work enqueued on the current stream so far. The side stream
@@ -132,9 +133,9 @@ struct Gatherer::State {
   }
 
   std::vector<Tensor> gathered(const Unit& unit) const {
-    if (plan.mesh()) return shard::redistribute(unit.leaves, unit.in_use, {.forward_dtype = dtype});
+    if (!unit.in_use.empty()) return redistribute(unit.leaves, unit.in_use, {.forward_dtype = options.dtype});
     std::vector<Tensor> out;
-    for (const Tensor& leaf : unit.leaves) out.push_back(ops::cast(leaf, dtype));
+    for (const Tensor& leaf : unit.leaves) out.push_back(ops::cast(leaf, options.dtype));
     return out;
   }
 
@@ -172,9 +173,8 @@ struct Gatherer::State {
     then.wait(event);
   }
 
-  ParallelPlan plan;
-  bool is_sharded;
-  DType dtype;
+  GathererOptions options;
+  bool is_sharded = false;
   ExposedTime& exposed;
   device::Stream side;  // empty: units are gathered on the current stream when they are used
   std::vector<std::shared_ptr<const Unit>> units;
@@ -234,29 +234,36 @@ void save_as(const std::shared_ptr<SavedUnit>& unit, const std::vector<Tensor>& 
 
 }  // namespace
 
-Gatherer::Gatherer(const ParallelPlan& plan, DType dtype, bool prefetches, ExposedTime& exposed)
-    : state_(std::make_shared<State>(plan, dtype, prefetches, exposed)) {}
+Gatherer::Gatherer(GathererOptions options, ExposedTime& exposed)
+    : state_(std::make_shared<State>(std::move(options), exposed)) {}
 
 Gatherer::~Gatherer() = default;
 
-std::size_t Gatherer::add_unit(std::vector<Parameter> parameters, bool is_used_in_backward) {
+std::size_t Gatherer::add_unit(std::vector<UnitParameter> parameters, bool is_used_in_backward) {
+  TESSERA_CHECK(!parameters.empty(), "gather: a unit must have a parameter");
   auto unit = std::make_shared<Unit>();
+  unit->axis = state_->options.axis;
   unit->is_used_in_backward = is_used_in_backward;
-  for (Parameter& parameter : parameters) {
-    unit->kinds.push_back(parameter.kind);
-    unit->in_use.push_back(state_->plan.in_use(parameter.kind));
-    unit->leaves.push_back(std::move(parameter.tensor));
+  for (UnitParameter& parameter : parameters) {
+    TESSERA_CHECK(parameter.leaf.dtype() == parameters[0].leaf.dtype(),
+                  "gather: parameters of a unit must have one dtype, got ", parameters[0].leaf.dtype(), " and ",
+                  parameter.leaf.dtype());
+    const bool has_layout = static_cast<bool>(parameter.in_use);
+    TESSERA_CHECK(
+        has_layout == parameter.leaf.has_layout() && has_layout == parameters[0].leaf.has_layout(),
+        "gather: parameters of a unit must all be plain tensors, or all have a stored layout and a layout in use");
+    if (has_layout) unit->in_use.push_back(std::move(parameter.in_use));
+    unit->leaves.push_back(parameter.leaf);
   }
-  state_->units.push_back(std::move(unit));
+  state_->add(std::move(unit));
   return state_->units.size() - 1;
 }
 
-Weights Gatherer::use(std::size_t number, SavedWeights saved) {
+GatheredUnit Gatherer::use(std::size_t number, SavedWeights saved) {
   const Unit& unit = *state_->units[number];
-  Weights out;
-  out.kinds_ = unit.kinds;
+  GatheredUnit out;
   out.tensors_ = unit.leaves;
-  if (!state_->is_sharded && state_->dtype == DType::kF32) return out;
+  if (!state_->is_sharded && state_->options.dtype == unit.dtype()) return out;
   const std::shared_ptr<Gathered> gathered = state_->take(number);
   out.hold_ = gathered;
   out.tensors_ = gathered->tensors;
@@ -276,4 +283,4 @@ Weights Gatherer::use(std::size_t number, SavedWeights saved) {
 
 const HeldBytes& Gatherer::held() const { return *state_->held; }
 
-}  // namespace tessera::train
+}  // namespace tessera::shard

@@ -10,7 +10,7 @@
 #include "tessera/device/event.h"
 #include "tessera/device/stream.h"
 
-namespace tessera::train {
+namespace tessera::shard {
 
 /// Sum of exposed communication on one stream. Not thread-safe.
 class TESSERA_API ExposedTime {
@@ -49,4 +49,4 @@ class TESSERA_API ExposedTime {
   std::vector<Pair> captured_;
 };
 
-}  // namespace tessera::train
+}  // namespace tessera::shard

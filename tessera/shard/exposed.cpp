@@ -1,10 +1,10 @@
-#include "tessera/train/exposed.h"
+#include "tessera/shard/exposed.h"
 
 #include <utility>
 
 #include "tessera/device/device.h"
 
-namespace tessera::train {
+namespace tessera::shard {
 
 ExposedTime::Scope::Scope(ExposedTime& time, const device::Stream& stream)
     : stream_(stream), use_(stream.is_capturing() ? device::EventUse::kExternal : device::EventUse::kEdge) {
@@ -29,4 +29,4 @@ double ExposedTime::sum_of(const std::vector<Pair>& pairs, std::size_t count) {
 
 double ExposedTime::take_seconds() { return sum_of(pairs_, std::exchange(used_, 0)); }
 
-}  // namespace tessera::train
+}  // namespace tessera::shard
