@@ -21,7 +21,7 @@
 #include "tessera/analysis/testing/trace_rows.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/annotation.h"
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/testing/fuzz.h"
 #include "tessera/comm/process_group.h"

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/process_group.h"

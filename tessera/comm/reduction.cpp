@@ -8,8 +8,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "tessera/base/detail/half_floats.h"
 #include "tessera/base/error.h"
+#include "tessera/base/half_floats.h"
 #include "tessera/base/small_vector.h"
 #include "tessera/comm/detail/streaming.h"
 

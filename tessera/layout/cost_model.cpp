@@ -10,8 +10,8 @@
 #include <vector>
 #include <nlohmann/json.hpp>
 
-#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
+#include "tessera/base/json_depth.h"
 #include "tessera/base/nearest.h"
 #include "tessera/base/regular_file.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tessera/base/amx.h"
-#include "tessera/base/detail/half_floats.h"
+#include "tessera/base/half_floats.h"
 #include "tessera/ops/detail/peak_rate.h"
 #include "tessera/ops/matrix/detail/bf16_panel.h"
 #include "tessera/ops/matrix/detail/bf16_product.h"

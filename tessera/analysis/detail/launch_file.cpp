@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
+#include "tessera/base/json_depth.h"
 #include "tessera/base/regular_file.h"
 
 namespace tessera::analysis::detail {

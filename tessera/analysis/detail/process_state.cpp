@@ -4,7 +4,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "tessera/base/probe/detail/process_identity.h"
+#include "tessera/base/probe/process_identity.h"
 
 namespace tessera::analysis::detail {
 namespace {

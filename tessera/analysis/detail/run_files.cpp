@@ -17,7 +17,7 @@
 
 #include "tessera/analysis/detail/trained_mesh.h"
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 
 namespace tessera::analysis::detail {
 namespace {

@@ -14,7 +14,7 @@
 #include "tessera/analysis/memory/history_reader.h"
 #include "tessera/analysis/memory/torch_snapshot.h"
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 #include "tessera/base/testing/fuzz.h"
 #include "tessera/memory/label_use.h"
 #include "tessera/memory/testing/history_model.h"

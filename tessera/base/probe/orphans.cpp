@@ -15,9 +15,9 @@
 
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/layout.h"
-#include "tessera/base/probe/detail/process_identity.h"
 #include "tessera/base/probe/detail/record_copy.h"
+#include "tessera/base/probe/layout.h"
+#include "tessera/base/probe/process_identity.h"
 
 namespace tessera::probe {
 namespace {

@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/layout.h"
 #include "tessera/base/probe/detail/string_table.h"
+#include "tessera/base/probe/layout.h"
 
 namespace tessera::probe {
 

@@ -10,8 +10,8 @@
 #include <tuple>
 
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/layout.h"
 #include "tessera/base/probe/detail/string_table.h"
+#include "tessera/base/probe/layout.h"
 #include "tessera/base/probe/options.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/probe/table_view.h"

@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 #include "tessera/base/probe/recorder.h"
 
 namespace tessera::probe {

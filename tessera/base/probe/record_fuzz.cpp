@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/testing/fuzz.h"

@@ -10,9 +10,9 @@
 #include <fstream>
 
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/process_identity.h"
 #include "tessera/base/probe/detail/record_store.h"
 #include "tessera/base/probe/orphans.h"
+#include "tessera/base/probe/process_identity.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/probe/recorder.h"
 

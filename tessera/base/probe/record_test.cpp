@@ -9,7 +9,7 @@
 #include <set>
 
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/probe/recorder.h"
 

@@ -10,10 +10,10 @@
 #include "tessera/base/error.h"
 #include "tessera/base/probe/detail/kind_registry.h"
 #include "tessera/base/probe/detail/open_recorders.h"
-#include "tessera/base/probe/detail/process_identity.h"
 #include "tessera/base/probe/detail/record_store.h"
 #include "tessera/base/probe/detail/string_table.h"
 #include "tessera/base/probe/detail/thread_rows.h"
+#include "tessera/base/probe/process_identity.h"
 #include "tessera/base/version.h"
 
 namespace tessera::probe {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 
 namespace tessera::probe::detail {
 namespace {

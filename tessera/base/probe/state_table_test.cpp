@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/probe/recorder.h"
 

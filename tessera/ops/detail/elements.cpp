@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "tessera/base/detail/half_floats.h"
+#include "tessera/base/half_floats.h"
 
 namespace tessera::ops::detail {
 namespace {

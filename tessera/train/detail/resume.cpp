@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/atomic_file.h"
-#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
+#include "tessera/base/json_depth.h"
 #include "tessera/base/log.h"
 #include "tessera/base/regular_file.h"
 #include "tessera/train/detail/digest.h"

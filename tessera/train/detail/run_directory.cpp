@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/atomic_file.h"
-#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/base/json_depth.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/regular_file.h"

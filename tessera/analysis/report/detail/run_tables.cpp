@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "tessera/base/bytes.h"
-#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
+#include "tessera/base/json_depth.h"
 #include "tessera/base/regular_file.h"
 
 namespace tessera::analysis::detail {

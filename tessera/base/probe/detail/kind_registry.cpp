@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/layout.h"
 #include "tessera/base/probe/detail/open_recorders.h"
+#include "tessera/base/probe/layout.h"
 
 namespace tessera::probe::detail {
 

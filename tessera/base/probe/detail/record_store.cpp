@@ -16,9 +16,9 @@
 
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
-#include "tessera/base/probe/detail/process_identity.h"
 #include "tessera/base/probe/detail/record_copy.h"
 #include "tessera/base/probe/orphans.h"
+#include "tessera/base/probe/process_identity.h"
 #include "tessera/base/run_directory.h"
 
 namespace tessera::probe::detail {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 #include "tessera/base/probe/options.h"
 #include "tessera/base/rank.h"
 

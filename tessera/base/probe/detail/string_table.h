@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 
 namespace tessera::probe::detail {
 

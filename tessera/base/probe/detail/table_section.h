@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/layout.h"
 #include "tessera/base/probe/state_table.h"
 
 namespace tessera::probe::detail {

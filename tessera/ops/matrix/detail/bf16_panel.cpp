@@ -1,6 +1,6 @@
 #include "tessera/ops/matrix/detail/bf16_panel.h"
 
-#include "tessera/base/detail/half_floats.h"
+#include "tessera/base/half_floats.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/matrix/detail/bf16_panel.cpp"  // NOLINT

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/checked.h"
-#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
+#include "tessera/base/json_depth.h"
 #include "tessera/base/regular_file.h"
 #include "tessera/train/checkpoint/detail/hash.h"
 

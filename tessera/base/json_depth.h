@@ -1,5 +1,6 @@
 // Nesting depth of a JSON text, computed before parsing. The parser handles any depth, but code that walks its result
-// (printing, copying, comparing) recurses once per level, and untrusted text could overflow the stack.
+// (printing, copying, comparing) recurses once per level, and untrusted text could overflow the stack. Internal to the
+// library: readers of JSON files reject a text before they parse it.
 #pragma once
 
 #include <cstddef>

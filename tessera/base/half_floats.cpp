@@ -1,7 +1,7 @@
-#include "tessera/base/detail/half_floats.h"
+#include "tessera/base/half_floats.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tessera/base/detail/half_floats.cpp"
+#define HWY_TARGET_INCLUDE "tessera/base/half_floats.cpp"
 #include <hwy/foreach_target.h>
 // Included once per target, after foreach_target.h.
 #include <hwy/highway.h>

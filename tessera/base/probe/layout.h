@@ -1,4 +1,5 @@
-// Binary format of a record file. All numbers are little-endian; offsets are from the start of the file.
+// Binary format of a record file, for its writer and its readers. Internal to the library: users read with reader.h.
+// All numbers are little-endian; offsets are from the start of the file.
 //
 //   0        FileHeader: writer, machine, clock, and the directory of sections             4 KiB
 //   .        schemas   kinds that occur in the file, append-only                           (SchemaEntry)

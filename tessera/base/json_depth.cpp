@@ -1,4 +1,4 @@
-#include "tessera/base/detail/json_depth.h"
+#include "tessera/base/json_depth.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tessera/base/probe/detail/process_identity.h"
+#include "tessera/base/probe/process_identity.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
