@@ -6,7 +6,7 @@
 #include "tessera/autograd/detail/node.h"
 #include "tessera/autograd/detail/run.h"
 #include "tessera/ops/pointwise/convert.h"
-#include "tessera/tensor/detail/overlap.h"
+#include "tessera/tensor/overlap.h"
 
 namespace tessera::autograd {
 namespace detail {

@@ -9,12 +9,13 @@
 
 #include "tessera/base/amx.h"
 #include "tessera/base/half_floats.h"
-#include "tessera/ops/detail/peak_rate.h"
+#include "tessera/ops/instruction_set.h"
 #include "tessera/ops/matrix/detail/bf16_panel.h"
 #include "tessera/ops/matrix/detail/bf16_product.h"
 #include "tessera/ops/matrix/detail/product.h"
 #include "tessera/ops/matrix/detail/product_library.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
+#include "tessera/ops/peak_rate.h"
 
 namespace tessera::ops {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/amx.h"
-#include "tessera/ops/detail/instruction_set.h"
+#include "tessera/ops/instruction_set.h"
 #include "tessera/ops/matrix/detail/product_library.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
 

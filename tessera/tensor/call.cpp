@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/tensor/detail/overlap.h"
 #include "tessera/tensor/gradient_moves.h"
+#include "tessera/tensor/overlap.h"
 
 namespace tessera::tensor {
 namespace {

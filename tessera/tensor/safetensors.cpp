@@ -13,8 +13,8 @@
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/nearest.h"
 #include "tessera/tensor/detail/host_elements.h"
-#include "tessera/tensor/detail/safetensors_header.h"
 #include "tessera/tensor/detail/streaming_copy.h"
+#include "tessera/tensor/safetensors_header.h"
 
 namespace tessera::tensor {
 namespace detail {

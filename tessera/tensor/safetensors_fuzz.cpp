@@ -13,8 +13,8 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/fuzz.h"
-#include "tessera/tensor/detail/safetensors_header.h"
 #include "tessera/tensor/safetensors.h"
+#include "tessera/tensor/safetensors_header.h"
 
 namespace tessera::tensor {
 namespace {

@@ -12,10 +12,10 @@
 #include "tessera/base/error.h"
 #include "tessera/base/testing/bench.h"
 #include "tessera/ops/create/random.h"
-#include "tessera/ops/detail/parallel.h"
-#include "tessera/ops/detail/peak_rate.h"
 #include "tessera/ops/host_speed.h"
 #include "tessera/ops/matrix/matrix.h"
+#include "tessera/ops/parallel.h"
+#include "tessera/ops/peak_rate.h"
 #include "tessera/ops/testing/direct_sgemm.h"
 #include "tessera/train/testing/host_suite.h"
 

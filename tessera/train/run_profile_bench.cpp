@@ -5,7 +5,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/bench.h"
 #include "tessera/device/launch_records.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/train/testing/runs.h"
 #include "tessera/train/trainer.h"
 

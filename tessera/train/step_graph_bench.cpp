@@ -12,7 +12,7 @@
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
 #include "tessera/ops/create/generator.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/update/update.h"
 #include "tessera/shard/gradients.h"
 #include "tessera/shard/redistribute.h"

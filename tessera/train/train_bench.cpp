@@ -9,7 +9,7 @@
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
 #include "tessera/ops/create/generator.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/testing/direct_sgemm.h"
 #include "tessera/ops/update/update.h"
 #include "tessera/shard/create.h"

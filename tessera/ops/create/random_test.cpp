@@ -10,7 +10,7 @@
 
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/ops/create/generator.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/testing/op_case.h"
 #include "tessera/tensor/call.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "tessera/ops/detail/loops.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 
 namespace tessera::ops::detail {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "tessera/ops/detail/enqueue.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/index.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
 #include "tessera/ops/shape/detail/rule_parts.h"

@@ -3,10 +3,10 @@
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/detail/rows_per_piece.h"
 #include "tessera/ops/index/detail/index_reader.h"
 #include "tessera/ops/index/index.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 

@@ -8,10 +8,10 @@
 
 #include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/detail/rows_per_piece.h"
 #include "tessera/ops/index/detail/lines.h"
 #include "tessera/ops/index/index.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
 

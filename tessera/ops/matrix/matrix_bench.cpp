@@ -2,8 +2,8 @@
 #include <random>
 
 #include "tessera/base/testing/bench.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/matrix/matrix.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/testing/direct_sgemm.h"
 
 namespace tessera::ops {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <random>
 
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/ops/testing/op_case.h"
 #include "tessera/ops/testing/simulated_shards.h"

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "tessera/base/testing/bench.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/nn/attention.h"
 #include "tessera/ops/nn/norm.h"
 #include "tessera/ops/nn/softmax.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/testing/direct_sgemm.h"
 #include "tessera/tensor/call.h"
 

@@ -7,13 +7,13 @@
 #include <limits>
 
 #include "tessera/ops/create/random.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/nn/attention.h"
 #include "tessera/ops/nn/cross_entropy.h"
 #include "tessera/ops/nn/dropout.h"
 #include "tessera/ops/nn/norm.h"
 #include "tessera/ops/nn/rope.h"
 #include "tessera/ops/nn/softmax.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/ops/testing/op_case.h"

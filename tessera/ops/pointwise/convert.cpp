@@ -4,8 +4,8 @@
 
 #include "tessera/ops/detail/elements.h"
 #include "tessera/ops/detail/loops.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/detail/tiles.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/tensor/call.h"
 
 namespace tessera::ops {

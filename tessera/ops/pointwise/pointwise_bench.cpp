@@ -4,7 +4,7 @@
 
 #include "tessera/base/testing/bench.h"
 #include "tessera/ops/create/random.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/pointwise/activations.h"
 #include "tessera/ops/pointwise/pointwise.h"
 

@@ -10,7 +10,7 @@
 #include "tessera/device/host/host_device.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/create/random.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/pointwise/activations.h"
 #include "tessera/ops/pointwise/compare.h"
 #include "tessera/ops/pointwise/convert.h"

@@ -2,7 +2,7 @@
 #include <immintrin.h>
 
 #include "tessera/base/testing/bench.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/tensor/call.h"
 

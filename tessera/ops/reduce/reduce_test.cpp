@@ -10,7 +10,7 @@
 #include <random>
 
 #include "tessera/base/testing/expect_error.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/reduce/host_values.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/ops/testing/op_case.h"

@@ -1,8 +1,8 @@
 // tril and triu. The kept elements depend on the global row and column, so that each rank uses the index maps of its
 // dimensions.
 #include "tessera/ops/detail/enqueue.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/detail/rows_per_piece.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"

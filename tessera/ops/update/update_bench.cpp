@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tessera/base/testing/bench.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/update/update.h"
 
 namespace tessera::ops {

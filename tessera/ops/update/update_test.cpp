@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "tessera/memory/graph_capture.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/testing/op_case.h"
 #include "tessera/tensor/device_context.h"
 

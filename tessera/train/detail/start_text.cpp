@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "tessera/base/bytes.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/host_speed.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/train/detail/loop.h"
 
 namespace tessera::train::detail {

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "tessera/comm/world.h"
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/train/testing/runs.h"
 #include "tessera/train/trainer.h"
 

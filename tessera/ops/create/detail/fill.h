@@ -9,8 +9,8 @@
 #include "tessera/layout/factor_rule.h"
 #include "tessera/ops/detail/elements.h"
 #include "tessera/ops/detail/loops.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/detail/tiles.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/tensor/op_def.h"
 
 namespace tessera::ops::detail {

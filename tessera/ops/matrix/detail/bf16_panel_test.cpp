@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/matrix/detail/gemm.h"
+#include "tessera/ops/parallel.h"
 
 namespace tessera::ops::detail {
 namespace {

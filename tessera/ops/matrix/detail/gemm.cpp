@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "tessera/base/rank.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/matrix/detail/bf16_panel.h"
 #include "tessera/ops/matrix/detail/bf16_product.h"
 #include "tessera/ops/matrix/detail/product_library.h"
+#include "tessera/ops/parallel.h"
 
 namespace tessera::ops::detail {
 namespace {

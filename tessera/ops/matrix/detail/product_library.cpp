@@ -4,6 +4,7 @@
 
 #include "tessera/base/amx.h"
 #include "tessera/base/error.h"
+#include "tessera/ops/instruction_set.h"
 
 // Of OpenMP, on which Debian builds oneDNN; compilers other than g++ may have no omp.h.
 extern "C" {

@@ -11,8 +11,6 @@
 #include <cstdint>
 #include <string>
 
-#include "tessera/base/export.h"
-
 namespace tessera::ops::detail {
 
 /// While it lives, oneDNN computes on the calling thread alone, and signals from outside wait.
@@ -47,8 +45,6 @@ enum class Bf16Products : std::uint8_t {
 Bf16Products bf16_products();
 /// The rule of bf16_products(). Arguments: oneDNN may use AMX and it works; AVX512_BF16 is the best that oneDNN uses.
 Bf16Products choose_bf16_products(bool has_amx, bool has_avx512_bf16, bool is_amd);
-/// Returns bf16_products() as a text: "oneDNN 2.6.3 (AMX tiles)", "converted to f32".
-TESSERA_API std::string bf16_products_text();
 /// Returns true if oneDNN multiplies bf16 faster than f32.
 bool has_fast_bf16();
 

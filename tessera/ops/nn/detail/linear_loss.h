@@ -7,12 +7,12 @@
 #include <memory>
 #include <vector>
 
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/detail/rows_per_piece.h"
 #include "tessera/ops/matrix/detail/gemm.h"
 #include "tessera/ops/matrix/detail/product_library.h"
 #include "tessera/ops/nn/detail/cross_entropy_rows.h"
 #include "tessera/ops/nn/detail/loss_matrix.h"
+#include "tessera/ops/parallel.h"
 
 namespace tessera::ops::detail {
 

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <numbers>
 
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/detail/rows_per_piece.h"
+#include "tessera/ops/parallel.h"
 
 namespace tessera::ops::detail {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "tessera/base/small_vector.h"
 #include "tessera/ops/detail/elements.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/detail/rows_per_piece.h"
+#include "tessera/ops/parallel.h"
 
 namespace tessera::ops::detail {
 

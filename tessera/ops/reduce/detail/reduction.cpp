@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 #include "tessera/ops/reduce/detail/fold_tiles.h"
 
 namespace tessera::ops::detail {

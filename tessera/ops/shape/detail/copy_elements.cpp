@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "tessera/ops/detail/elements.h"
-#include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/detail/rows_per_piece.h"
+#include "tessera/ops/parallel.h"
 
 namespace tessera::ops::detail {
 void copy_row(std::byte* to, std::int64_t to_step, const std::byte* from, std::int64_t from_step, std::size_t nbytes,

@@ -13,7 +13,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/run_directory.h"
-#include "tessera/tensor/detail/safetensors_header.h"
+#include "tessera/tensor/safetensors_header.h"
 
 namespace tessera::train::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "tessera/tensor/detail/overlap.h"
+#include "tessera/tensor/overlap.h"
 
 #include <cstdlib>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/parallel.h"
 
 #include <pthread.h>
 

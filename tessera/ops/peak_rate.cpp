@@ -1,4 +1,4 @@
-#include "tessera/ops/detail/peak_rate.h"
+#include "tessera/ops/peak_rate.h"
 
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tessera/ops/detail/peak_rate.cpp"  // NOLINT
+#define HWY_TARGET_INCLUDE "tessera/ops/peak_rate.cpp"  // NOLINT
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

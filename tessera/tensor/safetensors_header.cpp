@@ -1,4 +1,4 @@
-#include "tessera/tensor/detail/safetensors_header.h"
+#include "tessera/tensor/safetensors_header.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
 // Tests for shared memory between tensors. They compare addresses, not storages: external memory may be wrapped twice.
+// Internal to the library: checks of operators that write, and of leaves of the tape. Pure functions of the handles.
 #pragma once
 
 #include <algorithm>

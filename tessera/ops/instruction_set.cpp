@@ -1,4 +1,4 @@
-#include "tessera/ops/detail/instruction_set.h"
+#include "tessera/ops/instruction_set.h"
 
 #include <hwy/targets.h>
 

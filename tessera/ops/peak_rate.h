@@ -1,5 +1,5 @@
 // A loop of f32 multiply-adds in registers. It reaches the peak rate of one thread with the widest instructions of the
-// processor.
+// processor. Internal to the library and its benches. Thread-safe.
 #pragma once
 
 #include <string>

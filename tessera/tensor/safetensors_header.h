@@ -1,4 +1,5 @@
-// Reads and writes the header of a safetensors file.
+// Reads and writes the header of a safetensors file. Internal to the library: safetensors.h and checkpoints write
+// their files with it. Thread-safe.
 //
 // The reader trusts nothing but the presence of the bytes. It parses the JSON by events, so that nothing unchecked is
 // built: nesting is at most three levels, names and fields are unique, numbers are integers that fit. The tensors must

@@ -1,8 +1,9 @@
 // Runs the chunks of a loop on the threads of the rank. The chunks depend only on the sizes, never on the number of
 // threads, so that results have the same bits for any thread budget (TESSERA_THREADS).
 //
-// Host kernels call this on the thread of a stream when they run. The caller also works. A nested loop, or a loop that
-// runs while another stream of the rank has the helpers, runs on its caller only.
+// Internal to the library; trainers and benches read and set the thread budget. Host kernels call this on the thread of
+// a stream when they run. The caller also works. A nested loop, or a loop that runs while another stream of the rank
+// has the helpers, runs on its caller only.
 #pragma once
 
 #include <cstdint>
