@@ -299,6 +299,8 @@ bool Device::can_share_with(const Device& peer) const {
   return state.properties.kind == other.properties.kind && state.backend->can_share_with(*other.backend);
 }
 
+bool Device::is_capturable(const void* address) const { return state_of(*this).backend->is_capturable(address); }
+
 Module Device::load_module(std::span<const std::byte> image) const {
   DeviceState& state = state_of(*this);
   TESSERA_CHECK(!image.empty(), "load_module: the image is empty");

@@ -125,6 +125,9 @@ class TESSERA_API Device {
   [[nodiscard]] PinnedMemory allocate_pinned(std::size_t nbytes) const;
   /// Returns true if memory of this device can be shared with `peer`.
   [[nodiscard]] bool can_share_with(const Device& peer) const;
+  /// Returns true if kernels and captured operations may access this address: device or pinned memory, not pageable
+  /// host memory. On the host, any address.
+  [[nodiscard]] bool is_capturable(const void* address) const;
 
   /// Loads kernels from an image (CUDA: a fat binary, cubin or PTX).
   [[nodiscard]] Module load_module(std::span<const std::byte> image) const;

@@ -376,6 +376,15 @@ TEST_P(DeviceSuite, MemoryOfAnotherDeviceIsNotMapped) {
   EXPECT_EQ(range.mapped_nbytes(), 0U);
 }
 
+TEST_P(DeviceSuite, MappedAndPinnedMemoryIsCapturable) {
+  const std::size_t granule = device.properties().granularity;
+  AddressRange range = device.reserve(granule);
+  range.map(0, device.create_memory(granule));
+  EXPECT_TRUE(device.is_capturable(range.data()));
+  EXPECT_TRUE(device.is_capturable(device.allocate_pinned(8).data()));
+  EXPECT_EQ(device.is_capturable(&granule), device.properties().kind != "cuda") << "pageable memory";
+}
+
 TEST_P(DeviceSuite, APeerCanBeGivenAccess) {
   EXPECT_TRUE(device.can_share_with(device));
   const Device peer = subject().peer();

@@ -8,7 +8,6 @@
 #include "tessera/comm/backends/cuda/plan.h"
 #include "tessera/comm/backends/cuda/signals.h"
 #include "tessera/comm/collectives/collective.h"
-#include "tessera/device/detail/state.h"
 
 namespace tessera::comm::cuda {
 namespace {
@@ -98,8 +97,8 @@ void CudaCommunicator::extend_deadline(std::chrono::nanoseconds by) {
 // Ranks share one address space, so remapped memory has the same addresses for all of them.
 std::optional<PeerPlace> CudaCommunicator::place_of(const void* address, std::size_t nbytes) {
   const auto* last = static_cast<const std::byte*>(address) + nbytes - 1;
-  const auto& backend = shared_->device().state()->backend;
-  if (!backend->is_capturable(address) || !backend->is_capturable(last)) return std::nullopt;
+  const device::Device& on = shared_->device();
+  if (!on.is_capturable(address) || !on.is_capturable(last)) return std::nullopt;
   return PeerPlace{reinterpret_cast<std::uintptr_t>(address)};
 }
 
@@ -119,7 +118,7 @@ void CudaCommunicator::check_buffers(const Operation& operation, const device::S
   const Extents extents = definition(operation.kind).extents(operation, rank_, size_);
   const auto check = [&](const void* address, const char* what) {
     // A kernel that accessed such memory would make the device unusable.
-    const bool can_touch = address == nullptr || stream.device().state()->backend->is_capturable(address);
+    const bool can_touch = address == nullptr || stream.device().is_capturable(address);
     TESSERA_CHECK(can_touch, text_of(operation), ": ", what, " must be memory that ", stream.device().name(),
                   " can access, got address ", address, "; allocate it there, or pin it");
   };
