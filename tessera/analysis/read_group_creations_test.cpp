@@ -13,8 +13,8 @@
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
-#include "tessera/comm/detail/group_creation_record.h"
 #include "tessera/comm/process_group.h"
+#include "tessera/comm/records.h"
 #include "tessera/comm/world.h"
 
 namespace tessera::analysis {
@@ -83,7 +83,7 @@ TEST(ReadGroupCreations, TheLastOnesStay) {
   simulate(2, [] {
     for (int i = 0; i < 10; ++i) (void)comm::world().split(0, 0);
     const std::vector<GroupCreation> creations = creations_now();
-    EXPECT_EQ(creations.size(), comm::detail::GroupCreationRow::kRows);
+    EXPECT_EQ(creations.size(), comm::GroupCreationRow::kRows);
     EXPECT_EQ(find(creations, "split 1 of group world"), nullptr);
     EXPECT_NE(find(creations, "split 10 of group world"), nullptr);
     EXPECT_TRUE(std::ranges::is_sorted(creations, {}, &GroupCreation::since_ns));

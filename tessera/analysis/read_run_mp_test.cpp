@@ -14,7 +14,7 @@
 #include "tessera/base/probe/recorder.h"
 #include "tessera/comm/launch/launch.h"
 #include "tessera/comm/process_group.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/testing/forked.h"
 #include "tessera/comm/work.h"

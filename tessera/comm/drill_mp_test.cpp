@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "tessera/comm/launch/launch.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/testing/drill.h"
 
 namespace tessera::comm {

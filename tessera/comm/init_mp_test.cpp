@@ -73,8 +73,8 @@ class EndObserver final : public detail::GroupObserver {
   }
   void rank_opens(const RankPlace& /*place*/, bool /*is_process*/) override {}
   void rank_is_placed() override { std::atexit(note_end); }
-  void group_opens(GroupState& /*group*/) override {}
-  void group_closes(GroupState& /*group*/) noexcept override {}
+  void group_opens(detail::ObservedGroup /*group*/) override {}
+  void group_closes(detail::ObservedGroup /*group*/) noexcept override {}
   void failed(const detail::RankFailure& /*trouble*/) noexcept override {}
 };
 

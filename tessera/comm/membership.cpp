@@ -13,8 +13,8 @@
 #include "tessera/comm/detail/store_wait.h"
 #include "tessera/comm/detail/world_state.h"
 #include "tessera/comm/process_group.h"
-#include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/comm/store/prefix_store.h"
+#include "tessera/comm/store/wait_notice.h"
 
 namespace tessera::comm {
 namespace {

@@ -9,6 +9,7 @@
 //   comm_running     started, ended and running launches     table, a row per group with a single writer at a time
 //   comm_replay      the last launch started by a replay     table, a row per group
 //   comm_signal      waits for signals (symmetric.h)         table, a row per long wait; ring, if a wait failed
+//   comm_making      a group creation, active or ended       table, up to 8 rows per rank, the oldest overwritten
 //
 // A launch is described by its first collective, or by its first point-to-point operation if it has no collective.
 #pragma once
@@ -157,7 +158,20 @@ struct CommSignalRow {
   TESSERA_RECORD(CommSignalRow, "comm_signal", number, when, group, peer, channel, failure, pool, what)
 };
 
-static_assert(probe::holds_ids_only<CommSignalRow>());
+/// A step of a group creation that several ranks must reach.
+struct GroupCreationRow {
+  probe::StringId what;                      ///< "split 3 of group world", "group low"; equal on all ranks
+  probe::StringId from;                      ///< parent group of a split, or empty
+  probe::StringId ranks;                     ///< world ranks that must arrive: "0-3"
+  std::uint32_t number;                      ///< number of the split in its parent group; 0 for other groups
+  probe::Moment when;                        ///< start of the step
+  std::uint32_t state;                       ///< 0: waiting, 1: done, 2 + ErrorKind: failed
+  std::uint32_t thread;                      ///< operating system id
+  static constexpr std::uint32_t kRows = 8;  ///< rows per rank
+  TESSERA_RECORD(GroupCreationRow, "comm_making", what, from, ranks, number, when, state, thread)
+};
+
+static_assert(probe::holds_ids_only<CommSignalRow>() && probe::holds_ids_only<GroupCreationRow>());
 static_assert(probe::holds_ids_only<OperationRecord>() && probe::holds_ids_only<BeginRecord>() &&
               probe::holds_ids_only<ReplayRecord>() && probe::holds_ids_only<EndRecord>());
 static_assert(probe::holds_ids_only<CommGroupRow>() && probe::holds_ids_only<CommAskedRow>() &&

@@ -17,7 +17,7 @@
 #include "tessera/base/probe/annotation.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/process_group.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/store/tcp_store_server.h"
 #include "tessera/comm/testing/forked.h"
 #include "tessera/comm/testing/mpirun.h"

@@ -20,7 +20,7 @@
 #include "tessera/comm/launch/launch.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/smaller_world.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
 #include "tessera/watch/detail/watchdog.h"

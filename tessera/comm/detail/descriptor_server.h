@@ -21,7 +21,7 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 
 namespace tessera::comm::detail {
 

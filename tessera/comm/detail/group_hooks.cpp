@@ -1,34 +1,10 @@
 #include "tessera/comm/detail/group_hooks.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 
 #include "tessera/base/env.h"
-#include "tessera/comm/detail/group_state.h"
 
 namespace tessera::comm::detail {
-namespace {
-
-// Set before main; read by all threads afterwards.
-GroupObserver*& slot() {
-  static GroupObserver* observer = nullptr;
-  return observer;
-}
-
-}  // namespace
-
-void set_group_observer(GroupObserver* observer) {
-  if (slot() != nullptr) {
-    // An exception before main cannot be caught.
-    std::fputs("tessera: two watchdogs are registered\n", stderr);
-    std::abort();
-  }
-  slot() = observer;
-}
-
-GroupObserver* group_observer() noexcept { return slot(); }
-
 void tell_failed(int rank, const std::string& group, OnHang on_hang, const std::exception_ptr& error) noexcept {
   GroupObserver* observer = group_observer();
   if (observer == nullptr || error == nullptr) return;
@@ -58,15 +34,15 @@ OnHang on_hang_of_environment() {
   return OnHang::kRaise;
 }
 
-void ObservedGroup::open(GroupState& group) {
+void GroupObservation::open(GroupState& group) {
   GroupObserver* observer = group_observer();
   if (observer == nullptr) return;
-  observer->group_opens(group);
+  observer->group_opens(ObservedGroup(group));
   group_ = &group;
 }
 
-ObservedGroup::~ObservedGroup() {
-  if (group_ != nullptr) group_observer()->group_closes(*group_);
+GroupObservation::~GroupObservation() {
+  if (group_ != nullptr) group_observer()->group_closes(ObservedGroup(*group_));
 }
 
 }  // namespace tessera::comm::detail

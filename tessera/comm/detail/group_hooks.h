@@ -1,10 +1,4 @@
-// Hooks for an observer of the ranks and groups of this process. The watchdog (tessera/watch), a higher layer,
-// registers itself before main. Without an observer, the hooks do nothing.
-//
-//   rank_opens    a rank starts to look for the others, before a store or a group exists
-//   group_opens   a group exists; group_closes: it is about to be destroyed
-//   failed        an operation failed; the observer may block the thread briefly, to report the failure while the state
-//                 is unchanged
+// Calls of the observer of ranks and groups (group_observer.h).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +7,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
+#include "tessera/comm/group_observer.h"
 #include "tessera/comm/process_group.h"
 
 namespace tessera::comm {
@@ -20,37 +15,6 @@ struct GroupState;
 }
 
 namespace tessera::comm::detail {
-
-/// A failure of a rank.
-struct RankFailure {
-  int rank = 0;                              ///< world rank
-  std::string group = {};                    ///< name of the group; empty before a group exists
-  ErrorKind kind = ErrorKind::kAborted;      ///< kind of the error: deadline, lost peer, abort or mismatch
-  std::string words = {};                    ///< message of the error
-  OnHang on_hang = OnHang::kRaise;           ///< action at a deadline
-  std::chrono::steady_clock::time_point at;  ///< time of the failure
-};
-
-/// Observer of ranks and groups. Thread-safe.
-class GroupObserver {
- public:
-  virtual ~GroupObserver() = default;
-  /// Called when the rank at this place starts to look for the others. `is_process` is true if the rank is this
-  /// process, which owns nothing yet. Called again for a place in a shrunk world; then earlier reports no longer apply.
-  virtual void rank_opens(const RankPlace& place, bool is_process) = 0;
-  /// Called when the rank of this process has its place and may own objects.
-  virtual void rank_is_placed() = 0;
-  /// Called when a group of the current rank exists. The observer may access it until group_closes() has returned.
-  virtual void group_opens(GroupState& group) = 0;
-  virtual void group_closes(GroupState& group) noexcept = 0;
-  /// Called without locks that other threads could wait for.
-  virtual void failed(const RankFailure& failure) noexcept = 0;
-};
-
-/// Registers an observer for the lifetime of the process. Call it once, before main.
-void set_group_observer(GroupObserver* observer);
-/// Returns the registered observer, or null.
-GroupObserver* group_observer() noexcept;
 
 /// Reports an error to the observer, except errors of arguments.
 void tell_failed(int rank, const std::string& group, OnHang on_hang, const std::exception_ptr& error) noexcept;
@@ -70,12 +34,12 @@ decltype(auto) observed(const std::string& group, OnHang on_hang, Body&& body) {
 OnHang on_hang_of_environment();
 
 /// Reports a group to the observer, from open() until its destruction.
-class ObservedGroup {
+class GroupObservation {
  public:
-  ObservedGroup() = default;
-  ~ObservedGroup();
-  ObservedGroup(const ObservedGroup&) = delete;
-  ObservedGroup& operator=(const ObservedGroup&) = delete;
+  GroupObservation() = default;
+  ~GroupObservation();
+  GroupObservation(const GroupObservation&) = delete;
+  GroupObservation& operator=(const GroupObservation&) = delete;
   void open(GroupState& group);
 
  private:

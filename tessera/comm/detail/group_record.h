@@ -14,6 +14,7 @@
 
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/small_vector.h"
+#include "tessera/comm/group_observer.h"
 #include "tessera/comm/records.h"
 #include "tessera/device/stream.h"
 #include "tessera/memory/label.h"
@@ -36,20 +37,6 @@ struct Launched {
   std::uint32_t number = 0;                     ///< number of the launch in its group
   bool is_collective = true;                    ///< the launch has a collective
   SmallVector<std::uint32_t, 4> messages = {};  ///< its point-to-point operations: 2 * peer, plus 1 for recv
-};
-
-/// Progress of a group on one rank.
-struct GroupProgress {
-  std::uint32_t asked = 0;    ///< number of the last launch enqueued outside of captures
-  std::uint32_t begun = 0;    ///< greatest number of a started launch
-  std::uint32_t noticed = 0;  ///< greatest number of a launch that a host thread has waited for
-  std::uint64_t running = 0;  ///< sequence number of the last started launch
-  std::uint64_t ended = 0;    ///< sequence number of the last ended launch; equal to `running` if nothing runs
-  std::uint64_t what = 0;     ///< the last started launch, see Launched
-  std::uint64_t count = 0;    ///< its count, see Launched
-  std::uint32_t last = 0;     ///< its number in the group
-  bool has_met = false;       ///< all ranks had arrived, as far as the backend knows
-  friend bool operator==(const GroupProgress&, const GroupProgress&) = default;
 };
 
 /// The record of one group. One thread at a time calls next_number() and asked(). The rank and its record may be

@@ -40,7 +40,7 @@ struct GroupState {
 
   detail::GroupRecord record;
 
-  detail::ObservedGroup observed;  // last member, so that no observer sees a group during its destruction
+  detail::GroupObservation observed;  // last member, so that no observer sees a group during its destruction
 };
 
 }  // namespace tessera::comm

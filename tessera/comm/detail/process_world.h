@@ -15,8 +15,8 @@
 #include "tessera/base/fork.h"
 #include "tessera/base/ids.h"
 #include "tessera/comm/detail/descriptor_server.h"
-#include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/comm/store/store.h"
+#include "tessera/comm/store/wait_notice.h"
 
 namespace tessera::comm::detail {
 

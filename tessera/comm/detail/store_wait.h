@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/comm/store/store.h"
+#include "tessera/comm/store/wait_notice.h"
 
 namespace tessera::comm::detail {
 

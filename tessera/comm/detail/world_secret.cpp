@@ -12,7 +12,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/run_directory.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/store/detail/proof.h"
 #include "tessera/comm/store/open_store.h"
 

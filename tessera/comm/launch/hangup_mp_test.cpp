@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/comm/launch/launch.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 
 namespace tessera::comm {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/store/tcp_store_server.h"
 
 namespace tessera::comm {

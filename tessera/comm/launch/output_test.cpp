@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tessera/comm/launch/detail/output.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 
 namespace tessera::comm::detail {
 namespace {

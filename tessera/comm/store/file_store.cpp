@@ -17,8 +17,8 @@
 #include "tessera/base/error.h"
 #include "tessera/base/fork.h"
 #include "tessera/base/log.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/store/detail/deadline.h"
-#include "tessera/comm/store/detail/descriptor.h"
 #include "tessera/comm/store/detail/file_names.h"
 #include "tessera/comm/store/detail/store_table.h"
 

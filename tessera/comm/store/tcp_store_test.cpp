@@ -13,7 +13,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/store/detail/store_connection.h"
 #include "tessera/comm/store/tcp_store_server.h"
 

@@ -1,5 +1,5 @@
 // When waits are reported, and the messages.
-#include "tessera/comm/store/detail/wait_notice.h"
+#include "tessera/comm/store/wait_notice.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "tessera/base/error.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/testing/forked.h"
 #include "tessera/comm/world.h"

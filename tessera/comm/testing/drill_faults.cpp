@@ -9,7 +9,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/probe/recorder.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/store/file_store.h"
 #include "tessera/comm/testing/drill.h"
 #include "tessera/device/device.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tessera/comm/detail/group_record.h"
+#include "tessera/comm/group_observer.h"
 #include "tessera/watch/watchdog.h"
 
 namespace tessera::watch::detail {

@@ -11,8 +11,7 @@
 #include "tessera/base/env.h"
 #include "tessera/base/log.h"
 #include "tessera/comm/communicator.h"
-#include "tessera/comm/detail/group_state.h"
-#include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/deadline_text.h"
 #include "tessera/comm/world.h"
 #include "tessera/watch/detail/ends.h"
 #include "tessera/watch/detail/progress.h"
@@ -49,7 +48,7 @@ bool says_enough(const analysis::Evidence& evidence) {
   return verdict.fault != analysis::Fault::kNone && verdict.confidence != analysis::Confidence::kLow;
 }
 
-int rank_of(const comm::GroupState& group) { return group.ranks[static_cast<std::size_t>(group.rank)].value(); }
+int rank_of(const comm::detail::ObservedGroup& group) { return group.rank().value(); }
 
 struct Registration {
   Registration() { comm::detail::set_group_observer(Watchdog::of_process().get()); }
@@ -156,20 +155,20 @@ void Watchdog::leave(bool has_failed) noexcept {
   }
 }
 
-void Watchdog::group_opens(comm::GroupState& group) {
-  if (group.ranks.size() == 1) return;
+void Watchdog::group_opens(comm::detail::ObservedGroup group) {
+  if (group.ranks().size() == 1) return;
   open_exchange();
   const std::lock_guard lock(mutex_);
   // Who goes on after a failure is watched anew: with those that are left, or in the next simulation.
-  const bool goes_on = groups_.empty() ? !is_process_ : group.generation > generation_;
+  const bool goes_on = groups_.empty() ? !is_process_ : group.generation() > generation_;
   if (goes_on && (is_told_ || is_telling_ || !failures_.empty())) arm();
-  generation_ = std::max(generation_, group.generation);
-  groups_.push_back({.group = &group, .since = Clock::now()});
+  generation_ = std::max(generation_, group.generation());
+  groups_.push_back({.group = group, .since = Clock::now()});
 }
 
-void Watchdog::group_closes(comm::GroupState& group) noexcept {
+void Watchdog::group_closes(comm::detail::ObservedGroup group) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(groups_, [&](const Seen& seen) { return seen.group == &group; });
+  std::erase_if(groups_, [&](const Seen& seen) { return seen.group == group; });
 }
 
 // The operation throws the message after this.
@@ -213,8 +212,8 @@ void Watchdog::abort_groups(int rank, const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     for (const Seen& seen : groups_) {
-      if (rank_of(*seen.group) != rank || !seen.group->communicator->capabilities().has_abort) continue;
-      communicators.push_back(seen.group->communicator);
+      if (rank_of(seen.group) != rank || !seen.group.communicator()->capabilities().has_abort) continue;
+      communicators.push_back(seen.group.communicator());
     }
   }
   for (const auto& communicator : communicators) communicator->abort(reason);
@@ -225,9 +224,9 @@ std::vector<GroupStanding> Watchdog::standing() {
   const std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();
   for (const Seen& seen : groups_) {
-    const comm::detail::GroupProgress progress = seen.group->record.progress();
-    all.push_back({.rank = rank_of(*seen.group),
-                   .group = seen.group->name,
+    const comm::detail::GroupProgress progress = seen.group.progress();
+    all.push_back({.rank = rank_of(seen.group),
+                   .group = seen.group.name(),
                    .standing = standing_of(progress),
                    .operation = text_of(progress),
                    .since = progress == seen.progress ? now - seen.since : Clock::duration(0)});
@@ -245,7 +244,7 @@ void Watchdog::beat() {
 
 // Returns the extension of the deadline of the running or next launch.
 std::chrono::nanoseconds Watchdog::extension_of(Seen& seen, const comm::detail::GroupProgress& progress) {
-  const std::chrono::nanoseconds extended(seen.group->extended_ns.load(std::memory_order_relaxed));
+  const std::chrono::nanoseconds extended = seen.group.extended();
   const bool is_running = progress.running != progress.ended;
   if (progress.begun + (is_running ? 0 : 1) > seen.extra_up_to) seen.extra = {};
   if (extended != seen.extended) {
@@ -257,8 +256,8 @@ std::chrono::nanoseconds Watchdog::extension_of(Seen& seen, const comm::detail::
 
 // Returns a failure that no other thread reports: an operation past its deadline that has not started or has kWait.
 std::optional<Watchdog::RankFailure> Watchdog::overdue(Seen& seen, Clock::time_point now) {
-  const comm::GroupState& group = *seen.group;
-  const comm::detail::GroupProgress progress = seen.group->record.progress();
+  const comm::detail::ObservedGroup& group = seen.group;
+  const comm::detail::GroupProgress progress = seen.group.progress();
   const std::chrono::nanoseconds extra = extension_of(seen, progress);
   if (progress != seen.progress) {
     seen.progress = progress;
@@ -267,25 +266,25 @@ std::optional<Watchdog::RankFailure> Watchdog::overdue(Seen& seen, Clock::time_p
     if (std::exchange(seen.was_told, false)) arm();  // it goes on: the next time is news again
     return std::nullopt;
   }
-  const std::chrono::nanoseconds deadline(group.deadline_ns.load(std::memory_order_relaxed));
+  const std::chrono::nanoseconds deadline = group.deadline();
   const GroupPhase standing = standing_of(progress);
   const bool is_ours =
       standing == GroupPhase::kOwnStream ||
-      (group.on_hang == comm::OnHang::kWait && (standing == GroupPhase::kPeer || standing == GroupPhase::kMoving));
+      (group.on_hang() == comm::OnHang::kWait && (standing == GroupPhase::kPeer || standing == GroupPhase::kMoving));
   if (!is_ours || seen.was_told || now - seen.since - extra < deadline) return std::nullopt;
   seen.was_told = true;
   const std::string time = comm::detail::text_of_deadline(deadline, extra);
   std::string words = standing == GroupPhase::kOwnStream
-                          ? concat("group ", group.name, ": launch ", progress.asked, " did not start within ", time,
+                          ? concat("group ", group.name(), ": launch ", progress.asked, " did not start within ", time,
                                    ": earlier work of this rank blocks its stream")
-                          : concat("group ", group.name, ": ", text_of(progress), " did not finish within ", time,
+                          : concat("group ", group.name(), ": ", text_of(progress), " did not finish within ", time,
                                    ": it ", standing == GroupPhase::kPeer ? "waits for a peer" : "transfers slowly",
                                    "; this rank continues to wait");
   return RankFailure{.rank = rank_of(group),
-                     .group = group.name,
+                     .group = group.name(),
                      .kind = ErrorKind::kTimeout,
                      .words = std::move(words),
-                     .on_hang = group.on_hang,
+                     .on_hang = group.on_hang(),
                      .at = now};
 }
 
@@ -319,13 +318,13 @@ std::vector<LongWait> Watchdog::take_long_waits() {
     if (!seen.notice) seen.notice.emplace(seen.since, notice_delays_);
     const auto waited = seen.notice->due(Clock::now());
     if (!waited) continue;
-    const int rank = rank_of(*seen.group);
+    const int rank = rank_of(seen.group);
     all.push_back({.rank = rank,
-                   .group = seen.group->name,
+                   .group = seen.group.name(),
                    .operation = text_of(seen.progress),
                    .waited = *waited,
                    .run_dir = run_dirs_[rank]});
-    for (const Rank each : seen.group->ranks) all.back().ranks.push_back(each.value());
+    for (const Rank each : seen.group.ranks()) all.back().ranks.push_back(each.value());
   }
   return all;
 }
@@ -482,7 +481,7 @@ void Watchdog::say(int rank, const std::string& words, const std::string& path, 
     is_told_ |= arming == arming_;  // else the next are at work already
     is_telling_ = false;
     ++reports_;
-    for (const Seen& seen : groups_) generation_ = std::max(generation_, seen.group->generation);
+    for (const Seen& seen : groups_) generation_ = std::max(generation_, seen.group.generation());
   }
   told_.notify_all();
 }

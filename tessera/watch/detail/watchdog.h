@@ -1,8 +1,8 @@
 // The watchdog of the process. See tessera/watch/watchdog.h.
 //
 // Threads of ranks notify it of groups and failures (GroupObserver). Its own thread, which it shares with device
-// polling (comm/detail/watch.h), polls and reports. A failing thread waits for the report, so that the report shows the
-// ranks as they were.
+// polling (comm/polled_object.h), polls and reports. A failing thread waits for the report, so that the report shows
+// the ranks as they were.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/comm/detail/group_hooks.h"
-#include "tessera/comm/detail/group_record.h"
-#include "tessera/comm/detail/watch.h"
-#include "tessera/comm/store/detail/wait_notice.h"
+#include "tessera/comm/group_observer.h"
+#include "tessera/comm/polled_object.h"
+#include "tessera/comm/store/wait_notice.h"
 #include "tessera/watch/detail/exchange.h"
 #include "tessera/watch/detail/heartbeat.h"
 #include "tessera/watch/detail/wait_line.h"
@@ -33,8 +32,8 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
 
   void rank_opens(const RankPlace& place, bool is_process) override;
   void rank_is_placed() override;
-  void group_opens(comm::GroupState& group) override;
-  void group_closes(comm::GroupState& group) noexcept override;
+  void group_opens(comm::detail::ObservedGroup group) override;
+  void group_closes(comm::detail::ObservedGroup group) noexcept override;
   void failed(const comm::detail::RankFailure& failure) noexcept override;
 
   bool look() override;
@@ -55,7 +54,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
 
   // A group and the time of its last change.
   struct Seen {
-    comm::GroupState* group = nullptr;
+    comm::detail::ObservedGroup group;
     comm::detail::GroupProgress progress = {};
     Clock::time_point since = {};
     bool was_told = false;                                // the current wait was reported

@@ -29,7 +29,7 @@
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/launch/launch.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/testing/forked.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"

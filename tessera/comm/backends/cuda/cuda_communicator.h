@@ -14,7 +14,7 @@
 #include "tessera/comm/backends/cuda/shared_group.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/group_record.h"
-#include "tessera/comm/detail/watch.h"
+#include "tessera/comm/polled_object.h"
 #include "tessera/comm/symmetric_backend.h"
 #include "tessera/device/device.h"
 

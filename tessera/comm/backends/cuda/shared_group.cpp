@@ -6,8 +6,9 @@
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/comm/deadline_text.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
-#include "tessera/comm/store/detail/wait_notice.h"
+#include "tessera/comm/store/wait_notice.h"
 #include "tessera/comm/symmetric_backend.h"
 
 extern "C" const std::byte tessera_kernels_comm_transfers_floats[];

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tessera/base/error.h"
+#include "tessera/comm/deadline_text.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -226,13 +227,6 @@ Failure difference_of(std::span<const Notice> notices, std::span<const Rank> wor
                                                           : " after different register_memory calls";
   }
   return failure;
-}
-
-std::string text_of_deadline(std::chrono::nanoseconds deadline, std::chrono::nanoseconds extra) {
-  const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
-  if (extra.count() == 0) return tessera::detail::concat(seconds(deadline), " s");
-  return tessera::detail::concat(seconds(deadline + extra), " s (a deadline of ", seconds(deadline), " s, extended by ",
-                                 seconds(extra), " s)");
 }
 
 std::string text_of_late(const Late& late) {

@@ -50,8 +50,6 @@ struct Late {
 };
 /// Formats late ranks: "rank 1 did not arrive within 5 s (rank 1 is at operation 3)".
 std::string text_of_late(const Late& late);
-/// Formats a deadline: "5 s", "7 s (a deadline of 5 s, extended by 2 s)".
-std::string text_of_deadline(std::chrono::nanoseconds deadline, std::chrono::nanoseconds extra);
 /// Describes a peer that made a symmetric memory request without the rendezvous that `rank` waits in. Both names come
 /// from text_of_members().
 std::string text_of_passed(std::string_view rank, std::string_view peer);

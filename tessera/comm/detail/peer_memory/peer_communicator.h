@@ -9,7 +9,7 @@
 #include "tessera/comm/detail/peer_memory/peer_memory.h"
 #include "tessera/comm/detail/peer_memory/step.h"
 #include "tessera/comm/detail/task_runner.h"
-#include "tessera/comm/store/detail/wait_notice.h"
+#include "tessera/comm/store/wait_notice.h"
 #include "tessera/comm/symmetric_backend.h"
 
 namespace tessera::comm::detail {

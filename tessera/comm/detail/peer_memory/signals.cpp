@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tessera/base/error.h"
+#include "tessera/comm/deadline_text.h"
 #include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 

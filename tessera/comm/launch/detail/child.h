@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tessera/comm/launch/launch.h"
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 
 namespace tessera::comm::detail {
 

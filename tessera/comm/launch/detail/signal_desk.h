@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 
 namespace tessera::comm::detail {
 

@@ -14,9 +14,9 @@
 #include <optional>
 #include <string>
 
-#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/descriptor.h"
 #include "tessera/comm/store/detail/store_frames.h"
-#include "tessera/comm/store/detail/wait_notice.h"
+#include "tessera/comm/store/wait_notice.h"
 
 namespace tessera::comm::detail {
 

@@ -8,6 +8,7 @@
 #include "tessera/base/log.h"
 #include "tessera/comm/backends/nccl/detail/calls.h"
 #include "tessera/comm/backends/nccl/detail/library.h"
+#include "tessera/comm/deadline_text.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/store_wait.h"
 #include "tessera/memory/allocator.h"

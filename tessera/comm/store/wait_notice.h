@@ -1,5 +1,5 @@
 // Decides when a long wait is reported: first after 10 s, then every 30 s. The caller passes the time, so that tests
-// need not sleep.
+// need not sleep. Internal to the library: waits of the store, of groups and of the watchdog.
 //
 //   WaitNotice notice(Clock::now());
 //   while (!wait_a_moment()) {

@@ -1,6 +1,6 @@
 // The polling thread of a process. It polls the state that devices write to memory for their operations, even while all
 // other host threads are busy, and the ranks and groups of the process (tessera/watch). It sleeps while there is
-// nothing to poll, and ends before the process does.
+// nothing to poll, and ends before the process does. Internal to the library. All functions are thread-safe.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "tessera/comm/detail/watch.h"
+#include "tessera/comm/polled_object.h"
 
 #include <pthread.h>
 

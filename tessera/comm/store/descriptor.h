@@ -1,4 +1,5 @@
-// An owner of a file descriptor.
+// An owner of a file descriptor. Internal to the library: stores, launchers and tests of processes use it. Movable; not
+// thread-safe.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Watched objects are polled until nothing more is expected, by a thread that keeps nothing alive.
-#include "tessera/comm/detail/watch.h"
+#include "tessera/comm/polled_object.h"
 
 #include <gtest/gtest.h>
 
