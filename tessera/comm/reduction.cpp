@@ -17,7 +17,8 @@ namespace tessera::comm {
 namespace {
 
 constexpr std::int64_t kTile = 1024;
-constexpr std::size_t kLineBytes = detail::kLineBytes;
+constexpr std::size_t kLineBytes = tessera::detail::kLineNbytes;
+constexpr auto kStreamedBytes = static_cast<std::int64_t>(detail::kStreamedNbytes);
 
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
@@ -150,11 +151,12 @@ struct Line {
     std::memcpy(to + 48, &d, 16);
   }
   void stream(std::byte* to) const {
-    auto* at = reinterpret_cast<__m128i*>(to);
-    _mm_stream_si128(at, __m128i(a));
-    _mm_stream_si128(at + 1, __m128i(b));
-    _mm_stream_si128(at + 2, __m128i(c));
-    _mm_stream_si128(at + 3, __m128i(d));
+    using tessera::detail::stream_bytes;
+    using tessera::detail::StreamedBytes;
+    stream_bytes(to, StreamedBytes(a));
+    stream_bytes(to + 16, StreamedBytes(b));
+    stream_bytes(to + 32, StreamedBytes(c));
+    stream_bytes(to + 48, StreamedBytes(d));
   }
   template <class F>
   void each(const Line& other, F&& combined) {
@@ -222,7 +224,7 @@ void fold_cached(T factor, const Streams& streams, std::int64_t first, std::int6
 // Returns true if outputs are too large for the caches, have the same alignment to lines, and are not inputs, whose
 // lines are in the caches anyway.
 bool can_stream(const Streams& streams, std::int64_t nbytes) {
-  if (nbytes < detail::kStreamedBytes) return false;
+  if (nbytes < kStreamedBytes) return false;
   for (const std::byte* output : streams.outputs) {
     for (const std::byte* input : streams.inputs) {
       if (input == output) return false;
@@ -251,8 +253,8 @@ void fold_direct(double factor, std::span<const std::byte* const> inputs, std::s
   const auto nbytes = count * static_cast<std::int64_t>(sizeof(T));
   if (can_stream(streams, nbytes)) {
     fold_lines<T, kind, true>(by, streams, head, lines_end);
-    detail::end_stream();
-  } else if (nbytes >= detail::kStreamedBytes || (outputs.size() == 1 && nbytes <= kOwnBytes)) {
+    tessera::detail::end_stream();
+  } else if (nbytes >= kStreamedBytes || (outputs.size() == 1 && nbytes <= kOwnBytes)) {
     fold_lines<T, kind, false>(by, streams, head, lines_end);
   } else {
     fold_cached<T, kind>(by, streams, head, lines_end);

@@ -12,8 +12,8 @@
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/nearest.h"
+#include "tessera/base/streaming_copy.h"
 #include "tessera/tensor/detail/host_elements.h"
-#include "tessera/tensor/detail/streaming_copy.h"
 #include "tessera/tensor/safetensors_header.h"
 
 namespace tessera::tensor {
@@ -129,7 +129,7 @@ Tensor SafetensorsFile::copy(const SafetensorsEntry& entry, const device::Device
   const std::size_t nbytes = tensor.nbytes();
   const device::Access accesses[] = {device::writes(to, nbytes)};
   if (where.context->kind == kHostKind) {
-    where.stream->run([file = file_, to, from, nbytes] { detail::streaming_copy(to, from, nbytes); },
+    where.stream->run([file = file_, to, from, nbytes] { tessera::detail::streaming_copy(to, from, nbytes); },
                       {.label = "safetensors", .accesses = accesses});
     return tensor;
   }

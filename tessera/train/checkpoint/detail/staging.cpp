@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
+#include "tessera/base/streaming_copy.h"
 #include "tessera/device/device.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/tensor/call.h"
-#include "tessera/tensor/detail/streaming_copy.h"
 #include "tessera/tensor/device_context.h"
 
 namespace tessera::train::detail {
@@ -60,7 +60,7 @@ void Staging::copy(const CheckpointState& state, const std::vector<FileShard>& p
   }
   if (!copies.empty()) {
     const auto run = [copies] {
-      for (const HostCopy& each : copies) tensor::detail::streaming_copy(each.to, each.from, each.nbytes);
+      for (const HostCopy& each : copies) tessera::detail::streaming_copy(each.to, each.from, each.nbytes);
     };
     host_stream.run(run, {.label = "checkpoint", .accesses = accesses});
   }

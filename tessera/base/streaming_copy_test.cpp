@@ -1,12 +1,13 @@
 // Every start, end and size: copies exactly the requested bytes.
-#include "tessera/tensor/detail/streaming_copy.h"
+#include "tessera/base/streaming_copy.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <vector>
 
-namespace tessera::tensor::detail {
+namespace tessera::detail {
 namespace {
 
 TEST(StreamingCopy, CopiesExactlyTheBytesAskedFor) {
@@ -27,5 +28,17 @@ TEST(StreamingCopy, CopiesExactlyTheBytesAskedFor) {
   }
 }
 
+TEST(StreamingCopy, StreamsFromTheSizeAskedFor) {
+  std::vector<unsigned char> from(300);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i);
+  for (std::size_t nbytes = 0; nbytes <= 250; ++nbytes) {
+    std::vector<unsigned char> to(300, 255);
+    streaming_copy(to.data() + 3, from.data() + 1, nbytes, 0);
+    EXPECT_TRUE(std::equal(to.begin() + 3, to.begin() + 3 + static_cast<std::ptrdiff_t>(nbytes), from.begin() + 1));
+    EXPECT_EQ(to[2], 255);
+    EXPECT_EQ(to[3 + nbytes], 255);
+  }
+}
+
 }  // namespace
-}  // namespace tessera::tensor::detail
+}  // namespace tessera::detail
