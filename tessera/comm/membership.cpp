@@ -5,6 +5,7 @@
 
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/base/fnv1a.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/group_creation_record.h"
@@ -20,13 +21,6 @@ namespace tessera::comm {
 namespace {
 
 std::chrono::nanoseconds deadline_of_environment() { return std::chrono::seconds(env::deadline_seconds()); }
-
-// Equal in all processes (FNV-1a).
-std::uint64_t digest_of(std::string_view name) {
-  std::uint64_t digest = 0xcbf29ce484222325;
-  for (const char c : name) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return digest;
-}
 
 // The world group of a rank. It has a separate lock, since connecting waits for other ranks.
 struct WorldGroup {
@@ -65,7 +59,7 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
     if (last->owner.is_this()) delete last;
   });
   state->name = options.name.empty() ? name : options.name;
-  state->digest = digest_of(state->name);
+  state->digest = tessera::detail::fnv1a(state->name);  // equal in all processes
   state->rank = static_cast<int>(self - ranks.begin());
   state->generation = generation;
   state->has_fixed_order = options.fixed_order.value_or(parent == nullptr || parent->has_fixed_order);

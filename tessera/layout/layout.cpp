@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tessera/base/error.h"
+#include "tessera/base/fnv1a.h"
 #include "tessera/base/nearest.h"
 #include "tessera/layout/detail/layout_state.h"
 #include "tessera/layout/detail/rank_steps.h"
@@ -54,13 +55,11 @@ std::uint64_t key_of(const Mesh& mesh, const LayoutParts& parts) {
   return key;
 }
 
-// 128-bit FNV-1a: specified, one line, and computed once per layout, so its speed does not matter.
+// Computed once per layout, so its speed does not matter.
 LayoutHash hash_of(std::string_view text) {
-  __extension__ using Wide = unsigned __int128;
-  constexpr Wide kPrime = (Wide{1} << 88) + 0x13B;
-  Wide hash = (Wide{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
-  return {static_cast<std::uint64_t>(hash >> 64), static_cast<std::uint64_t>(hash)};
+  tessera::detail::Fnv1a128 hash;
+  hash.add(text);
+  return {hash.high(), hash.low()};
 }
 
 detail::PlacedSharding place(const Mesh& mesh, const Sharding& sharding) {

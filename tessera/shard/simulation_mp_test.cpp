@@ -8,6 +8,7 @@
 #include <map>
 #include <new>
 
+#include "tessera/base/fnv1a.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/testing/rank_processes.h"
 #include "tessera/comm/world.h"
@@ -56,11 +57,9 @@ class Digests {
   void add(const Tensor& tensor) {
     ASSERT_LT(++count_, kMaxDigests);
     to_[0] = count_;
-    std::uint64_t digest = 0xcbf29ce484222325;
+    std::uint64_t digest = tessera::detail::kFnv1aStart;
     const auto take = [&](const void* bytes, std::size_t nbytes) {
-      for (std::size_t i = 0; i < nbytes; ++i) {
-        digest = (digest ^ static_cast<const unsigned char*>(bytes)[i]) * 0x100000001b3;
-      }
+      digest = tessera::detail::fnv1a({static_cast<const char*>(bytes), nbytes}, digest);
     };
     if (tensor) {
       const std::string layout = tensor.layout().text();

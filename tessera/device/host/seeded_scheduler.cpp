@@ -12,6 +12,7 @@
 
 #include "tessera/base/caught.h"
 #include "tessera/base/error.h"
+#include "tessera/base/fnv1a.h"
 #include "tessera/base/rank.h"
 
 namespace tessera::device::host {
@@ -64,7 +65,7 @@ struct SeededScheduler::Impl {
   SchedulerSlot* running = nullptr;
   std::uint64_t state;
   std::uint64_t next_id = 1;
-  std::uint64_t hash = 0xCBF29CE484222325ull;
+  std::uint64_t hash = tessera::detail::kFnv1aStart;
   std::uint64_t switch_count = 0;
   std::chrono::nanoseconds now{0};
 
@@ -75,7 +76,7 @@ struct SeededScheduler::Impl {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
   }
-  void note(std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3ull; }
+  void note(std::uint64_t value) { hash = tessera::detail::fnv1a_step(hash, value); }
 
   std::shared_ptr<SchedulerSlot> add_slot(std::string name) {
     auto slot = std::make_shared<SchedulerSlot>();

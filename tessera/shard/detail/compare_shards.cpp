@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/fnv1a.h"
 #include "tessera/base/rank.h"
 #include "tessera/layout/arithmetic.h"
 #include "tessera/ops/pointwise/convert.h"
@@ -42,9 +43,7 @@ std::uint64_t digest_of(const char* what, const Tensor& local) {
   dense.storage().use_on(stream);
   if (!bytes.empty()) stream.copy(bytes.data(), dense.data(), bytes.size(), what);
   stream.synchronize();
-  std::uint64_t sum = 0xcbf29ce484222325U;
-  for (const std::byte byte : bytes) sum = (sum ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3U;
-  return sum;
+  return tessera::detail::fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 void write_dims(const char* what, const Shape& shape, std::int64_t (&to)[kMaxDims]) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "tessera/base/fnv1a.h"
 #include "tessera/shard/detail/rank_state.h"
 #include "tessera/shard/redistribute.h"
 
@@ -16,9 +17,7 @@ CostModels::CostModels() {
 
 std::uint64_t CostModels::number_of(const layout::CostModel& model) {
   if (model == layout::CostModel()) return 0;
-  std::uint64_t sum = 0xcbf29ce484222325U;
-  for (const char c : model.json()) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return sum;
+  return tessera::detail::fnv1a(model.json());
 }
 
 void CostModels::set(const layout::CostModel& model) {

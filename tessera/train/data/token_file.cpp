@@ -8,9 +8,9 @@
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
+#include "tessera/base/fnv1a.h"
 #include "tessera/train/data/detail/mapped_file.h"
 #include "tessera/train/data/detail/scratch_file.h"
-#include "tessera/train/detail/digest.h"
 
 namespace tessera::train {
 namespace {
@@ -64,7 +64,7 @@ std::string header_bytes(const TokenFileHeader& header) {
   add_number(bytes, header.vocabulary);
   add_number(bytes, header.end_of_text);
   bytes += digest_bytes(header.digest);
-  add_number(bytes, detail::hash64(bytes));
+  add_number(bytes, tessera::detail::fnv1a(bytes));
   return bytes;
 }
 
@@ -77,7 +77,7 @@ TokenFileHeader read_header(std::string_view bytes, const std::string& path) {
   check(bytes.size() >= kHeaderNbytes, "truncated: the header has ", kHeaderNbytes, " bytes, got ", bytes.size());
   const auto version = number_at<std::uint32_t>(bytes, 8);
   check(version == kVersion, "format version must be ", kVersion, ", got version ", version);
-  check(number_at<std::uint64_t>(bytes, kHashedNbytes) == detail::hash64(bytes.substr(0, kHashedNbytes)),
+  check(number_at<std::uint64_t>(bytes, kHashedNbytes) == tessera::detail::fnv1a(bytes.substr(0, kHashedNbytes)),
         "the header is corrupt: its checksum is wrong");
   const auto nbytes = number_at<std::uint32_t>(bytes, 12);
   check(nbytes == 2 || nbytes == 4, "tokens must have 2 or 4 bytes, got ", nbytes);

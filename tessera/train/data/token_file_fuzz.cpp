@@ -11,9 +11,9 @@
 #include <sstream>
 
 #include "tessera/base/error.h"
+#include "tessera/base/fnv1a.h"
 #include "tessera/base/testing/fuzz.h"
 #include "tessera/train/data/token_file.h"
-#include "tessera/train/detail/digest.h"
 
 namespace tessera::train {
 namespace {
@@ -50,7 +50,7 @@ std::string spoilt(std::string bytes, Random& random) {
     }
   }
   if (bytes.size() >= 64 && random() % 4 != 0) {
-    const std::uint64_t check = detail::hash64(std::string_view(bytes).substr(0, 56));
+    const std::uint64_t check = tessera::detail::fnv1a(std::string_view(bytes).substr(0, 56));
     bytes.replace(56, 8, reinterpret_cast<const char*>(&check), 8);
   }
   return bytes;

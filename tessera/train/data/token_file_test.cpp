@@ -1,4 +1,5 @@
 #include "tessera/train/data/token_file.h"
+#include "tessera/base/fnv1a.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +8,6 @@
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/train/data/testing/data_directory.h"
-#include "tessera/train/detail/digest.h"
 
 namespace tessera::train {
 namespace {
@@ -33,7 +33,7 @@ std::string write_small(const DataDirectory& directory, const std::string& name,
 // Changes a number and repairs the check, as a faulty program would write it.
 std::string with_number(std::string bytes, std::size_t offset, std::size_t nbytes, std::uint64_t value) {
   bytes.replace(offset, nbytes, reinterpret_cast<const char*>(&value), nbytes);
-  const std::uint64_t check = detail::hash64(bytes.substr(0, 56));
+  const std::uint64_t check = tessera::detail::fnv1a(bytes.substr(0, 56));
   return bytes.replace(56, 8, reinterpret_cast<const char*>(&check), 8);
 }
 

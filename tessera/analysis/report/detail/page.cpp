@@ -1,10 +1,9 @@
 #include "tessera/analysis/report/detail/page.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 
 #include "tessera/base/error.h"
+#include "tessera/base/fnv1a.h"
 
 // The files under page/, embedded by the build (cmake/TesseraEmbed.cmake).
 extern "C" {
@@ -21,15 +20,10 @@ namespace {
 
 std::string_view between(const char* begin, const char* end) { return {begin, static_cast<std::size_t>(end - begin)}; }
 
-// FNV-1a, twice with different seeds.
 std::string digest_of(std::string_view text) {
-  std::uint64_t a = 0xcbf29ce484222325U;
-  std::uint64_t b = 0x84222325cbf29ce4U;
-  for (const char each : text) {
-    a = (a ^ static_cast<unsigned char>(each)) * 0x100000001b3U;
-    b = (b ^ static_cast<unsigned char>(each)) * 0x100000001b3U + a;
-  }
-  return fmt::format("{:016x}{:016x}", a, b);
+  tessera::detail::Fnv1a128 hash;
+  hash.add(text);
+  return hash.hex();
 }
 
 // Escapes JSON, so that nothing in it can end the enclosing element.

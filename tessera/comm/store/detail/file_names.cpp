@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "tessera/base/fnv1a.h"
+
 namespace tessera::comm::detail {
 namespace {
 
@@ -28,8 +30,8 @@ std::string escaped(std::string_view key) {
 // Two FNV-1a hashes with different starts: 128 bits. Readers of the file check the key anyway.
 std::string hash_text(std::string_view key) {
   std::string text;
-  for (std::uint64_t hash : {0xcbf29ce484222325ULL, 0x9ae16a3b2f90404fULL}) {
-    for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  for (const std::uint64_t start : {tessera::detail::kFnv1aStart, std::uint64_t{0x9ae16a3b2f90404f}}) {
+    const std::uint64_t hash = tessera::detail::fnv1a(key, start);
     for (int shift = 60; shift >= 0; shift -= 4) text += kHex[(hash >> static_cast<unsigned>(shift)) & 15U];
   }
   return text;
