@@ -4,6 +4,7 @@
 A folder is a layer. The table of layers is read only from the tessera_layer(name DEPS ...) calls in
 tessera/*/CMakeLists.txt. The rules are:
   - a file includes only its own layer and the layers that its declared dependencies reach (cli reaches all);
+  - a detail/ folder is included only inside its own layer, by tests too;
   - an implementation of an interface (device/host, device/cuda, comm/backends/*) is included only inside its own folder,
     except through its entry headers (see ENTRY) and in tests;
   - library code includes nothing from testing/;
@@ -78,6 +79,8 @@ def check_ours(path, included, layers, findings, line):
                            + ", ".join(sorted(layers.get(layer, {layer}))))
     elif len(here) > 2 and len(parts) == 2 and here[1] != "cli" and not tests:
         findings.error(path, line, f"{included} is for users; include what is needed from its layer")
+    if "detail" in parts[:-1] and (len(here) < 3 or here[1] != parts[1]):
+        findings.error(path, line, f"{included} is internal to layer {parts[1]}; move the header out of detail/, or use another header")
     if "/testing/" in included and not tests:
         findings.error(path, line, f"{included} is for tests; code of the library must not include it")
     owner = implementation_of(included)

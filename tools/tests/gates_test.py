@@ -98,6 +98,24 @@ class Layers(Gate):
         self.write("tessera/memory/more.cpp", '#include "tessera/tessera.h"\n')
         self.expect_error("check_layers.py", "tessera/memory/more.cpp:1", "for users")
 
+    def test_detail_of_another_layer(self):
+        header = "tessera/device/detail/state.h"
+        self.write(header, "// The state of a device.\n#pragma once\n")
+        self.write("tessera/device/stream_test.cpp", f'#include "{header}"\n')
+        self.expect_good("check_layers.py")
+        for path in ("memory/more.cpp", "memory/testing/more.h", "memory/pool_test.cpp", "cli/more.cpp"):
+            with self.subTest(path):
+                planted = self.write(f"tessera/{path}", f'#pragma once\n#include "{header}"\n')
+                self.expect_error("check_layers.py", f"tessera/{path}:2", "internal to layer device")
+                planted.unlink()
+
+    def test_detail_of_a_part_of_the_same_layer(self):
+        self.write("tessera/device/host/detail/queue.h", "// A queue.\n#pragma once\n")
+        self.write("tessera/device/host/stream.cpp", '#include "tessera/device/host/stream.h"\n#include "tessera/device/host/detail/queue.h"\n')
+        self.expect_good("check_layers.py")
+        self.write("tessera/memory/more.cpp", '#include "tessera/device/host/detail/queue.h"\n')
+        self.expect_error("check_layers.py", "tessera/memory/more.cpp:1", "internal to layer device")
+
     def test_internals_of_a_device(self):
         self.write("tessera/memory/more.cpp", '#include "tessera/device/host/stream.h"\n')
         self.expect_error("check_layers.py", "tessera/memory/more.cpp:1", "internal to device/host")
