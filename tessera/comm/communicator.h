@@ -2,9 +2,11 @@
 // ranks. Groups check, count, record and order operations; a communicator transfers the bytes. Each folder of backends/
 // implements one backend and registers it at the end of its file:
 //
-//   const BackendRegistration kShm{{.name = "shm", .preference = 20, .why_not = why_not, .connect = connect}};
+//   const BackendRegistration kShm{{.name = "shm", .preference = 20, .capabilities = peer_capabilities(),
+//                                   .why_not = why_not, .connect = connect}};
 //
-// The ranks of thread and shm can access each other's memory and share detail/peer_memory/; mpi, nccl and cuda do not.
+// Other code knows no backend by name: it reads the registered capabilities. The ranks of thread and shm can access
+// each other's memory and share detail/peer_memory/; mpi, nccl and cuda do not.
 #pragma once
 
 #include <atomic>
@@ -20,6 +22,7 @@
 
 #include "tessera/base/export.h"
 #include "tessera/base/ids.h"
+#include "tessera/base/small_vector.h"
 #include "tessera/comm/operation.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/device/stream.h"
@@ -30,16 +33,31 @@ namespace detail {
 class GroupRecord;
 }
 
+/// Value of Capabilities::kinds for all kinds, including the collectives that programs register.
+inline constexpr std::uint32_t kAllOpKinds = ~std::uint32_t{0};
+/// Returns the bit of a kind in Capabilities::kinds; 0 if the kind is outside of [0, kMaxOpKinds).
+constexpr std::uint32_t bit_of(OpKind kind) {
+  const auto at = static_cast<unsigned>(kind);
+  return at < kMaxOpKinds ? std::uint32_t{1} << at : 0;
+}
+
 /// Features of a backend. Operations that need a missing feature throw NotSupported, which names the alternatives.
-struct Capabilities {
-  std::uint32_t kinds = 0;         ///< one bit per supported OpKind
-  std::uint32_t device_kinds = 0;  ///< bit mask: 1 host memory, 2 CUDA memory
-  bool has_fixed_order = false;    ///< reductions are deterministic (reduction.h)
-  bool has_abort = false;          ///< abort() ends pending operations
-  bool has_shrink = false;         ///< surviving ranks can create a new group
-  bool has_capture = false;        ///< operations may be captured
+struct TESSERA_API Capabilities {
+  std::uint32_t kinds = 0;  ///< one bit per supported OpKind
+  /// Kinds of devices with supported memory (device::DeviceProperties::kind), as string literals: "host", "cuda".
+  SmallVector<std::string_view, 2> device_kinds = {};
+  bool has_fixed_order = false;  ///< reductions are deterministic (reduction.h)
+  bool has_abort = false;        ///< abort() ends pending operations
+  bool has_shrink = false;       ///< surviving ranks can create a new group
+  bool has_capture = false;      ///< operations may be captured
+  bool has_symmetric = false;    ///< symmetric() returns an interface (symmetric.h)
   /// Supports TESSERA_COMM_CHECK: ranks compare a complete launch before they run any of it.
   bool has_checked_mode = false;
+
+  /// Returns true if operations of this kind are supported.
+  [[nodiscard]] bool supports(OpKind kind) const { return (kinds & bit_of(kind)) != 0; }
+  /// Returns true if memory of this device is supported.
+  [[nodiscard]] bool supports(const device::Device& device) const;
 };
 
 /// The operations of one launch and their outcome, shared by the launch and its Work. A captured task runs once per
@@ -90,7 +108,7 @@ class SymmetricBackend;
 class TESSERA_API Communicator {
  public:
   virtual ~Communicator() = default;
-  /// Returns the features of the backend.
+  /// Returns the features of this communicator, which are those of its backend.
   [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
   /// Enqueues the task on the stream. In a capture the task becomes part of the graph and runs once per replay.
   virtual void enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) = 0;
@@ -135,6 +153,8 @@ struct ConnectRequest {
 struct BackendInfo {
   std::string_view name;  ///< for example "shm"
   int preference = 0;     ///< if no backend is named, the usable one with the highest preference is used
+  /// Features of the backend. Errors about a missing feature list the backends that have it.
+  Capabilities capabilities = {};
   /// Returns why the backend cannot serve these ranks (several machines, not built in, device missing); empty if it
   /// can.
   std::string (*why_not)(const ConnectRequest& request) = nullptr;

@@ -45,6 +45,14 @@ const BackendInfo kInfo{.name = "alone",
                         }};
 const BackendRegistration kAlone{kInfo};
 
+// A backend that is never usable: errors about missing features name it, because it is registered with them.
+const BackendRegistration kDistant{
+    {.name = "distant",
+     .preference = -2,
+     .capabilities = {.kinds = kAllOpKinds, .device_kinds = {"distant"}, .has_capture = true},
+     .why_not = [](const ConnectRequest& /*request*/) -> std::string { return "it is far away"; },
+     .connect = [](const ConnectRequest& /*request*/) -> std::shared_ptr<Communicator> { return nullptr; }}};
+
 // Runs `body` as a new rank on that backend, with these capabilities.
 void on_rank(const Capabilities& capabilities, const std::function<void(const ProcessGroup&)>& body) {
   declared = capabilities;
@@ -74,30 +82,33 @@ TEST(Transport, WithoutACheckedModeSaysSoWhenItIsAskedFor) {
 }
 
 TEST(Transport, OperationsItDoesNotDeclareAreRefused) {
-  on_rank({.kinds = 1U << static_cast<unsigned>(OpKind::kBarrier), .device_kinds = 1}, [](const ProcessGroup& group) {
+  on_rank({.kinds = bit_of(OpKind::kBarrier), .device_kinds = {"host"}}, [](const ProcessGroup& group) {
     group.launch({.kind = OpKind::kBarrier}, stream()).wait();
     float x = 1;
-    expect_error<NotSupported>([&] { (void)group.all_reduce(&x, &x, 1, DType::kF32, {}, stream()); },
-                               {"group one", "backend alone does not support all_reduce"});
+    expect_error<NotSupported>(
+        [&] { (void)group.all_reduce(&x, &x, 1, DType::kF32, {}, stream()); },
+        {"group one", "backend alone does not support all_reduce; use backend ", "distant, ", "shm"});
     EXPECT_EQ(group.sequence(), 1U);
   });
 }
 
 TEST(Transport, MemoryItDoesNotDeclareIsRefused) {
-  on_rank({.kinds = ~0U, .device_kinds = 2}, [](const ProcessGroup& group) {
+  on_rank({.kinds = kAllOpKinds, .device_kinds = {"cuda"}}, [](const ProcessGroup& group) {
     expect_error<NotSupported>([&] { group.launch({.kind = OpKind::kBarrier}, stream()); },
-                               {"backend alone does not support memory of host"});
+                               {"backend alone does not support memory of host; use backend ",
+                                "shm or thread, which GroupOptions::backend selects"});
   });
 }
 
 TEST(Transport, CapturesAndAbortsItDoesNotDeclareAreRefused) {
-  on_rank({.kinds = ~0U, .device_kinds = 1}, [](const ProcessGroup& group) {
+  on_rank({.kinds = kAllOpKinds, .device_kinds = {"host"}}, [](const ProcessGroup& group) {
     const device::Stream side = device::Device::get("host").create_stream();
     side.begin_capture();
     expect_error<NotSupported>([&] { group.launch({.kind = OpKind::kBarrier}, side); },
-                               {"operations of backend alone cannot be captured"});
+                               {"operations of backend alone cannot be captured", "or use backend ", "distant, "});
     (void)side.end_capture();
-    expect_error<NotSupported>([&] { group.abort("enough"); }, {"backend alone cannot abort pending operations"});
+    expect_error<NotSupported>([&] { group.abort("enough"); },
+                               {"backend alone cannot abort pending operations", "use backend ", "shm or thread"});
     group.launch({.kind = OpKind::kBarrier}, side).wait();
   });
 }

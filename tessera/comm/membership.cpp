@@ -8,6 +8,7 @@
 #include "tessera/base/fnv1a.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
+#include "tessera/comm/detail/backend_hint.h"
 #include "tessera/comm/detail/group_creation_record.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
@@ -84,7 +85,8 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   state->symmetric = detail::WorldState::current().symmetric(*state->communicator);
   TESSERA_CHECK_AS(NotSupported, !state->has_fixed_order || state->communicator->capabilities().has_fixed_order,
                    "group ", state->name, ": backend ", state->backend,
-                   " does not support deterministic reductions; use fixed_order = false or another backend");
+                   " does not support deterministic reductions; set GroupOptions::fixed_order to false, or ",
+                   detail::backend_hint(&Capabilities::has_fixed_order));
   state->ranks = std::move(ranks);
   state->record.open(*state);
   state->observed.open(*state);
@@ -253,8 +255,8 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
 ProcessGroup ProcessGroup::shrink(std::chrono::nanoseconds timeout, const GroupOptions& options) const {
   check_group(state_);
   TESSERA_CHECK_AS(NotSupported, state_->communicator->capabilities().has_shrink, "group ", name(), ": backend ",
-                   backend(), " cannot shrink; restart the job from a checkpoint, or",
-                   " use a backend that can (shm, on one machine)");
+                   backend(), " cannot shrink; restart the job from a checkpoint, or ",
+                   detail::backend_hint(&Capabilities::has_shrink));
   for (std::uint64_t generation = state_->generation + 1;; ++generation) {
     const std::vector<int> agreed = agree(timeout);
     std::vector<Rank> left;

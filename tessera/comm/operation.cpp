@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "tessera/base/error.h"
+#include "tessera/comm/collectives/collective.h"
 
 namespace tessera::comm {
 namespace {
@@ -29,14 +30,11 @@ class Mixer {
   std::uint64_t high_;
 };
 
-bool reduces(OpKind kind) {
-  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
+// Counts of a collective with offers differ between ranks: pairs of ranks compare them.
+bool has_offers(OpKind kind) {
+  const CollectiveDef* const def = find_definition(kind);
+  return def != nullptr && def->offer != nullptr;
 }
-bool has_root(OpKind kind) {
-  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kScatter || kind == OpKind::kGather;
-}
-// Uneven counts of an all_to_all differ between ranks: pairs of ranks compare them.
-bool shares_counts(OpKind kind) { return kind != OpKind::kAllToAll; }
 
 void add(Mixer& mixer, const Geometry& geometry) {
   mixer.add(static_cast<std::uint64_t>(geometry.sizes.size()) | static_cast<std::uint64_t>(geometry.split + 1) << 8 |
@@ -56,23 +54,20 @@ void append(std::string& text, std::string_view name, const Numbers& counts) {
 }  // namespace
 
 std::string_view to_string(OpKind kind) {
-  switch (kind) {
-    case OpKind::kAllReduce: return "all_reduce";
-    case OpKind::kAllGather: return "all_gather";
-    case OpKind::kReduceScatter: return "reduce_scatter";
-    case OpKind::kAllToAll: return "all_to_all";
-    case OpKind::kRaggedAllToAll: return "ragged_all_to_all";
-    case OpKind::kBroadcast: return "broadcast";
-    case OpKind::kReduce: return "reduce";
-    case OpKind::kScatter: return "scatter";
-    case OpKind::kGather: return "gather";
-    case OpKind::kBarrier: return "barrier";
-    case OpKind::kSend: return "send";
-    case OpKind::kRecv: return "recv";
-    case OpKind::kPermute: return "permute";
-    case OpKind::kRendezvous: return "rendezvous";
-  }
-  return "no operation";
+  if (kind == OpKind::kSend) return "send";
+  if (kind == OpKind::kRecv) return "recv";
+  const CollectiveDef* const def = find_definition(kind);
+  return def == nullptr ? "no operation" : def->name;
+}
+
+bool reduces(OpKind kind) {
+  const CollectiveDef* const def = find_definition(kind);
+  return def != nullptr && def->reduces;
+}
+
+bool has_root(OpKind kind) {
+  const CollectiveDef* const def = find_definition(kind);
+  return def != nullptr && def->has_root;
 }
 
 Fingerprint fingerprint(const Operation& operation, std::uint64_t group) {
@@ -84,7 +79,7 @@ Fingerprint fingerprint(const Operation& operation, std::uint64_t group) {
   if (operation.reduction.kind == Reduction::kPremultiply) {
     mixer.add(std::bit_cast<std::uint64_t>(operation.reduction.factor));
   }
-  if (shares_counts(operation.kind)) {
+  if (!has_offers(operation.kind)) {
     for (const std::int64_t count : operation.in_counts) mixer.add(static_cast<std::uint64_t>(count));
     for (const std::int64_t count : operation.out_counts) mixer.add(static_cast<std::uint64_t>(count));
   } else {

@@ -14,7 +14,8 @@
 
 namespace tessera::comm {
 
-/// Kinds of operations. The values are part of the record format: append new ones at the end.
+/// Kinds of operations. The values are part of the record format: append new ones at the end. The files of collectives/
+/// register the collectives by kind. Programs use the kinds from kFirstCustomOpKind on for their own.
 enum class OpKind : std::uint8_t {
   kAllReduce,       ///< each rank gets the reduction of all inputs
   kAllGather,       ///< each rank gets all inputs, in rank order
@@ -31,10 +32,16 @@ enum class OpKind : std::uint8_t {
   kPermute,         ///< each rank sends to at most one rank and receives from at most one
   kRendezvous,      ///< an all_gather of a few bytes that sets up symmetric memory (symmetric.h)
 };
-/// Number of operation kinds.
-inline constexpr int kOpKinds = 14;
-/// Returns the name: "all_reduce", ...
+/// Kinds are in [0, kMaxOpKinds).
+inline constexpr int kMaxOpKinds = 32;
+/// First kind for collectives that a program defines: static_cast<OpKind>(kFirstCustomOpKind).
+inline constexpr int kFirstCustomOpKind = 24;
+/// Returns the name: "all_reduce", ...; "no operation" for a kind that is not registered.
 TESSERA_API std::string_view to_string(OpKind kind);
+/// Returns true if operations of this kind reduce, so that Operation::reduction applies.
+TESSERA_API bool reduces(OpKind kind);
+/// Returns true if operations of this kind have a root, so that Operation::root applies.
+TESSERA_API bool has_root(OpKind kind);
 /// Returns true for point-to-point operations (send and recv).
 constexpr bool is_message(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
 

@@ -6,6 +6,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/collectives/collective.h"
+#include "tessera/comm/detail/backend_hint.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/symmetric/registry.h"
 #include "tessera/comm/detail/work_state.h"
@@ -43,9 +44,10 @@ GroupState& state_of(const std::shared_ptr<GroupState>& state) {
 void check_operation(const GroupState& group, const Operation& operation) {
   const int size = static_cast<int>(group.ranks.size());
   const Capabilities& can = group.communicator->capabilities();
-  TESSERA_CHECK_AS(NotSupported, (can.kinds >> static_cast<unsigned>(operation.kind) & 1U) != 0, "group ", group.name,
-                   ": backend ", group.backend, " does not support ", to_string(operation.kind),
-                   "; use permute for pairs of ranks, or backend thread, shm or mpi");
+  TESSERA_CHECK_AS(NotSupported, can.supports(operation.kind), "group ", group.name, ": backend ", group.backend,
+                   " does not support ", to_string(operation.kind), "; ",
+                   is_message(operation.kind) ? "use permute for pairs of ranks, or " : "",
+                   detail::backend_hint([&](const Capabilities& other) { return other.supports(operation.kind); }));
   if (!is_message(operation.kind)) {
     check_arguments(operation, group.rank, size);
     return;
@@ -59,11 +61,11 @@ void check_operation(const GroupState& group, const Operation& operation) {
 }
 
 void check_device(const GroupState& group, const Capabilities& can, const device::Stream& stream) {
-  const std::string& device = stream.device().properties().kind;
-  const unsigned kind = device == "host" ? 1 : device == "cuda" ? 2 : 0;
-  TESSERA_CHECK_AS(NotSupported, (can.device_kinds & kind) != 0, "group ", group.name, ": backend ", group.backend,
-                   " does not support memory of ", stream.device().name(),
-                   "; choose another with GroupOptions::backend");
+  const device::Device device = stream.device();
+  TESSERA_CHECK_AS(NotSupported, can.supports(device), "group ", group.name, ": backend ", group.backend,
+                   " does not support memory of ", device.name(), "; ",
+                   detail::backend_hint([&](const Capabilities& other) { return other.supports(device); }),
+                   ", which GroupOptions::backend selects");
 }
 
 // Operations of one group run in the order they were enqueued, even on different streams.
@@ -109,7 +111,8 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   // Takes the lock of the stream only if it may capture.
   const bool is_captured = stream.slot().hazards() != 0 && stream.is_capturing();
   TESSERA_CHECK_AS(NotSupported, !is_captured || can.has_capture, "group ", group.name, ": operations of backend ",
-                   group.backend, " cannot be captured; run them outside of graphs");
+                   group.backend, " cannot be captured; run them outside of graphs, or ",
+                   detail::backend_hint(&Capabilities::has_capture));
   TESSERA_CHECK(!operations.empty(), "group ", group.name, ": a launch must have at least one operation");
   for (const Operation& operation : operations) check_operation(group, operation);
   auto made = std::make_shared<WorkState>(operations);
@@ -209,7 +212,8 @@ Work ProcessGroup::all_to_all(const void* in, std::span<const std::int64_t> in_c
 void ProcessGroup::abort(std::string_view reason) const {
   Communicator& communicator = *state_of(state_).communicator;
   TESSERA_CHECK_AS(NotSupported, communicator.capabilities().has_abort, "group ", name(), ": backend ", backend(),
-                   " cannot abort pending operations; they end at their deadline");
+                   " cannot abort pending operations, which end at their deadline; ",
+                   detail::backend_hint(&Capabilities::has_abort));
   const bool is_shared = detail::WorldState::current().is_shared(communicator);
   communicator.abort(is_shared ? std::string(reason) + " (abort of group " + name() +
                                      ", which shares its communicator with other groups of the same ranks)"

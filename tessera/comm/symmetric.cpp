@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tessera/base/error.h"
+#include "tessera/comm/detail/backend_hint.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/symmetric/registry.h"
@@ -24,10 +25,12 @@ SymmetricBackend* backend_of(const ProcessGroup& group, const device::Stream& st
   TESSERA_CHECK(stream, "symmetric memory of group ", group.name(), ": the stream handle is empty");
   Communicator& communicator = *group.state()->communicator;
   TESSERA_CHECK_AS(NotSupported, communicator.symmetric() != nullptr, "group ", group.name(), ": backend ",
-                   group.backend(), " does not support symmetric memory; use thread, shm or cuda");
-  const unsigned kind = stream.device().properties().kind == "host" ? 1 : 2;
-  TESSERA_CHECK_AS(NotSupported, (communicator.capabilities().device_kinds & kind) != 0, "group ", group.name(),
-                   ": backend ", group.backend(), " does not support memory of ", stream.device().name());
+                   group.backend(), " does not support symmetric memory; ",
+                   detail::backend_hint(&Capabilities::has_symmetric));
+  const device::Device device = stream.device();
+  const auto can = [&](const Capabilities& other) { return other.has_symmetric && other.supports(device); };
+  TESSERA_CHECK_AS(NotSupported, communicator.capabilities().supports(device), "group ", group.name(), ": backend ",
+                   group.backend(), " does not support memory of ", device.name(), "; ", detail::backend_hint(can));
   return communicator.symmetric();
 }
 

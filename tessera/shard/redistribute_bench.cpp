@@ -20,7 +20,7 @@ using layout::Mesh;
 class NothingCommunicator final : public comm::Communicator {
  public:
   [[nodiscard]] const comm::Capabilities& capabilities() const override {
-    static const comm::Capabilities all{.kinds = ~0U, .device_kinds = 1, .has_fixed_order = true};
+    static const comm::Capabilities all{.kinds = comm::kAllOpKinds, .device_kinds = {"host"}, .has_fixed_order = true};
     return all;
   }
   void enqueue(const std::shared_ptr<comm::Task>& task, const device::Stream& /*stream*/) override {

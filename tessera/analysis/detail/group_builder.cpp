@@ -5,19 +5,14 @@
 
 #include "tessera/analysis/detail/field_values.h"
 #include "tessera/base/error.h"
-#include "tessera/comm/operation.h"
+#include "tessera/comm/collectives/collective.h"
 
 namespace tessera::analysis::detail {
 namespace {
 
 using comm::OpKind;
 
-bool reduces(OpKind kind) {
-  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
-}
-bool has_root(OpKind kind) {
-  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kScatter || kind == OpKind::kGather;
-}
+bool is_known(OpKind kind) { return comm::is_message(kind) || comm::find_definition(kind) != nullptr; }
 
 std::string failure_text(std::uint64_t failure) {
   if (failure == 0) return {};
@@ -54,11 +49,11 @@ std::optional<RecordedOperation> GroupBuilder::operation_in(const Holder& holder
   const auto root = static_cast<int>(integer_in(holder, "root"));
   const auto size = static_cast<int>(group_.ranks.size());
   if (operation.count < 0 || dtype >= kAllDTypes.size()) return std::nullopt;
-  if (number >= static_cast<std::uint64_t>(comm::kOpKinds)) {  // of a later version
+  const auto kind = static_cast<OpKind>(number);
+  if (number >= static_cast<std::uint64_t>(comm::kMaxOpKinds) || !is_known(kind)) {  // of a later version or a program
     operation.kind = "operation " + std::to_string(number);
     return operation;
   }
-  const auto kind = static_cast<OpKind>(number);
   operation.kind = comm::to_string(kind);
   if (kind != OpKind::kBarrier) operation.dtype = to_string(static_cast<DType>(dtype));
   const std::uint64_t reduction = number_in(holder, "reduction");

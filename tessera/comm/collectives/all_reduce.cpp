@@ -1,13 +1,14 @@
 // all_reduce: each rank reduces its share of the elements and writes it to all outputs. Each input is read once and
 // each output is written once.
-#include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/collectives/arguments.h"
+#include "tessera/comm/collectives/collective.h"
 
 namespace tessera::comm {
 namespace {
 
 void check(const Operation& operation, int /*rank*/, int /*size*/) {
-  detail::check_count(operation);
-  detail::check_reduction(operation);
+  check_count(operation);
+  check_reduction(operation);
 }
 Extents extents(const Operation& operation, int /*rank*/, int /*size*/) { return {operation.count, operation.count}; }
 Transfers transfers(const Operation& operation, int rank, int size) {
@@ -18,9 +19,13 @@ Transfers transfers(const Operation& operation, int rank, int size) {
 
 std::optional<std::int64_t> in_place(const Operation& /*operation*/, int /*rank*/, int /*size*/) { return 0; }
 
+const CollectiveRegistration kAllReduce{{.kind = OpKind::kAllReduce,
+                                         .name = "all_reduce",
+                                         .reduces = true,
+                                         .check = check,
+                                         .extents = extents,
+                                         .transfers = transfers,
+                                         .in_place = in_place}};
+
 }  // namespace
-
-const CollectiveDef kAllReduceDef = {
-    .name = "all_reduce", .check = check, .extents = extents, .transfers = transfers, .in_place = in_place};
-
 }  // namespace tessera::comm

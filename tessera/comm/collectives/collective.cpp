@@ -1,12 +1,27 @@
 #include "tessera/comm/collectives/collective.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <iterator>
+#include <string>
 
 #include "tessera/base/error.h"
-#include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
+namespace {
+
+// By kind; no definition if `transfers` is null. Initialized at compile time and filled before main, in any order of
+// files; read by all threads afterwards.
+constinit CollectiveDef registered[kMaxOpKinds] = {};
+
+// An exception before main cannot be caught.
+[[noreturn]] void refuse(const std::string& why) {
+  std::fprintf(stderr, "tessera: %s\n", why.c_str());
+  std::abort();
+}
+
+}  // namespace
 
 std::pair<std::int64_t, std::int64_t> share_of(std::int64_t count, int rank, int size) {
   const std::int64_t step = (count + size - 1) / size;
@@ -14,17 +29,46 @@ std::pair<std::int64_t, std::int64_t> share_of(std::int64_t count, int rank, int
   return {first, std::min(first + step, count) - first};
 }
 
-// The table: a collective is a file of this folder and a row here, in the order of OpKind.
-const CollectiveDef& definition(OpKind kind) {
-  static constexpr const CollectiveDef* kDefinitions[kOpKinds] = {
-      &kAllReduceDef, &kAllGatherDef, &kReduceScatterDef, &kAllToAllDef,  &kRaggedAllToAllDef,
-      &kBroadcastDef, &kReduceDef,    &kScatterDef,       &kGatherDef,    &kBarrierDef,
-      nullptr,        nullptr,        &kPermuteDef,       &kRendezvousDef};
+CollectiveRegistration::CollectiveRegistration(const CollectiveDef& def) {
+  const std::string name(def.name);
+  if (name.empty() || def.check == nullptr || def.extents == nullptr || def.transfers == nullptr) {
+    refuse("collective '" + name + "' must have a name, check, extents and transfers");
+  }
+  const auto at = static_cast<std::size_t>(def.kind);
+  if (at >= std::size(registered) || is_message(def.kind)) {
+    refuse("collective '" + name + "': kind must be in [0, " + std::to_string(kMaxOpKinds) +
+           ") and not that of send or recv, got " + std::to_string(at));
+  }
+  for (const CollectiveDef& other : registered) {
+    if (other.transfers == nullptr || (other.kind != def.kind && other.name != def.name)) continue;
+    refuse("collective '" + name + "' of kind " + std::to_string(at) + " is registered already, as '" +
+           std::string(other.name) + "' of kind " + std::to_string(static_cast<int>(other.kind)));
+  }
+  registered[at] = def;
+}
+
+const CollectiveDef* find_definition(OpKind kind) noexcept {
   const auto at = static_cast<std::size_t>(kind);
-  const CollectiveDef* const found = at < std::size(kDefinitions) ? kDefinitions[at] : nullptr;
-  if (found == nullptr)
-    TESSERA_THROW(InvalidArgument, to_string(kind), " is a point-to-point operation, not a collective");
-  return *found;
+  return at < std::size(registered) && registered[at].transfers != nullptr ? &registered[at] : nullptr;
+}
+
+const CollectiveDef& definition(OpKind kind) {
+  const CollectiveDef* const found = find_definition(kind);
+  if (found != nullptr) return *found;
+  TESSERA_CHECK(!is_message(kind), to_string(kind), " is a point-to-point operation, not a collective");
+  TESSERA_THROW(InvalidArgument, "operation kind ", static_cast<int>(kind),
+                " is not registered; register it with CollectiveRegistration");
+}
+
+std::vector<CollectiveDef> all_collectives() {
+  std::vector<CollectiveDef> all;
+  std::ranges::copy_if(registered, std::back_inserter(all), [](const auto& def) { return def.transfers != nullptr; });
+  return all;
+}
+
+std::int64_t max_input_of(const Operation& operation, int size) {
+  const CollectiveDef& def = definition(operation.kind);
+  return def.max_input == nullptr ? operation.count : def.max_input(operation, size);
 }
 
 void check_arguments(const Operation& operation, int rank, int size) {

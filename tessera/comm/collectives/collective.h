@@ -1,6 +1,8 @@
 // The definition of a collective: its arguments and the transfers it consists of. Each file of this folder defines one
-// (all_reduce.cpp, ...) and lists it in the table at the end of collective.cpp. The transfers run over peer memory
-// (thread, shm) and over messages (mpi). A backend may have a faster implementation.
+// (all_reduce.cpp, ...) and registers it at its end; programs register their own (docs/adding_a_collective.md).
+// Backends run the transfers over peer memory or over messages. A backend may have a faster implementation.
+//
+//   const CollectiveRegistration kBarrier{{.kind = OpKind::kBarrier, .name = "barrier", ...}};
 //
 // One rank makes a transfer (a Transfer). It reads elements of one rank's input, or reduces the same elements of all
 // inputs, and writes them to the output of one rank or of all. The transfers of an operation may run in any order and
@@ -51,24 +53,50 @@ struct Extents {
   std::int64_t out = 0;  ///< elements written
 };
 
+/// The list of an Operation that is equal on all ranks. Errors about differing ranks show it.
+enum class SharedList : std::uint8_t {
+  kNone,       ///< no list, or lists that differ between ranks
+  kInCounts,   ///< Operation::in_counts
+  kOutCounts,  ///< Operation::out_counts
+  kTargets,    ///< Operation::targets
+};
+
 /// The definition of one collective.
 struct CollectiveDef {
-  std::string_view name;  ///< equal to to_string(OpKind)
+  OpKind kind = OpKind::kBarrier;              ///< kind of its operations
+  std::string_view name = {};                  ///< name in errors and records, for example "all_reduce"
+  bool reduces = false;                        ///< Operation::reduction applies
+  bool has_root = false;                       ///< Operation::root applies
+  SharedList shared_list = SharedList::kNone;  ///< list that is equal on all ranks
   /// Throws InvalidArgument, which names the argument, if an argument is invalid on this rank.
-  void (*check)(const Operation& operation, int rank, int size);
+  void (*check)(const Operation& operation, int rank, int size) = nullptr;
   /// Returns the required buffer sizes.
-  Extents (*extents)(const Operation& operation, int rank, int size);
+  Extents (*extents)(const Operation& operation, int rank, int size) = nullptr;
   /// Returns the transfers that `rank` makes.
-  Transfers (*transfers)(const Operation& operation, int rank, int size);
+  Transfers (*transfers)(const Operation& operation, int rank, int size) = nullptr;
+  /// Returns the maximum of Extents::in over all ranks, or kOffered if a rank cannot know it. Null: Operation::count.
+  std::int64_t (*max_input)(const Operation& operation, int size) = nullptr;
   /// Returns the required offset of `out` from `in`, in elements, if both are the same memory. Null or nullopt if they
   /// must not be.
   std::optional<std::int64_t> (*in_place)(const Operation& operation, int rank, int size) = nullptr;
   /// Returns the offer of this rank to `peer`; called when the operation runs. Null if the collective has no offers.
+  /// With offers, counts may differ between ranks.
   Offer (*offer)(const Operation& operation, int rank, int peer) = nullptr;
 };
 
-/// Returns the definition of a kind. send and recv have none, since not all ranks take part.
+/// Registers a collective for the lifetime of the process. Construct it before main. An incomplete definition, a kind
+/// outside of [0, kMaxOpKinds), and a kind or name that is registered twice end the process.
+struct TESSERA_API CollectiveRegistration {
+  /// Registers the collective.
+  explicit CollectiveRegistration(const CollectiveDef& def);
+};
+
+/// Returns the definition of a kind, or null. send and recv have none, since not all ranks take part.
+TESSERA_API const CollectiveDef* find_definition(OpKind kind) noexcept;
+/// Returns the definition of a kind. Throws InvalidArgument if no collective of this kind is registered.
 TESSERA_API const CollectiveDef& definition(OpKind kind);
+/// Returns all collectives, sorted by kind.
+TESSERA_API std::vector<CollectiveDef> all_collectives();
 
 /// Throws InvalidArgument if its definition rejects an argument, a buffer is missing, or buffers overlap in a way that
 /// the definition does not allow.
@@ -77,5 +105,8 @@ TESSERA_API void check_arguments(const Operation& operation, int rank, int size)
 /// Returns the range of `count` elements that `rank` processes, in even chunks of ceil(count / size) elements, for
 /// collectives that share work.
 TESSERA_API std::pair<std::int64_t, std::int64_t> share_of(std::int64_t count, int rank, int size);
+
+/// Returns the maximum number of elements that one rank sends, or kOffered if the ranks do not know it.
+TESSERA_API std::int64_t max_input_of(const Operation& operation, int size);
 
 }  // namespace tessera::comm

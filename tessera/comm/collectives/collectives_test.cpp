@@ -252,6 +252,71 @@ TEST(Transfers, ReadNothingThatAnotherWritesInPlace) {
   }
 }
 
+// The properties that backends rely on, for random operations of each kind.
+TEST(Definitions, StateTheSizesAndReductionsOfTheirTransfers) {
+  Random random(5);
+  for (const CollectiveDef& def : all_collectives()) {
+    if (def.offer != nullptr || static_cast<int>(def.kind) >= kFirstCustomOpKind) continue;
+    for (int trial = 0; trial < 200; ++trial) {
+      const int size = 1 + static_cast<int>(random() % 6);
+      const World world = make(def.kind, size, random);
+      const Operation& operation = world.operations[0];
+      SCOPED_TRACE(text_of(operation) + " on " + std::to_string(size));
+      std::int64_t most = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        const Extents extents = def.extents(operation, rank, size);
+        most = std::max(most, extents.in);
+        for (const Transfer& transfer : def.transfers(operation, rank, size)) {
+          EXPECT_TRUE(transfer.from != kEveryone || def.reduces);
+        }
+      }
+      // A barrier has no elements, and a permute may have no sender.
+      if (def.kind != OpKind::kBarrier && most > 0) {
+        EXPECT_EQ(max_input_of(operation, size), most);
+      }
+    }
+  }
+}
+
+TEST(Definitions, AreFoundByKindAndNamed) {
+  for (const CollectiveDef& def : all_collectives()) {
+    EXPECT_EQ(find_definition(def.kind)->name, def.name);
+    EXPECT_EQ(to_string(def.kind), def.name);
+    EXPECT_EQ(has_root(def.kind), def.has_root);
+    EXPECT_EQ(reduces(def.kind), def.reduces);
+  }
+  EXPECT_EQ(to_string(OpKind::kSend), "send");
+  EXPECT_EQ(find_definition(OpKind::kSend), nullptr);
+  const auto unknown = static_cast<OpKind>(kMaxOpKinds - 1);
+  EXPECT_EQ(find_definition(unknown), nullptr);
+  EXPECT_EQ(find_definition(static_cast<OpKind>(200)), nullptr);
+  EXPECT_EQ(to_string(unknown), "no operation");
+  expect_error<InvalidArgument>([&] { (void)definition(unknown); },
+                                {"operation kind 31 is not registered", "CollectiveRegistration"});
+  expect_error<InvalidArgument>([&] { (void)definition(OpKind::kRecv); },
+                                {"recv is a point-to-point operation, not a collective"});
+}
+
+CollectiveDef copy_of_barrier(int kind, std::string_view name) {
+  CollectiveDef def = definition(OpKind::kBarrier);
+  def.kind = static_cast<OpKind>(kind);
+  def.name = name;
+  return def;
+}
+
+TEST(DefinitionsDeathTest, ThatCannotBeRegisteredEndTheProcess) {
+  EXPECT_DEATH(CollectiveRegistration{copy_of_barrier(30, "barrier")},
+               "'barrier' of kind 30 is registered already, as 'barrier' of kind 9");
+  EXPECT_DEATH(CollectiveRegistration{copy_of_barrier(0, "other")},
+               "'other' of kind 0 is registered already, as 'all_reduce' of kind 0");
+  EXPECT_DEATH(CollectiveRegistration{copy_of_barrier(32, "other")}, "kind must be in .0, 32. and not .* got 32");
+  EXPECT_DEATH(CollectiveRegistration{copy_of_barrier(10, "other")}, "not that of send or recv, got 10");
+  EXPECT_DEATH(CollectiveRegistration{copy_of_barrier(30, "")}, "must have a name, check, extents and transfers");
+  CollectiveDef incomplete = copy_of_barrier(30, "other");
+  incomplete.transfers = nullptr;
+  EXPECT_DEATH(CollectiveRegistration{incomplete}, "must have a name, check, extents and transfers");
+}
+
 TEST(Arguments, ThatMakeNoSenseAreNamed) {
   std::byte memory[64] = {};
   const auto refuse = [&](const Operation& operation, std::initializer_list<std::string_view> words) {

@@ -1,7 +1,8 @@
 // permute: each rank reads from the rank that sends to it. All ranks pass the complete list of targets. A rank that no
 // rank sends to keeps its output.
 #include "tessera/base/error.h"
-#include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/collectives/arguments.h"
+#include "tessera/comm/collectives/collective.h"
 
 namespace tessera::comm {
 namespace {
@@ -14,7 +15,7 @@ int source_of(const Operation& operation, int rank) {
 }
 
 void check(const Operation& operation, int /*rank*/, int size) {
-  detail::check_count(operation);
+  check_count(operation);
   TESSERA_CHECK(operation.targets.size() == static_cast<std::size_t>(size), text_of(operation),
                 ": targets must have one entry per rank (", size, "), got ", operation.targets.size(),
                 "; use -1 for none");
@@ -37,8 +38,12 @@ Transfers transfers(const Operation& operation, int rank, int /*size*/) {
   return {{.from = from, .to = rank, .count = operation.count}};
 }
 
+const CollectiveRegistration kPermute{{.kind = OpKind::kPermute,
+                                       .name = "permute",
+                                       .shared_list = SharedList::kTargets,
+                                       .check = check,
+                                       .extents = extents,
+                                       .transfers = transfers}};
+
 }  // namespace
-
-const CollectiveDef kPermuteDef = {.name = "permute", .check = check, .extents = extents, .transfers = transfers};
-
 }  // namespace tessera::comm

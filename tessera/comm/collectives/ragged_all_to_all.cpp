@@ -2,13 +2,14 @@
 // specifies. Offsets and sizes are in device memory and are read when the operation runs. Rows of the output that no
 // rank names keep their values.
 #include "tessera/base/error.h"
-#include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/collectives/arguments.h"
+#include "tessera/comm/collectives/collective.h"
 
 namespace tessera::comm {
 namespace {
 
 void check(const Operation& operation, int /*rank*/, int /*size*/) {
-  detail::check_count(operation);
+  check_count(operation);
   TESSERA_CHECK(operation.in_rows >= 0 && operation.out_rows >= 0, text_of(operation),
                 ": in_rows and out_rows must not be negative, got ", operation.in_rows, " and ", operation.out_rows);
   const RaggedRows& rows = operation.rows;
@@ -38,9 +39,16 @@ Offer offer(const Operation& operation, int /*rank*/, int peer) {
           .count = size * operation.count};
 }
 
+// Sizes are in device memory.
+std::int64_t max_input(const Operation& /*operation*/, int /*size*/) { return kOffered; }
+
+const CollectiveRegistration kRaggedAllToAll{{.kind = OpKind::kRaggedAllToAll,
+                                              .name = "ragged_all_to_all",
+                                              .check = check,
+                                              .extents = extents,
+                                              .transfers = transfers,
+                                              .max_input = max_input,
+                                              .offer = offer}};
+
 }  // namespace
-
-const CollectiveDef kRaggedAllToAllDef = {
-    .name = "ragged_all_to_all", .check = check, .extents = extents, .transfers = transfers, .offer = offer};
-
 }  // namespace tessera::comm

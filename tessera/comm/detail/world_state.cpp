@@ -12,6 +12,7 @@
 #include "tessera/comm/detail/symmetric/registry.h"
 #include "tessera/comm/store/memory_store.h"
 #include "tessera/comm/store/prefix_store.h"
+#include "tessera/device/device.h"
 
 namespace tessera::comm {
 namespace {
@@ -23,6 +24,10 @@ std::vector<BackendInfo>& backends() {
 }
 
 }  // namespace
+
+bool Capabilities::supports(const device::Device& device) const {
+  return std::ranges::find(device_kinds, std::string_view(device.properties().kind)) != device_kinds.end();
+}
 
 BackendRegistration::BackendRegistration(const BackendInfo& info) {
   if (std::ranges::find(backends(), info.name, &BackendInfo::name) != backends().end()) {

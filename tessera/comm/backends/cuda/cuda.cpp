@@ -29,7 +29,8 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
 }
 
 // Low preference: used only on request, since groups of host memory are more common.
-const BackendRegistration kCuda{{.name = "cuda", .preference = 5, .why_not = why_not, .connect = connect}};
+const BackendRegistration kCuda{
+    {.name = "cuda", .preference = 5, .capabilities = cuda_capabilities(), .why_not = why_not, .connect = connect}};
 
 }  // namespace
 }  // namespace tessera::comm::cuda

@@ -57,14 +57,14 @@ void CudaCommunicator::leave() noexcept {
   shared_->leave(rank_);
 }
 
-const Capabilities& CudaCommunicator::capabilities() const {
-  static const Capabilities kCan = {.kinds = ((1U << kOpKinds) - 1) & ~(1U << static_cast<unsigned>(OpKind::kSend)) &
-                                             ~(1U << static_cast<unsigned>(OpKind::kRecv)),
-                                    .device_kinds = 2,
+const Capabilities& cuda_capabilities() {
+  static const Capabilities kCan = {.kinds = kAllOpKinds & ~bit_of(OpKind::kSend) & ~bit_of(OpKind::kRecv),
+                                    .device_kinds = {"cuda"},
                                     .has_fixed_order = true,
                                     .has_abort = true,
                                     .has_shrink = true,
                                     .has_capture = true,
+                                    .has_symmetric = true,
                                     .has_checked_mode = true};
   return kCan;
 }

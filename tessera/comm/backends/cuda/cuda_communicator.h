@@ -20,6 +20,9 @@
 
 namespace tessera::comm::cuda {
 
+/// Returns the capabilities of the backend.
+const Capabilities& cuda_capabilities();
+
 /// The communicator of one rank. Thread-safe.
 class CudaCommunicator : public Communicator,
                          public SymmetricBackend,
@@ -31,7 +34,7 @@ class CudaCommunicator : public Communicator,
   /// Leaves after its launches have ended; does not wait for them.
   ~CudaCommunicator() override;
 
-  [[nodiscard]] const Capabilities& capabilities() const override;
+  [[nodiscard]] const Capabilities& capabilities() const override { return cuda_capabilities(); }
   void enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) override;
   void abort(std::string_view reason) noexcept override { shared_->abort(rank_, reason); }
   void leave() noexcept override;

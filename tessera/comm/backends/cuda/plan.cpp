@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
-#include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/collectives/collective.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
 namespace tessera::comm::cuda {
@@ -93,7 +93,7 @@ CudaLaunch plan(const Operation& operation, std::uint64_t group, int rank, int s
   launch.rank = rank;
   launch.size = size;
   const bool is_barrier = operation.kind == OpKind::kBarrier;
-  const std::int64_t most = detail::max_given(operation, size) * item;
+  const std::int64_t most = max_input_of(operation, size) * item;
   launch.is_staged = !is_barrier && most >= 0 && most <= static_cast<std::int64_t>(kStageBytes);
   launch.parts = !is_barrier && !launch.is_staged;
   launch.item_nbytes = static_cast<std::uint32_t>(item);

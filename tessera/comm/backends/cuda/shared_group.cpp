@@ -41,10 +41,6 @@ std::string folded_type(DType dtype, Reduction kind) {
   return name;
 }
 
-bool reduces(OpKind kind) {
-  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
-}
-
 detail::Notice notice_of(const CudaNotice& notice) {
   detail::Notice seen;
   seen.fingerprint = {notice.fingerprint_low, notice.fingerprint_high};

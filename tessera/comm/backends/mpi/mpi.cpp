@@ -19,6 +19,17 @@ namespace {
 
 using mpi::MpiLibrary;
 
+const Capabilities& mpi_capabilities() {
+  static const Capabilities kAll = {.kinds = kAllOpKinds,
+                                    .device_kinds = {"host"},
+                                    .has_fixed_order = true,
+                                    .has_abort = true,
+                                    .has_shrink = false,
+                                    .has_capture = true,
+                                    .has_checked_mode = true};
+  return kAll;
+}
+
 class MpiCommunicator : public Communicator, public std::enable_shared_from_this<MpiCommunicator> {
  public:
   MpiCommunicator(MPI_Comm comm, const ConnectRequest& request, bool crowded, bool checked)
@@ -27,16 +38,7 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
         steps_(endpoint_, tasks_, crowded, checked) {}
   ~MpiCommunicator() override { leave(); }
 
-  [[nodiscard]] const Capabilities& capabilities() const override {
-    static const Capabilities kAll = {.kinds = (1U << kOpKinds) - 1,
-                                      .device_kinds = 1,
-                                      .has_fixed_order = true,
-                                      .has_abort = true,
-                                      .has_shrink = false,
-                                      .has_capture = true,
-                                      .has_checked_mode = true};
-    return kAll;
-  }
+  [[nodiscard]] const Capabilities& capabilities() const override { return mpi_capabilities(); }
   void enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) override {
     tasks_.enqueue(*task, stream, [self = shared_from_this(), task] {
       self->tasks_.run(*task, [&] {
@@ -163,7 +165,8 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   return communicator;
 }
 
-const BackendRegistration kMpi{{.name = "mpi", .preference = 5, .why_not = why_not, .connect = connect}};
+const BackendRegistration kMpi{
+    {.name = "mpi", .preference = 5, .capabilities = mpi_capabilities(), .why_not = why_not, .connect = connect}};
 
 }  // namespace
 }  // namespace tessera::comm

@@ -36,7 +36,8 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
 }
 
 // Low preference: used only on request, since groups of host memory are more common.
-const BackendRegistration kNccl{{.name = "nccl", .preference = 4, .why_not = why_not, .connect = connect}};
+const BackendRegistration kNccl{
+    {.name = "nccl", .preference = 4, .capabilities = nccl_capabilities(), .why_not = why_not, .connect = connect}};
 
 }  // namespace
 }  // namespace tessera::comm::nccl

@@ -212,7 +212,11 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   }
 }
 
-const BackendRegistration kShm{{.name = "shm", .preference = 20, .why_not = why_not, .connect = connect}};
+const BackendRegistration kShm{{.name = "shm",
+                                .preference = 20,
+                                .capabilities = detail::peer_capabilities(),
+                                .why_not = why_not,
+                                .connect = connect}};
 
 }  // namespace
 }  // namespace tessera::comm

@@ -72,7 +72,11 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
       std::make_unique<ThreadMemory>(std::move(memory), request.ranks, std::move(waiting), world), request);
 }
 
-const BackendRegistration kThread{{.name = "thread", .preference = 10, .why_not = why_not, .connect = connect}};
+const BackendRegistration kThread{{.name = "thread",
+                                   .preference = 10,
+                                   .capabilities = detail::peer_capabilities(),
+                                   .why_not = why_not,
+                                   .connect = connect}};
 
 }  // namespace
 }  // namespace tessera::comm

@@ -5,32 +5,27 @@
 #include <map>
 
 #include "tessera/base/error.h"
+#include "tessera/comm/collectives/collective.h"
 #include "tessera/comm/deadline_text.h"
 
 namespace tessera::comm::detail {
 namespace {
 
-// The counts of an operation that are equal on all ranks; at most one list.
-struct SharedParts {
-  bool are_in = false;
-  bool are_out = false;
-  bool are_targets = false;
-};
-SharedParts shared_parts(OpKind kind) {
-  return {.are_in = kind == OpKind::kReduceScatter || kind == OpKind::kScatter,
-          .are_out = kind == OpKind::kAllGather || kind == OpKind::kGather,
-          .are_targets = kind == OpKind::kPermute};
+// Returns which counts of an operation are equal on all ranks.
+SharedList shared_list_of(OpKind kind) {
+  const CollectiveDef* const def = find_definition(kind);
+  return def == nullptr ? SharedList::kNone : def->shared_list;
 }
 
 std::string text_of(const Notice& notice) {
   Operation operation{.kind = notice.kind, .dtype = notice.dtype, .root = notice.root, .count = notice.count};
   operation.reduction = {notice.reduction, notice.factor};
-  const SharedParts shared = shared_parts(notice.kind);
+  const SharedList list = shared_list_of(notice.kind);
   const std::size_t known = std::min<std::size_t>(notice.parts, std::size(notice.first_parts));
   for (const std::int64_t part : std::span(notice.first_parts, known)) {
-    if (shared.are_in) operation.in_counts.push_back(part);
-    if (shared.are_out) operation.out_counts.push_back(part);
-    if (shared.are_targets) operation.targets.push_back(static_cast<int>(part));
+    if (list == SharedList::kInCounts) operation.in_counts.push_back(part);
+    if (list == SharedList::kOutCounts) operation.out_counts.push_back(part);
+    if (list == SharedList::kTargets) operation.targets.push_back(static_cast<int>(part));
   }
   std::string text = comm::text_of(operation);
   if (notice.parts > known) text.insert(text.size() - 2, ", ...");  // before the last brackets
@@ -173,10 +168,12 @@ Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64
   notice.root = operation.root;
   notice.count = operation.count;
   notice.counts_digest = digest_of_parts(operation);
-  const SharedParts shared = shared_parts(operation.kind);
-  if (shared.are_in) put_parts(notice, operation.in_counts);
-  if (shared.are_out) put_parts(notice, operation.out_counts);
-  if (shared.are_targets) put_parts(notice, operation.targets);
+  switch (shared_list_of(operation.kind)) {
+    case SharedList::kNone: break;
+    case SharedList::kInCounts: put_parts(notice, operation.in_counts); break;
+    case SharedList::kOutCounts: put_parts(notice, operation.out_counts); break;
+    case SharedList::kTargets: put_parts(notice, operation.targets); break;
+  }
   put_geometry(notice, operation.geometry);
   return notice;
 }

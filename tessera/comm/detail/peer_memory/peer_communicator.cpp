@@ -86,13 +86,14 @@ void PeerCommunicator::leave() noexcept {
   memory_->waiting().wake(group.board(rank_).finished);
 }
 
-const Capabilities& PeerCommunicator::capabilities() const {
-  static const Capabilities kAll = {.kinds = (1U << kOpKinds) - 1,
-                                    .device_kinds = 1,
+const Capabilities& peer_capabilities() {
+  static const Capabilities kAll = {.kinds = kAllOpKinds,
+                                    .device_kinds = {"host"},
                                     .has_fixed_order = true,
                                     .has_abort = true,
                                     .has_shrink = true,
                                     .has_capture = true,
+                                    .has_symmetric = true,
                                     .has_checked_mode = true};
   return kAll;
 }

@@ -14,6 +14,9 @@
 
 namespace tessera::comm::detail {
 
+/// Returns the capabilities of backends over peer memory.
+const Capabilities& peer_capabilities();
+
 /// The communicator of one rank. Thread-safe.
 class PeerCommunicator : public Communicator,
                          public SymmetricBackend,
@@ -25,7 +28,7 @@ class PeerCommunicator : public Communicator,
   /// Leaves the group and informs peers that wait for this rank.
   ~PeerCommunicator() override;
 
-  [[nodiscard]] const Capabilities& capabilities() const override;
+  [[nodiscard]] const Capabilities& capabilities() const override { return peer_capabilities(); }
   bool run_now(Task& task, const device::Stream& stream) override;
   void enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) override;
   void abort(std::string_view reason) noexcept override;

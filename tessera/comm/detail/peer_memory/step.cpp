@@ -5,7 +5,7 @@
 #include <new>
 
 #include "tessera/base/error.h"
-#include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/collectives/detail/offers.h"
 #include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/streaming.h"
@@ -99,7 +99,7 @@ void PeerSteps::check_ahead(const Task& task, std::span<const Operation> message
 
 void PeerSteps::run_collective(const Operation& operation) {
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
-  const std::int64_t most = max_given(operation, group_.size());
+  const std::int64_t most = max_input_of(operation, group_.size());
   const bool is_small = most >= 0 && most * item <= kSmallBytes;
   announce(operation, is_small);
   tasks_.note_began(*task_);  // while the peers see that this rank has arrived

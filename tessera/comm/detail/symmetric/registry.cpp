@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "tessera/base/error.h"
+#include "tessera/comm/detail/backend_hint.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/symmetric/rendezvous.h"
@@ -76,7 +77,7 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
   group.state()->owner.check("process group");
   SymmetricBackend* backend = group.state()->communicator->symmetric();
   TESSERA_CHECK_AS(NotSupported, backend != nullptr, "group ", group.name(), ": backend ", group.backend(),
-                   " does not support symmetric memory; use thread, shm or cuda");
+                   " does not support symmetric memory; ", detail::backend_hint(&Capabilities::has_symmetric));
   TESSERA_CHECK(data != nullptr && nbytes > 0, "group ", group.name(),
                 ": register_memory needs data and nbytes > 0, got ", nbytes, " bytes at ", data);
   detail::SymmetricRegistry& registry = *group.state()->symmetric;

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "tessera/base/error.h"
-#include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/collectives/detail/offers.h"
 #include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
@@ -97,7 +97,7 @@ void MpiSteps::check_ahead(const Task& task, std::span<const Operation> messages
 }
 
 void MpiSteps::run_collective(const Operation& operation) {
-  const std::int64_t most = detail::max_given(operation, size_);
+  const std::int64_t most = max_input_of(operation, size_);
   const bool is_small = most >= 0 && most * item_of(operation) <= kSmallBytes;
   meet(operation, is_small);
   if (operation.kind == OpKind::kBarrier) return;

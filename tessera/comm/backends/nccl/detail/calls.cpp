@@ -4,16 +4,12 @@
 
 #include "tessera/base/error.h"
 #include "tessera/comm/backends/nccl/detail/library.h"
-#include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/collectives/arguments.h"
 
 #define TESSERA_NCCL(function, ...) check(library().function(__VA_ARGS__), #function, target.comm)
 
 namespace tessera::comm::nccl {
 namespace {
-
-bool reduces(OpKind kind) {
-  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
-}
 
 // The type that NCCL reduces, and its number per element.
 struct Type {
@@ -84,7 +80,7 @@ void all_gather(const Operation& operation, const NcclTarget& target) {
     return;
   }
   for (int root = 0; root < target.size; ++root) {
-    const detail::BufferChunk part = detail::part_of(operation.out_counts, operation.count, root);
+    const detail::BufferChunk part = chunk_of(operation.out_counts, operation.count, root);
     std::byte* const out = operation.out + bytes.of(part.first);
     TESSERA_NCCL(ncclBroadcast, root == target.rank ? operation.in : out, out, bytes.of(part.count), ncclUint8, root,
                  target.comm, target.stream);
@@ -99,7 +95,7 @@ void reduce_scatter(const Operation& operation, const Type& type, ncclRedOp_t re
     return;
   }
   for (int root = 0; root < target.size; ++root) {
-    const detail::BufferChunk part = detail::part_of(operation.in_counts, operation.count, root);
+    const detail::BufferChunk part = chunk_of(operation.in_counts, operation.count, root);
     TESSERA_NCCL(ncclReduce, operation.in + Bytes(operation).of(part.first),
                  root == target.rank ? operation.out : nullptr, static_cast<std::size_t>(part.count) * parts, type.type,
                  reduction, root, target.comm, target.stream);
@@ -109,24 +105,22 @@ void reduce_scatter(const Operation& operation, const Type& type, ncclRedOp_t re
 void all_to_all(const Operation& operation, const NcclTarget& target) {
   for (int step = 0; step < target.size; ++step) {
     const int peer = (target.rank + step) % target.size;
-    send(operation, detail::part_of(operation.in_counts, operation.count, peer), peer, target);
-    receive(operation, detail::part_of(operation.out_counts, operation.count, peer), peer, target);
+    send(operation, chunk_of(operation.in_counts, operation.count, peer), peer, target);
+    receive(operation, chunk_of(operation.out_counts, operation.count, peer), peer, target);
   }
 }
 
 void scatter(const Operation& operation, const NcclTarget& target) {
   for (int peer = 0; peer < target.size && target.rank == operation.root; ++peer) {
-    send(operation, detail::part_of(operation.in_counts, operation.count, peer), peer, target);
+    send(operation, chunk_of(operation.in_counts, operation.count, peer), peer, target);
   }
-  receive(operation, {0, detail::part_of(operation.in_counts, operation.count, target.rank).count}, operation.root,
-          target);
+  receive(operation, {0, chunk_of(operation.in_counts, operation.count, target.rank).count}, operation.root, target);
 }
 
 void gather(const Operation& operation, const NcclTarget& target) {
-  send(operation, {0, detail::part_of(operation.out_counts, operation.count, target.rank).count}, operation.root,
-       target);
+  send(operation, {0, chunk_of(operation.out_counts, operation.count, target.rank).count}, operation.root, target);
   for (int peer = 0; peer < target.size && target.rank == operation.root; ++peer) {
-    receive(operation, detail::part_of(operation.out_counts, operation.count, peer), peer, target);
+    receive(operation, chunk_of(operation.out_counts, operation.count, peer), peer, target);
   }
 }
 

@@ -113,15 +113,18 @@ void NcclCommunicator::wait_until_ready(const char* what, nanoseconds timeout) {
   check(state, what, comm_);
 }
 
-const Capabilities& NcclCommunicator::capabilities() const {
-  static const Capabilities kCan = {.kinds = ((1U << kOpKinds) - 1) &
-                                             ~(1U << static_cast<unsigned>(OpKind::kRaggedAllToAll)) &
-                                             ~(1U << static_cast<unsigned>(OpKind::kRendezvous)),
-                                    .device_kinds = 2,
-                                    .has_fixed_order = false,
-                                    .has_abort = true,
-                                    .has_shrink = false,
-                                    .has_capture = true};
+const Capabilities& nccl_capabilities() {
+  // Those that issue() translates into calls of NCCL.
+  static const Capabilities kCan = {
+      .kinds = bit_of(OpKind::kAllReduce) | bit_of(OpKind::kAllGather) | bit_of(OpKind::kReduceScatter) |
+               bit_of(OpKind::kAllToAll) | bit_of(OpKind::kBroadcast) | bit_of(OpKind::kReduce) |
+               bit_of(OpKind::kScatter) | bit_of(OpKind::kGather) | bit_of(OpKind::kBarrier) | bit_of(OpKind::kSend) |
+               bit_of(OpKind::kRecv) | bit_of(OpKind::kPermute),
+      .device_kinds = {"cuda"},
+      .has_fixed_order = false,
+      .has_abort = true,
+      .has_shrink = false,
+      .has_capture = true};
   return kCan;
 }
 

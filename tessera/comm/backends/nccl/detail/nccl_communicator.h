@@ -24,6 +24,9 @@
 
 namespace tessera::comm::nccl {
 
+/// Returns the capabilities of the backend.
+const Capabilities& nccl_capabilities();
+
 /// The communicator of one rank. Thread-safe.
 class NcclCommunicator : public Communicator, public std::enable_shared_from_this<NcclCommunicator> {
  public:
@@ -34,7 +37,7 @@ class NcclCommunicator : public Communicator, public std::enable_shared_from_thi
   /// Starts the watching thread. Call it once, before any operation.
   void start_watching();
 
-  [[nodiscard]] const Capabilities& capabilities() const override;
+  [[nodiscard]] const Capabilities& capabilities() const override { return nccl_capabilities(); }
   void enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) override;
   void abort(std::string_view reason) noexcept override;
   [[nodiscard]] std::vector<int> gone() const override { return {}; }
