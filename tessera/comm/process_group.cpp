@@ -29,9 +29,11 @@ Operation operation_of(OpKind kind, const void* in, void* out, std::int64_t coun
   return operation;
 }
 
-SmallVector<std::int64_t, 8> listed(std::span<const std::int64_t> counts) {
+SmallVector<std::int64_t, 8> listed(OpKind kind, std::span<const std::int64_t> counts) {
+  // An Operation without counts has even chunks.
+  TESSERA_CHECK(!counts.empty(), to_string(kind), ": counts must have one entry per rank, got none");
   SmallVector<std::int64_t, 8> list;
-  for (const std::int64_t count : counts) list.push_back(count);
+  list.append(counts);
   return list;
 }
 
@@ -168,12 +170,9 @@ Work ProcessGroup::all_gather(const void* in, void* out, std::int64_t count, DTy
 
 Work ProcessGroup::all_gather(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
                               const device::Stream& stream) const {
-  return launch({.kind = OpKind::kAllGather,
-                 .dtype = dtype,
-                 .in = static_cast<const std::byte*>(in),
-                 .out = static_cast<std::byte*>(out),
-                 .out_counts = listed(counts)},
-                stream);
+  Operation operation = operation_of(OpKind::kAllGather, in, out, 0, dtype);
+  operation.out_counts = listed(operation.kind, counts);
+  return launch(operation, stream);
 }
 
 Work ProcessGroup::reduce_scatter(const void* in, void* out, std::int64_t count, DType dtype, const ReduceOp& reduction,
@@ -183,13 +182,9 @@ Work ProcessGroup::reduce_scatter(const void* in, void* out, std::int64_t count,
 
 Work ProcessGroup::reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
                                   const ReduceOp& reduction, const device::Stream& stream) const {
-  return launch({.kind = OpKind::kReduceScatter,
-                 .dtype = dtype,
-                 .reduction = reduction,
-                 .in = static_cast<const std::byte*>(in),
-                 .out = static_cast<std::byte*>(out),
-                 .in_counts = listed(counts)},
-                stream);
+  Operation operation = operation_of(OpKind::kReduceScatter, in, out, 0, dtype, reduction);
+  operation.in_counts = listed(operation.kind, counts);
+  return launch(operation, stream);
 }
 
 Work ProcessGroup::all_to_all(const void* in, void* out, std::int64_t count, DType dtype,
@@ -200,13 +195,68 @@ Work ProcessGroup::all_to_all(const void* in, void* out, std::int64_t count, DTy
 Work ProcessGroup::all_to_all(const void* in, std::span<const std::int64_t> in_counts, void* out,
                               std::span<const std::int64_t> out_counts, DType dtype,
                               const device::Stream& stream) const {
-  return launch({.kind = OpKind::kAllToAll,
-                 .dtype = dtype,
-                 .in = static_cast<const std::byte*>(in),
-                 .out = static_cast<std::byte*>(out),
-                 .in_counts = listed(in_counts),
-                 .out_counts = listed(out_counts)},
-                stream);
+  Operation operation = operation_of(OpKind::kAllToAll, in, out, 0, dtype);
+  operation.in_counts = listed(operation.kind, in_counts);
+  operation.out_counts = listed(operation.kind, out_counts);
+  return launch(operation, stream);
+}
+
+Work ProcessGroup::broadcast(const void* in, void* out, std::int64_t count, DType dtype, int root,
+                             const device::Stream& stream) const {
+  Operation operation = operation_of(OpKind::kBroadcast, in, out, count, dtype);
+  operation.root = root;
+  return launch(operation, stream);
+}
+
+Work ProcessGroup::reduce(const void* in, void* out, std::int64_t count, DType dtype, const ReduceOp& reduction,
+                          int root, const device::Stream& stream) const {
+  Operation operation = operation_of(OpKind::kReduce, in, out, count, dtype, reduction);
+  operation.root = root;
+  return launch(operation, stream);
+}
+
+Work ProcessGroup::gather(const void* in, void* out, std::int64_t count, DType dtype, int root,
+                          const device::Stream& stream) const {
+  Operation operation = operation_of(OpKind::kGather, in, out, count, dtype);
+  operation.root = root;
+  return launch(operation, stream);
+}
+
+Work ProcessGroup::gather(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype, int root,
+                          const device::Stream& stream) const {
+  Operation operation = operation_of(OpKind::kGather, in, out, 0, dtype);
+  operation.root = root;
+  operation.out_counts = listed(operation.kind, counts);
+  return launch(operation, stream);
+}
+
+Work ProcessGroup::scatter(const void* in, void* out, std::int64_t count, DType dtype, int root,
+                           const device::Stream& stream) const {
+  Operation operation = operation_of(OpKind::kScatter, in, out, count, dtype);
+  operation.root = root;
+  return launch(operation, stream);
+}
+
+Work ProcessGroup::scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype, int root,
+                           const device::Stream& stream) const {
+  Operation operation = operation_of(OpKind::kScatter, in, out, 0, dtype);
+  operation.root = root;
+  operation.in_counts = listed(operation.kind, counts);
+  return launch(operation, stream);
+}
+
+Work ProcessGroup::barrier(const device::Stream& stream) const { return launch({.kind = OpKind::kBarrier}, stream); }
+
+Work ProcessGroup::send(const void* in, std::int64_t count, DType dtype, int to, const device::Stream& stream) const {
+  Operation operation = operation_of(OpKind::kSend, in, nullptr, count, dtype);
+  operation.peer = to;
+  return launch(operation, stream);
+}
+
+Work ProcessGroup::recv(void* out, std::int64_t count, DType dtype, int from, const device::Stream& stream) const {
+  Operation operation = operation_of(OpKind::kRecv, nullptr, out, count, dtype);
+  operation.peer = from;
+  return launch(operation, stream);
 }
 
 void ProcessGroup::abort(std::string_view reason) const {

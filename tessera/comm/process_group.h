@@ -44,7 +44,7 @@ enum class OnHang : std::uint8_t {
 /// Options of a new group. Unset fields are inherited from the parent group.
 struct GroupOptions {
   std::string name = {};     ///< shown in errors and records; by default derived, for example "world/0-3" or "split 2"
-  std::string backend = {};  ///< "thread", "shm", "mpi", "cuda" or "nccl"; world(): the preferred usable one
+  std::string backend = {};  ///< for example "shm" (all_backends()); world(): the preferred usable one
   std::optional<std::chrono::nanoseconds> deadline = {};  ///< limit of an operation; world(): TESSERA_DEADLINE
   std::optional<bool> fixed_order = {};                   ///< deterministic reductions, in rank order; world(): true
   std::optional<OnHang> on_hang = {};                     ///< action at a missed deadline; world(): TESSERA_ON_HANG
@@ -80,8 +80,10 @@ class TESSERA_API ProcessGroup {
   /// Returns the number of operations that have started.
   [[nodiscard]] std::uint64_t sequence() const;
 
-  // All ranks must enqueue each operation below. `in` and `out` are memory of the stream's device. See Operation::count
-  // for `count`.
+  // Operations on buffers. All ranks must enqueue each operation, except send and recv. `in` and `out` are memory of
+  // the stream's device and must stay valid until the operation has ended. See Operation::count for `count`. The calls
+  // return immediately. They throw InvalidArgument, and enqueue nothing, if an argument is invalid: a negative count, a
+  // null buffer, a rank outside of [0, size()), a list without one entry per rank, overlapping buffers.
 
   /// Writes the reduction of `in` over all ranks to `out`, which may be `in`.
   Work all_reduce(const void* in, void* out, std::int64_t count, DType dtype, const ReduceOp& reduction,
@@ -102,7 +104,34 @@ class TESSERA_API ProcessGroup {
   /// Sends in_counts[p] elements to each rank p and receives out_counts[p] elements from it.
   Work all_to_all(const void* in, std::span<const std::int64_t> in_counts, void* out,
                   std::span<const std::int64_t> out_counts, DType dtype, const device::Stream& stream) const;
-  /// Enqueues any operation: ragged_all_to_all, broadcast, reduce, scatter, gather, barrier, permute, ...
+  /// Writes the input of group rank `root` to `out` of each rank. Only the root reads `in`, which may be `out`.
+  Work broadcast(const void* in, void* out, std::int64_t count, DType dtype, int root,
+                 const device::Stream& stream) const;
+  /// Writes the reduction of `in` over all ranks to `out` of group rank `root`. Other ranks do not use `out`.
+  Work reduce(const void* in, void* out, std::int64_t count, DType dtype, const ReduceOp& reduction, int root,
+              const device::Stream& stream) const;
+  /// Writes the inputs of all ranks, `count` elements each, to `out` of group rank `root`, in rank order. Other ranks
+  /// do not use `out`.
+  Work gather(const void* in, void* out, std::int64_t count, DType dtype, int root, const device::Stream& stream) const;
+  /// Writes the inputs of all ranks to `out` of `root`, in rank order; the input of rank r has counts[r] elements.
+  Work gather(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype, int root,
+              const device::Stream& stream) const;
+  /// Writes chunk rank() of the input of group rank `root` to `out`; each chunk has `count` elements. Other ranks do
+  /// not use `in`.
+  Work scatter(const void* in, void* out, std::int64_t count, DType dtype, int root,
+               const device::Stream& stream) const;
+  /// Writes chunk rank() of the input of `root` to `out`; the chunk of rank r has counts[r] elements.
+  Work scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype, int root,
+               const device::Stream& stream) const;
+  /// Ends when all ranks have arrived.
+  Work barrier(const device::Stream& stream) const;
+  /// Sends `count` elements to group rank `to`, which must call recv() with the same count and dtype. Throws
+  /// NotSupported if the backend has no point-to-point operations; use permute with launch().
+  Work send(const void* in, std::int64_t count, DType dtype, int to, const device::Stream& stream) const;
+  /// Receives `count` elements from group rank `from`. Throws NotSupported like send().
+  Work recv(void* out, std::int64_t count, DType dtype, int from, const device::Stream& stream) const;
+  /// Enqueues any operation: those above, ragged_all_to_all, permute, or a collective of the program
+  /// (docs/adding_a_collective.md).
   Work launch(const Operation& operation, const device::Stream& stream) const;
   /// Enqueues several operations as one launch with one number. Sends and receives may be in any order.
   Work launch(std::span<const Operation> operations, const device::Stream& stream) const;

@@ -89,7 +89,7 @@ TEST(RedistributeProcesses, RandomPairsGiveTheSameOnMpi) {
     ASSERT_EQ(comm::world().backend(), "mpi");
     expect_random_pairs(60, {{"backend", "mpi"}});
     // Rank 0 hosts the store: no rank may end before all are done with it.
-    comm::world().launch({.kind = comm::OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
+    comm::world().barrier(device::Device::get("host").default_stream()).wait();
     return;
   }
   const auto backends = comm::all_backends();

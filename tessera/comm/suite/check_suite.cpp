@@ -1,32 +1,8 @@
 // Comparisons between ranks before any transfer: always, and in checked mode (TESSERA_COMM_CHECK=1).
-#include <cstdlib>
-
 #include "tessera/comm/suite/comm_suite.h"
 
 namespace tessera::comm::suite {
 namespace {
-
-// Groups created while this object lives are checked.
-class Checked {
- public:
-  Checked() { ::setenv("TESSERA_COMM_CHECK", "1", 1); }
-  ~Checked() {
-    if (before_.empty()) {
-      ::unsetenv("TESSERA_COMM_CHECK");
-    } else {
-      ::setenv("TESSERA_COMM_CHECK", before_.c_str(), 1);
-    }
-  }
-  Checked(const Checked&) = delete;
-  Checked& operator=(const Checked&) = delete;
-
- private:
-  static std::string value() {
-    const char* set = std::getenv("TESSERA_COMM_CHECK");
-    return set == nullptr ? "" : set;
-  }
-  std::string before_ = value();
-};
 
 Operation all_reduce(const Ints& in, const Ints& out, std::int64_t count) {
   return {.kind = OpKind::kAllReduce, .dtype = DType::kI32, .in = in.bytes(), .out = out.bytes(), .count = count};

@@ -276,9 +276,7 @@ TEST_P(CommSuite, BroadcastFromEveryRoot) {
           Ints in(member, where, member.rank() == root ? count : 0);
           const Ints out(member, where, count);
           in.number(root);
-          Operation op = ints(OpKind::kBroadcast, in, out, count);
-          op.root = root;
-          member.group.launch(op, member.stream).wait();
+          member.group.broadcast(in.data(), out.data(), count, DType::kI32, root, member.stream).wait();
           out.expect_from(root, 0, 0, count);
         }
       }
@@ -295,15 +293,7 @@ TEST_P(CommSuite, ReduceToEveryRoot) {
           const Room in(member, where, nbytes);
           const Room out(member, where, member.rank() == root ? nbytes : 0);
           fill_random(DType::kF32, member.rank(), count, in.data());
-          member.group
-              .launch({.kind = OpKind::kReduce,
-                       .dtype = DType::kF32,
-                       .reduction = {Reduction::kProd},
-                       .root = root,
-                       .in = in.data(),
-                       .out = out.data(),
-                       .count = count},
-                      member.stream)
+          member.group.reduce(in.data(), out.data(), count, DType::kF32, {Reduction::kProd}, root, member.stream)
               .wait();
           if (member.rank() == root) {
             EXPECT_EQ(out.bytes(), folded(DType::kF32, {Reduction::kProd}, 3, count));
@@ -322,14 +312,10 @@ TEST_P(CommSuite, ScatterAndGatherEvenly) {
         Ints whole(member, where, is_root ? 3 * count : 0);
         const Ints part(member, where, count);
         whole.number(7);
-        Operation scatter = ints(OpKind::kScatter, whole, part, count);
-        scatter.root = 1;
-        member.group.launch(scatter, member.stream).wait();
+        member.group.scatter(whole.data(), part.data(), count, DType::kI32, 1, member.stream).wait();
         part.expect_from(7, member.rank() * count, 0, count);
         const Ints again(member, where, is_root ? 3 * count : 0);
-        Operation gather = ints(OpKind::kGather, part, again, count);
-        gather.root = 1;
-        member.group.launch(gather, member.stream).wait();
+        member.group.gather(part.data(), again.data(), count, DType::kI32, 1, member.stream).wait();
         if (is_root) again.expect_from(7, 0, 0, 3 * count);
       }
     }
@@ -345,16 +331,10 @@ TEST_P(CommSuite, ScatterAndGatherOfUnevenParts) {
         Ints whole(member, where, is_root ? before(counts, 3) : 0);
         const Ints part(member, where, counts[static_cast<std::size_t>(member.rank())]);
         whole.number(7);
-        Operation scatter = ints(OpKind::kScatter, whole, part, 0);
-        scatter.root = 2;
-        scatter.in_counts = counts;
-        member.group.launch(scatter, member.stream).wait();
+        member.group.scatter(whole.data(), part.data(), counts, DType::kI32, 2, member.stream).wait();
         part.expect_from(7, before(counts, member.rank()), 0, part.count());
         const Ints again(member, where, is_root ? before(counts, 3) : 0);
-        Operation gather = ints(OpKind::kGather, part, again, 0);
-        gather.root = 2;
-        gather.out_counts = counts;
-        member.group.launch(gather, member.stream).wait();
+        member.group.gather(part.data(), again.data(), counts, DType::kI32, 2, member.stream).wait();
         if (is_root) again.expect_from(7, 0, 0, again.count());
       }
     }
@@ -389,9 +369,9 @@ TEST_P(CommSuite, NobodyPassesABarrierBeforeAllHaveCome) {
     for (int round = 0; round < 20; ++round) {
       const std::string key = "came " + std::to_string(round);
       store()->add(key, 1);
-      member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
+      member.group.barrier(member.stream).wait();
       EXPECT_EQ(store()->add(key, 0), 4);
-      member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
+      member.group.barrier(member.stream).wait();
     }
   });
 }

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -130,6 +131,28 @@ class Ints {
  private:
   Room room_;
   std::int64_t count_;
+};
+
+/// Groups created while this object lives are checked (TESSERA_COMM_CHECK).
+class Checked {
+ public:
+  Checked() { ::setenv("TESSERA_COMM_CHECK", "1", 1); }
+  ~Checked() {
+    if (before_.empty()) {
+      ::unsetenv("TESSERA_COMM_CHECK");
+    } else {
+      ::setenv("TESSERA_COMM_CHECK", before_.c_str(), 1);
+    }
+  }
+  Checked(const Checked&) = delete;
+  Checked& operator=(const Checked&) = delete;
+
+ private:
+  static std::string value() {
+    const char* set = std::getenv("TESSERA_COMM_CHECK");
+    return set == nullptr ? "" : set;
+  }
+  std::string before_ = value();
 };
 
 /// Writes the input of `rank` for a reduction: varied values that expose order and rounding.

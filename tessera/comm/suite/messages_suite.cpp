@@ -19,9 +19,11 @@ TEST_P(CommSuite, AMessageGoesFromOneToAnother) {
     for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
       for (const std::int64_t count : {0, 1, 16'384, 16'385, 70'001}) {
         Ints room(member, where, count);
-        if (member.rank() == 2) member.group.launch(send(room.number(2), 0), member.stream).wait();
+        if (member.rank() == 2) {
+          member.group.send(room.number(2).data(), count, DType::kI32, 0, member.stream).wait();
+        }
         if (member.rank() != 0) continue;
-        member.group.launch(receive(room, 2), member.stream).wait();
+        member.group.recv(room.data(), count, DType::kI32, 2, member.stream).wait();
         room.expect_from(2, 0, 0, count);
       }
     }
@@ -108,9 +110,12 @@ TEST_P(CommSuite, AMessageOfAnotherSizeIsNamed) {
   if (!has_messages()) GTEST_SKIP() << "the backend has no send and recv";
   on_ranks(2, [](CaseRank& member) {
     const Ints room(member, Where::kDevice, member.rank() == 0 ? 8 : 7);
-    const Operation op = member.rank() == 0 ? send(room, 1) : receive(room, 0);
-    expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); },
-                                {"recv(i32[7], from 0)", "rank 0 sends i32[8]"});
+    expect_error<MismatchError>(
+        [&] {
+          if (member.rank() == 0) member.group.send(room.data(), 8, DType::kI32, 1, member.stream).wait();
+          member.group.recv(room.data(), 7, DType::kI32, 0, member.stream).wait();
+        },
+        {"recv(i32[7], from 0)", "rank 0 sends i32[8]"});
     member.stream.reset_error();
   });
 }
@@ -134,9 +139,14 @@ TEST_P(CommSuite, MessagesToNobodyAreRefusedAndHurtNothing) {
                                   {"peer must be another rank in [0, 1]"});
     expect_error<InvalidArgument>([&] { (void)member.group.launch(send(room, 2), member.stream); },
                                   {"peer must be another rank in [0, 1], got 2"});
-    Operation empty = receive(room, 1 - member.rank());
-    empty.out = nullptr;
-    expect_error<InvalidArgument>([&] { (void)member.group.launch(empty, member.stream); },
+    const int other = 1 - member.rank();
+    const auto recv = [&](void* out, std::int64_t count, int from) {
+      (void)member.group.recv(out, count, DType::kI32, from, member.stream);
+    };
+    expect_error<InvalidArgument>([&] { recv(nullptr, 8, other); }, {"buffer must not be null"});
+    expect_error<InvalidArgument>([&] { recv(room.data(), 8, -1); }, {"peer must be another rank in [0, 1], got -1"});
+    expect_error<InvalidArgument>([&] { recv(room.data(), -8, other); }, {"count must not be negative, got -8"});
+    expect_error<InvalidArgument>([&] { (void)member.group.send(nullptr, 8, DType::kI32, other, member.stream); },
                                   {"buffer must not be null"});
     member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
     EXPECT_EQ(member.group.sequence(), 1U);
