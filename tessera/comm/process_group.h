@@ -4,6 +4,7 @@
 //   world.all_reduce(x, x, n, DType::kF32, {}, stream);                    // returns immediately
 //   comm::Work work = world.all_gather(shard, full, n, DType::kF32, side);
 //   work.wait_on(stream);                                                  // later work on `stream` waits
+//   world.all_reduce(tensor);                                              // in place, on the current stream
 //
 // All ranks must enqueue the same operations in the same order. A group runs its operations in that order, even on
 // different streams. Operations are numbered when they start, so graph replays count and mix with eager operations.
@@ -27,6 +28,10 @@
 #include "tessera/comm/operation.h"
 #include "tessera/comm/work.h"
 #include "tessera/device/stream.h"
+
+namespace tessera::tensor {
+class Tensor;
+}  // namespace tessera::tensor
 
 namespace tessera::comm {
 
@@ -135,6 +140,38 @@ class TESSERA_API ProcessGroup {
   Work launch(const Operation& operation, const device::Stream& stream) const;
   /// Enqueues several operations as one launch with one number. Sends and receives may be in any order.
   Work launch(std::span<const Operation> operations, const device::Stream& stream) const;
+
+  // Operations on tensors, defined in the shard layer (shard/process_group_tensors.cpp). They run on the current stream
+  // of the tensors' device, keep the memory of the tensors until the operation has ended, and write in place. The
+  // tensors must be plain and contiguous; two tensors of one call must have one dtype and one device. Gradients do not
+  // flow through these calls: tensors that require gradients are rejected outside of NoGrad. The functions of
+  // shard/collectives.h are differentiable. Throws InvalidArgument, and changes nothing, for other tensors, and
+  // NotSupported in a ForbidCommunication scope.
+
+  /// Replaces `x` by its reduction over all ranks.
+  Work all_reduce(const tensor::Tensor& x, Reduction reduction = Reduction::kSum) const;
+  /// Concatenates the tensors `x` of all ranks along dimension 0 in `out`, which has size() times the rows of `x`. A
+  /// scalar has one row.
+  Work all_gather(const tensor::Tensor& out, const tensor::Tensor& x) const;
+  /// Writes chunk rank() along dimension 0 of the reduction of `x` to `out`; `x` has size() times the rows of `out`.
+  Work reduce_scatter(const tensor::Tensor& out, const tensor::Tensor& x, Reduction reduction = Reduction::kSum) const;
+  /// Writes chunk rank() along dimension 0 of the tensor `x` of each rank to `out`, in rank order. Both have the same
+  /// shape, and size() divides their rows.
+  Work all_to_all(const tensor::Tensor& out, const tensor::Tensor& x) const;
+  /// Replaces `x` by the tensor of group rank `root`.
+  Work broadcast(const tensor::Tensor& x, int root) const;
+  /// Replaces `x` of group rank `root` by the reduction over all ranks. Other ranks keep theirs.
+  Work reduce(const tensor::Tensor& x, int root, Reduction reduction = Reduction::kSum) const;
+  /// Concatenates the tensors `x` of all ranks along dimension 0 in `out` of group rank `root`. Other ranks may pass an
+  /// empty handle as `out`, which they do not use.
+  Work gather(const tensor::Tensor& out, const tensor::Tensor& x, int root) const;
+  /// Writes chunk rank() along dimension 0 of `x` of group rank `root` to `out`. Other ranks may pass an empty handle
+  /// as `x`, which they do not use.
+  Work scatter(const tensor::Tensor& out, const tensor::Tensor& x, int root) const;
+  /// Sends `x` to group rank `to`, which must call recv() with a tensor of the same number of elements and dtype.
+  Work send(const tensor::Tensor& x, int to) const;
+  /// Replaces `x` by a tensor of the same number of elements and dtype from group rank `from`.
+  Work recv(const tensor::Tensor& x, int from) const;
 
   /// Ends all operations of the group, on all ranks, with an AbortedError that contains the reason. Returns within 2 s.
   /// The group is unusable afterwards.

@@ -436,5 +436,9 @@ void CollectiveAxes::note(const layout::Mesh& mesh, std::span<const layout::SubA
   }
 }
 
+void CollectiveAxes::note_all() {
+  if (innermost != nullptr) innermost->axes_ = ~std::uint32_t{0};
+}
+
 }  // namespace detail
 }  // namespace tessera::shard

@@ -22,6 +22,8 @@ class CollectiveAxes {
   [[nodiscard]] std::uint32_t axes() const { return axes_; }
   /// Records a collective over these axes.
   static void note(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes);
+  /// Records an operation of a group that belongs to no mesh, as over all axes.
+  static void note_all();
 
  private:
   layout::Mesh mesh_;
