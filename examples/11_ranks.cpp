@@ -5,36 +5,38 @@
 
 #include <chrono>
 #include <cstdio>
-#include <vector>
 
 namespace {
 
+using tessera::Tensor;
+namespace ops = tessera::ops;
+
 void body() {
   const tessera::comm::ProcessGroup world = tessera::comm::world();
-  const tessera::Stream stream = tessera::Device::get("host").default_stream();
 
-  // A collective is enqueued on the stream and returns immediately. All ranks enqueue the same collectives in the same
-  // order.
-  std::vector<float> x(8, static_cast<float>(world.rank() + 1));
-  world.all_reduce(x.data(), x.data(), 8, tessera::DType::kF32, {}, stream);
-
-  std::vector<float> mine(2);
-  world.reduce_scatter(x.data(), mine.data(), 2, tessera::DType::kF32, {}, stream);
-  std::vector<float> whole(8);
-  world.all_gather(mine.data(), whole.data(), 2, tessera::DType::kF32, stream).wait();
-  if (world.rank() == 0) std::printf("sums of sums: %g ... %g\n", whole.front(), whole.back());
+  // A collective is enqueued on the current stream and returns immediately. All ranks enqueue the same collectives in
+  // the same order.
+  const Tensor x = ops::full({8}, world.rank() + 1);
+  world.all_reduce(x);
+  const Tensor chunk = ops::empty({2});
+  world.reduce_scatter(chunk, x);
+  const Tensor sums = ops::empty({8});
+  world.all_gather(sums, chunk);
+  const double total = ops::item(ops::sum(sums)).as_double();  // waits for the stream
+  if (world.rank() == 0) std::printf("sum of sums of sums: %g\n", total);
 
   if (world.rank() == 3) return;  // leaves
   try {
-    world.all_reduce(x.data(), x.data(), 8, tessera::DType::kF32, {}, stream).wait();
+    world.all_reduce(x).wait();
   } catch (const tessera::Error& error) {
     if (world.rank() == 0) std::printf("%s\n", error.message().c_str());
-    stream.reset_error();
+    tessera::tensor::current_stream(x.device()).reset_error();
   }
-  const tessera::comm::ProcessGroup left = world.shrink(std::chrono::seconds(30));
-  float one = 1;
-  left.all_reduce(&one, &one, 1, tessera::DType::kF32, {}, stream).wait();
-  if (left.rank() == 0) std::printf("%g of %d ranks go on\n", one, world.size());
+  const tessera::comm::ProcessGroup remaining = world.shrink(std::chrono::seconds(30));
+  const Tensor one = ops::ones({});
+  remaining.all_reduce(one);
+  const double count = ops::item(one).as_double();
+  if (remaining.rank() == 0) std::printf("%g of %d ranks continue\n", count, world.size());
 }
 
 }  // namespace

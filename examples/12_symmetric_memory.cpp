@@ -1,19 +1,24 @@
 // Symmetric memory: four ranks access each other's buffers. First a halo exchange with puts and signals between
-// neighbors; then an all_reduce in which each rank reads the inputs of all ranks between two barriers; then the error
-// if a rank allocates a different size.
+// neighbors; then an all_reduce in which each rank reads the inputs of all ranks between two barriers, compared with
+// that of the group; then the error if a rank allocates a different size.
 #include <tessera/tessera.h>
 
 #include <cstdio>
-#include <vector>
 
 namespace {
 
 using tessera::comm::SymmetricBuffer;
 using tessera::comm::SymmetricPool;
 
+// Returns the values of group rank `peer`.
+template <class T>
+T* values(const SymmetricBuffer& buffer, int peer) {
+  return reinterpret_cast<T*>(buffer.peer(peer));
+}
+
 void body() {
   const tessera::comm::ProcessGroup world = tessera::comm::world();
-  const tessera::Stream stream = tessera::Device::get("host").create_stream();
+  const tessera::Stream stream = tessera::Device::get("host").default_stream();
   const int rank = world.rank();
   const int next = (rank + 1) % world.size();
   const int previous = (rank + world.size() - 1) % world.size();
@@ -22,16 +27,12 @@ void body() {
   // same allocations.
   const SymmetricPool pool(world, stream, {.nbytes = 4096});
   const SymmetricBuffer cells = pool.allocate(3 * sizeof(int));
-  const SymmetricBuffer sums = pool.allocate(sizeof(float));
+  const SymmetricBuffer inputs = pool.allocate(sizeof(float));
 
   // Left neighbor, own, right neighbor: each rank writes to the buffers of its neighbors and signals them.
-  int* const own = reinterpret_cast<int*>(cells.data());
-  int* const left = reinterpret_cast<int*>(cells.peer(previous));
-  int* const right = reinterpret_cast<int*>(cells.peer(next));
-  stream.run([=] {
-    own[1] = 10 * rank;
-    left[2] = 10 * rank;
-    right[0] = 10 * rank;
+  int* const own = values<int>(cells, rank);
+  stream.run([=, left = values<int>(cells, previous), right = values<int>(cells, next)] {
+    own[1] = left[2] = right[0] = 10 * rank;
   });
   pool.put_signal(previous, 0, stream);
   pool.put_signal(next, 1, stream);
@@ -41,17 +42,16 @@ void body() {
   if (rank == 1) std::printf("rank 1 sees %d %d %d\n", own[0], own[1], own[2]);
 
   // The first barrier ensures that all ranks have written; the second, that all have read before the next write.
-  *reinterpret_cast<float*>(sums.data()) = static_cast<float>(rank + 1);
-  std::vector<const float*> all;
-  for (int peer = 0; peer < world.size(); ++peer) all.push_back(reinterpret_cast<const float*>(sums.peer(peer)));
+  *values<float>(inputs, rank) = static_cast<float>(rank + 1);
   float sum = 0;
   pool.barrier(0, stream);
   stream.run([&] {
-    for (const float* value : all) sum += *value;
+    for (int peer = 0; peer < world.size(); ++peer) sum += *values<float>(inputs, peer);
   });
   pool.barrier(0, stream);
-  stream.synchronize();
-  if (rank == 0) std::printf("the sum is %g\n", sum);
+  const tessera::Tensor same = tessera::ops::full({}, rank + 1);
+  world.all_reduce(same).wait();
+  if (rank == 0) std::printf("the sum is %g, and %g by all_reduce\n", sum, *same.data_as<float>());
 
   // One rank allocates more than the others. The error on each rank names that rank and the difference.
   const SymmetricBuffer other = pool.allocate(rank == 2 ? 2000 : 1000);
