@@ -4,11 +4,13 @@
 #include <cstdio>
 #include <vector>
 
+using namespace tessera;
+
 int main() {
-  const tessera::Device device = tessera::Device::get("host");
-  const tessera::Stream compute = device.create_stream({.name = "compute"});
-  const tessera::Stream transfer = device.create_stream({.name = "transfer"});
-  const tessera::Event ready = device.create_event();
+  const Device device = Device::get("host");
+  const Stream compute = device.create_stream({.name = "compute"});
+  const Stream transfer = device.create_stream({.name = "transfer"});
+  const Event ready = device.create_event();
 
   auto range = device.reserve(1 << 20);         // reserves addresses ...
   range.map(0, device.create_memory(1 << 20));  // ... and maps memory to them

@@ -3,12 +3,14 @@
 
 #include <cstdio>
 
+using namespace tessera;
+
 int main() {
-  const tessera::Device device = tessera::Device::get("host");
-  const tessera::Stream main_stream = device.create_stream({.name = "main"});
-  const tessera::Stream side = device.create_stream({.name = "side"});
-  const tessera::Event forked = device.create_event();
-  const tessera::Event joined = device.create_event();
+  const Device device = Device::get("host");
+  const Stream main_stream = device.create_stream({.name = "main"});
+  const Stream side = device.create_stream({.name = "side"});
+  const Event forked = device.create_event();
+  const Event joined = device.create_event();
   int step = 0;
   int left = 0;
   int right = 0;

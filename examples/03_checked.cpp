@@ -5,30 +5,29 @@
 #include <array>
 #include <cstdio>
 
-using tessera::device::reads;
-using tessera::device::writes;
+using namespace tessera;
 
 int main() {
-  const tessera::Device device = tessera::device::host::make_host_device({.checked = true});
-  const tessera::Stream producer = device.create_stream({.name = "producer"});
-  const tessera::Stream consumer = device.create_stream({.name = "consumer"});
-  auto range = device.reserve(1 << 20);
-  range.map(0, device.create_memory(1 << 20));
+  const Device checked = device::host::make_host_device({.checked = true});
+  const Stream producer = checked.create_stream({.name = "producer"});
+  const Stream consumer = checked.create_stream({.name = "consumer"});
+  auto range = checked.reserve(1 << 20);
+  range.map(0, checked.create_memory(1 << 20));
   auto* value = reinterpret_cast<int*>(range.data());
   int seen = 0;
 
-  const std::array written{writes(value, sizeof(int))};
-  const std::array read{reads(value, sizeof(int))};
+  const std::array written{device::writes(value, sizeof(int))};
+  const std::array read{device::reads(value, sizeof(int))};
   producer.run([value] { *value = 42; }, {.label = "produce", .accesses = written});
   try {
     consumer.run([&seen, value] { seen = *value; }, {.label = "consume", .accesses = read});
     std::puts("the race went unseen");
     return 1;
-  } catch (const tessera::Error& error) {
+  } catch (const Error& error) {
     std::printf("refused: %s\n", error.message().c_str());
   }
 
-  const tessera::Event produced = device.create_event();
+  const Event produced = checked.create_event();
   producer.record(produced);
   consumer.wait(produced);  // the missing order
   consumer.run([&seen, value] { seen = *value; }, {.label = "consume", .accesses = read});

@@ -7,20 +7,21 @@
 #include <set>
 #include <string>
 
+using namespace tessera;
+
 namespace {
 
 std::string interleaving(std::uint64_t seed) {
-  using namespace tessera::device::host;
-  const tessera::Device device = make_host_device({.mode = Mode::kSeeded, .seed = seed});
+  const Device seeded = device::host::make_host_device({.mode = device::host::Mode::kSeeded, .seed = seed});
   std::string order;
-  tessera::Stream streams[3];
-  for (auto& stream : streams) stream = device.create_stream();
+  Stream streams[3];
+  for (auto& stream : streams) stream = seeded.create_stream();
   for (char step = '1'; step <= '3'; ++step) {
     for (int i = 0; i < 3; ++i) {
       streams[i].run([&order, i, step] { order += {"abc"[i], step, ' '}; });
     }
   }
-  device.synchronize();
+  seeded.synchronize();
   return order;
 }
 

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
+using namespace tessera;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -21,14 +23,14 @@ constexpr std::size_t kChunkBytes = std::size_t{8} << 20;
 
 // Two staging buffers that alternate: while one chunk is copied out, the next is filled.
 struct Pipeline {
-  tessera::Device device;
-  tessera::Stream fill = device.create_stream({.name = "fill"});
-  tessera::Stream copy = device.create_stream({.name = "copy"});
-  tessera::device::AddressRange range = device.reserve(2 * kChunkBytes);
-  tessera::device::PinnedMemory result = device.allocate_pinned(kChunks * kChunkBytes);
-  std::vector<tessera::Event> filled, copied;
+  Device device;
+  Stream fill = device.create_stream({.name = "fill"});
+  Stream copy = device.create_stream({.name = "copy"});
+  device::AddressRange range = device.reserve(2 * kChunkBytes);
+  device::PinnedMemory result = device.allocate_pinned(kChunks * kChunkBytes);
+  std::vector<Event> filled, copied;
 
-  explicit Pipeline(const tessera::Device& on) : device(on) {
+  explicit Pipeline(const Device& on) : device(on) {
     range.map(0, device.create_memory(2 * kChunkBytes));
     for (std::size_t i = 0; i < kChunks; ++i) {
       filled.push_back(device.create_event());
@@ -37,7 +39,7 @@ struct Pipeline {
   }
 
   void enqueue(bool overlapped) {
-    const tessera::Stream& out = overlapped ? copy : fill;
+    const Stream& out = overlapped ? copy : fill;
     if (overlapped) {  // joins the copy stream to a capture of the fill stream, and orders it after earlier work
       fill.record(copied[0]);
       copy.wait(copied[0]);
@@ -67,7 +69,7 @@ struct Pipeline {
   }
 };
 
-bool tour(const tessera::Device& device) {
+bool tour(const Device& device) {
   const auto& what = device.properties();
   std::printf("\n%s: %s, %.1f GiB, driver %s\n", device.name().c_str(), what.description.c_str(),
               static_cast<double>(what.memory_nbytes) / (1 << 30), what.driver.c_str());
@@ -95,7 +97,7 @@ bool tour(const tessera::Device& device) {
   timed("the same, captured once and replayed", [&] { replay.launch(pipeline.fill); });
   std::printf("  the graph has %zu nodes\n", graph.nodes().size());
 
-  const tessera::Stream failing = device.create_stream({.name = "failing"});
+  const Stream failing = device.create_stream({.name = "failing"});
   failing.run([] { throw std::runtime_error("the kernel divided by zero"); });
   try {
     failing.synchronize();
@@ -113,8 +115,8 @@ bool tour(const tessera::Device& device) {
 
 int main() {
   bool ok = true;
-  for (const tessera::Device& device : tessera::Device::all()) ok = tour(device) && ok;
-  for (const auto& absent : tessera::Device::absent()) {
+  for (const Device& device : Device::all()) ok = tour(device) && ok;
+  for (const auto& absent : Device::absent()) {
     std::printf("\n%s: not here (%s)\n", absent.kind.c_str(), absent.reason.c_str());
   }
   return ok ? 0 : 1;

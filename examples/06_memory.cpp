@@ -3,23 +3,21 @@
 
 #include <cstdio>
 
-using tessera::memory::Allocator;
-using tessera::memory::Buffer;
-using tessera::memory::Label;
+using namespace tessera;
 
 int main() {
-  const tessera::Device device = tessera::Device::get("host");
-  const Allocator memory = Allocator::of(device);
-  const tessera::Stream compute = device.create_stream({.name = "compute"});
-  const tessera::Stream transfer = device.create_stream({.name = "transfer"});
+  const Device device = Device::get("host");
+  const memory::Allocator memory = memory::Allocator::of(device);
+  const Stream compute = device.create_stream({.name = "compute"});
+  const Stream transfer = device.create_stream({.name = "transfer"});
 
-  const Label label("activations");
-  Buffer x = memory.allocate(4 << 20, compute);
+  const memory::Label label("activations");
+  memory::Buffer x = memory.allocate(4 << 20, compute);
   compute.fill(x.data(), 1, 1, x.nbytes());
 
   // Declares that another stream uses the buffer. The block is reused only after the work that stream has launched so
   // far.
-  const tessera::Event ready = device.create_event();
+  const Event ready = device.create_event();
   compute.record(ready);
   transfer.wait(ready);
   x.use_on(transfer);
@@ -28,13 +26,13 @@ int main() {
   x.reset();
 
   // An event orders this allocation after that work, so that it gets the same memory without a driver call.
-  const tessera::Event done = device.create_event();
+  const Event done = device.create_event();
   transfer.record(done);
   compute.wait(done);
-  const Buffer y = memory.allocate(4 << 20, compute);
+  const memory::Buffer y = memory.allocate(4 << 20, compute);
   std::printf("the same memory again: %s\n", y.data() == first ? "yes" : "no");
 
-  const tessera::memory::Statistics seen = memory.statistics();
+  const memory::Statistics seen = memory.statistics();
   std::printf("reserved %llu = live %llu + rounding %llu + pending %llu + cached %llu\n",
               static_cast<unsigned long long>(seen.now.reserved_nbytes),
               static_cast<unsigned long long>(seen.now.live_nbytes),

@@ -4,42 +4,38 @@
 
 #include <cstdio>
 
-using tessera::memory::Allocator;
-using tessera::memory::Buffer;
-using tessera::memory::CapturedGraph;
-using tessera::memory::GraphCapture;
-using tessera::memory::Pool;
+using namespace tessera;
 
 int main() {
-  const tessera::Device device = tessera::Device::get("host");
-  const Allocator memory = Allocator::of(device);
-  const tessera::Stream stream = device.create_stream();
-  const Pool pool = memory.create_pool({.name = "steps"});
+  const Device device = Device::get("host");
+  const memory::Allocator memory = memory::Allocator::of(device);
+  const Stream stream = device.create_stream();
+  const memory::Pool pool = memory.create_pool({.name = "steps"});
   constexpr std::size_t kNbytes = 1 << 20;
 
-  Buffer made;
-  CapturedGraph produce;
+  memory::Buffer made;
+  memory::CapturedGraph produce;
   {
-    GraphCapture capture(pool, stream, "produce");
+    memory::GraphCapture capture(pool, stream, "produce");
     made = memory.allocate(kNbytes, stream);
     stream.fill(made.data(), 7, 1, kNbytes);
     produce = capture.end();
   }
-  Buffer result;
-  CapturedGraph consume;
+  memory::Buffer result;
+  memory::CapturedGraph consume;
   {
-    GraphCapture capture(pool, stream, "consume");
+    memory::GraphCapture capture(pool, stream, "consume");
     made.use_on(stream);  // declares an input: the graph reads the output of 'produce'
     result = memory.allocate(kNbytes, stream);
     stream.copy(result.data(), made.data(), kNbytes);
     consume = capture.end();
   }
   made.reset();
-  CapturedGraph overwrite;
+  memory::CapturedGraph overwrite;
   {
-    GraphCapture capture(pool, stream, "overwrite");
+    memory::GraphCapture capture(pool, stream, "overwrite");
     for (int step = 0; step < 100; ++step) {
-      const Buffer scratch = memory.allocate(kNbytes, stream);  // all hundred iterations use one block
+      const memory::Buffer scratch = memory.allocate(kNbytes, stream);  // all hundred iterations use one block
       stream.fill(scratch.data(), 1, 1, kNbytes);
     }
     overwrite = capture.end();
@@ -52,7 +48,7 @@ int main() {
   int refused = 0;
   try {
     consume.replay(stream);
-  } catch (const tessera::InvalidArgument& error) {
+  } catch (const InvalidArgument& error) {
     std::printf("refused: %s\n", error.message().c_str());
     ++refused;
   }

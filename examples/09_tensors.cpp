@@ -1,46 +1,41 @@
 // Tensors: fits a straight line by gradient descent, then writes it to a file and reads it back.
 #include <tessera/tessera.h>
 
-#include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <string>
 
-namespace autograd = tessera::autograd;
-namespace ops = tessera::ops;
-namespace tensor = tessera::tensor;
-using tessera::Tensor;
+using namespace tessera;
 
 int main() {
-  ops::manual_seed(1);
-  const Tensor x = ops::rand({256, 1});
-  const Tensor y = x * 3.0 + 0.5 + ops::randn({256, 1}) * 0.01;  // the parameters to find are 3 and 0.5
+  manual_seed(1);
+  const Tensor x = rand({256, 1});
+  const Tensor y = x * 3 + 0.5 + randn({256, 1}) * 0.01;  // the parameters to find are 3 and 0.5
 
-  const Tensor slope = ops::zeros({1, 1});
-  const Tensor offset = ops::zeros({1});
-  autograd::set_requires_grad(slope, true);
-  autograd::set_requires_grad(offset, true);
+  const Tensor slope = zeros({1, 1}).requires_grad_();
+  const Tensor offset = zeros({1}).requires_grad_();
   double last = 0;
   for (int step = 0; step < 200; ++step) {
-    const Tensor loss = ops::mean(ops::square(ops::matmul(x, slope) + offset - y));
-    autograd::backward(loss);
+    const Tensor loss = (matmul(x, slope) + offset - y).square().mean();
+    loss.backward();
     {
-      const autograd::NoGrad frozen;  // autograd does not record the update
+      const NoGrad no_grad;  // autograd does not record the update
       for (const Tensor& parameter : {slope, offset}) {
-        ops::sub_(parameter, autograd::grad(parameter) * 0.5);
-        autograd::set_grad(parameter, {});
+        parameter -= parameter.grad() * 0.5;
+        parameter.zero_grad();
       }
     }
     if (step % 50 == 0 || step == 199) {
-      last = ops::item(loss).as_double();  // the only wait of the host
-      std::printf("step %3d  loss %.6f\n", step, last);
+      last = loss.item<double>();  // the only wait of the host
+      std::cout << "step " << step << "  loss " << last << "\n";
     }
   }
-  std::printf("%s\n%s\n", tensor::to_string(slope).c_str(), tensor::to_string(offset).c_str());
+  std::cout << slope << "\n" << offset << "\n";
 
   const std::string file = std::filesystem::temp_directory_path() / "tessera_line.safetensors";
   tensor::write_safetensors(file, {{"offset", offset}, {"slope", slope}}, {{"what", "a straight line"}});
-  const bool is_same = ops::equal(tensor::SafetensorsFile(file).map("slope"), slope);
+  const bool is_same = equal(tensor::SafetensorsFile(file).map("slope"), slope);
   std::filesystem::remove(file);
-  std::printf("read back: %s\n", is_same ? "the same" : "something else");
+  std::cout << "read back: " << (is_same ? "the same" : "something else") << "\n";
   return is_same && last < 1e-3 ? 0 : 1;
 }

@@ -1,44 +1,43 @@
 // Ranks that cooperate: four ranks, threads of this process, reduce, scatter and gather their data. Then one rank
 // leaves, and the others continue without it. The same body runs on ranks that are processes: replace
-// tessera::simulate() by tessera::init() and start it with `tessera run -n 4 -- PROGRAM`.
+// simulate() by init() and start it with `tessera run -n 4 -- PROGRAM`.
 #include <tessera/tessera.h>
 
 #include <chrono>
 #include <cstdio>
 
+using namespace tessera;
+
 namespace {
 
-using tessera::Tensor;
-namespace ops = tessera::ops;
-
 void body() {
-  const tessera::comm::ProcessGroup world = tessera::comm::world();
+  const ProcessGroup world = comm::world();
 
   // A collective is enqueued on the current stream and returns immediately. All ranks enqueue the same collectives in
   // the same order.
-  const Tensor x = ops::full({8}, world.rank() + 1);
+  const Tensor x = full({8}, world.rank() + 1);
   world.all_reduce(x);
-  const Tensor chunk = ops::empty({2});
+  const Tensor chunk = empty({2});
   world.reduce_scatter(chunk, x);
-  const Tensor sums = ops::empty({8});
+  const Tensor sums = empty({8});
   world.all_gather(sums, chunk);
-  const double total = ops::item(ops::sum(sums)).as_double();  // waits for the stream
+  const double total = sums.sum().item<double>();  // waits for the stream
   if (world.rank() == 0) std::printf("sum of sums of sums: %g\n", total);
 
   if (world.rank() == 3) return;  // leaves
   try {
     world.all_reduce(x).wait();
-  } catch (const tessera::Error& error) {
+  } catch (const Error& error) {
     if (world.rank() == 0) std::printf("%s\n", error.message().c_str());
-    tessera::tensor::current_stream(x.device()).reset_error();
+    tensor::current_stream(x.device()).reset_error();
   }
-  const tessera::comm::ProcessGroup remaining = world.shrink(std::chrono::seconds(30));
-  const Tensor one = ops::ones({});
+  const ProcessGroup remaining = world.shrink(std::chrono::seconds(30));
+  const Tensor one = ones({});
   remaining.all_reduce(one);
-  const double count = ops::item(one).as_double();
+  const double count = one.item<double>();
   if (remaining.rank() == 0) std::printf("%g of %d ranks continue\n", count, world.size());
 }
 
 }  // namespace
 
-int main() { tessera::simulate(4, body); }
+int main() { simulate(4, body); }

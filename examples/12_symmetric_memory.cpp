@@ -5,10 +5,9 @@
 
 #include <cstdio>
 
-namespace {
+using namespace tessera;
 
-using tessera::comm::SymmetricBuffer;
-using tessera::comm::SymmetricPool;
+namespace {
 
 // Returns the values of group rank `peer`.
 template <class T>
@@ -17,8 +16,8 @@ T* values(const SymmetricBuffer& buffer, int peer) {
 }
 
 void body() {
-  const tessera::comm::ProcessGroup world = tessera::comm::world();
-  const tessera::Stream stream = tessera::Device::get("host").default_stream();
+  const ProcessGroup world = comm::world();
+  const Stream stream = Device::get("host").default_stream();
   const int rank = world.rank();
   const int next = (rank + 1) % world.size();
   const int previous = (rank + world.size() - 1) % world.size();
@@ -49,7 +48,7 @@ void body() {
     for (int peer = 0; peer < world.size(); ++peer) sum += *values<float>(inputs, peer);
   });
   pool.barrier(0, stream);
-  const tessera::Tensor same = tessera::ops::full({}, rank + 1);
+  const Tensor same = full({}, rank + 1);
   world.all_reduce(same).wait();
   if (rank == 0) std::printf("the sum is %g, and %g by all_reduce\n", sum, *same.data_as<float>());
 
@@ -57,11 +56,11 @@ void body() {
   const SymmetricBuffer other = pool.allocate(rank == 2 ? 2000 : 1000);
   try {
     pool.rendezvous();
-  } catch (const tessera::MismatchError& error) {
+  } catch (const MismatchError& error) {
     if (rank == 0) std::printf("%s\n", error.message().c_str());
   }
 }
 
 }  // namespace
 
-int main() { tessera::simulate(4, body); }
+int main() { simulate(4, body); }

@@ -7,14 +7,7 @@
 #include <cstdio>
 #include <vector>
 
-namespace tensor = tessera::tensor;
-namespace ops = tessera::ops;
-namespace autograd = tessera::autograd;
-namespace layout = tessera::layout;
-namespace shard = tessera::shard;
-namespace device = tessera::device;
-using layout::Layout;
-using tessera::Tensor;
+using namespace tessera;
 
 namespace {
 
@@ -26,13 +19,13 @@ void infer_distances(const tensor::Call& call, std::span<tensor::OutputInfo> out
   TESSERA_CHECK_CALL(call, x.ndim() == 2 && y.ndim() == 2 && x.size(1) == y.size(1),
                      "x and y must be matrices of as many columns");
   TESSERA_CHECK_CALL(call, x.dtype() == y.dtype(), "x and y must have one dtype");
-  outputs[0] = {tessera::Shape{x.size(0), y.size(0)}, x.dtype()};
+  outputs[0] = {Shape{x.size(0), y.size(0)}, x.dtype()};
 }
 
 template <class T>
 void run_as(const tensor::KernelCall& call) {
-  const Tensor a = ops::contiguous(call.inputs[0]);
-  const Tensor b = ops::contiguous(call.inputs[1]);
+  const Tensor a = contiguous(call.inputs[0]);
+  const Tensor b = contiguous(call.inputs[1]);
   const auto* x = a.data_as<T>();
   const auto* y = b.data_as<T>();
   auto* out = call.outputs[0].data_as<T>();
@@ -58,7 +51,7 @@ void run_as(const tensor::KernelCall& call) {
 }
 
 void run_distances(const tensor::KernelCall& call) {
-  if (call.outputs[0].dtype() == tessera::DType::kF64) return run_as<double>(call);
+  if (call.outputs[0].dtype() == kF64) return run_as<double>(call);
   run_as<float>(call);
 }
 
@@ -67,8 +60,8 @@ void run_distances(const tensor::KernelCall& call) {
 void distances_gradient(tensor::GradientCall& call) {
   for (const int i : {0, 1}) {
     if (!call.needs(i)) continue;
-    const Tensor g = i == 0 ? call.grad() : ops::transpose(call.grad(), 0, 1);
-    call.set(i, 2 * (call.input(i) * ops::sum(g, {1}, true) - ops::mm(g, call.input(1 - i))));
+    const Tensor g = i == 0 ? call.grad() : call.grad().transpose(0, 1);
+    call.set(i, 2 * (call.input(i) * sum(g, {1}, true) - mm(g, call.input(1 - i))));
   }
 }
 
@@ -91,9 +84,9 @@ Tensor distances(const Tensor& x, const Tensor& y) { return tensor::call(kDistan
 
 // Takes rows 0 to n + 1 and returns rows 1 to n. The gradient applies the same function to the zero-padded gradient.
 Tensor add_neighbours(const Tensor& rows) {
-  const auto forward = [](autograd::FunctionCall& /*call*/, const std::vector<Tensor>& inputs) -> std::vector<Tensor> {
-    const Tensor in = ops::contiguous(inputs[0]);
-    const Tensor out = ops::empty({in.size(0) - 2, in.size(1)});
+  const auto forward = [](FunctionCall& /*call*/, const std::vector<Tensor>& inputs) -> std::vector<Tensor> {
+    const Tensor in = contiguous(inputs[0]);
+    const Tensor out = empty({in.size(0) - 2, in.size(1)});
     const std::int64_t columns = in.size(1);
     const std::int64_t count = out.numel();
     const auto* from = in.data_as<float>();
@@ -107,10 +100,10 @@ Tensor add_neighbours(const Tensor& rows) {
             {.label = "add_neighbours", .accesses = accesses});
     return {out};
   };
-  const auto backward = [](autograd::FunctionCall& /*call*/, const std::vector<Tensor>& gradients) {
-    return std::vector<Tensor>{add_neighbours(ops::pad(gradients[0], {0, 0, 2, 2}))};
+  const auto backward = [](FunctionCall& /*call*/, const std::vector<Tensor>& gradients) {
+    return std::vector<Tensor>{add_neighbours(pad(gradients[0], {0, 0, 2, 2}))};
   };
-  return autograd::apply_function("add_neighbours", forward, backward, {rows})[0];
+  return apply_function("add_neighbours", forward, backward, {rows})[0];
 }
 
 // Smooths a tensor with sharded rows. permute() returns zeros if no rank sends: before the first row and after the
@@ -125,9 +118,9 @@ Tensor smoothed(const Tensor& x) {
   }
   const auto stencil = [&](const std::vector<Tensor>& parts) -> std::vector<Tensor> {
     const Tensor& mine = parts[0];
-    const Tensor before = shard::permute(ops::narrow(mine, 0, mine.size(0) - 1, 1), down, along);
-    const Tensor behind = shard::permute(ops::narrow(mine, 0, 0, 1), up, along);
-    return {add_neighbours(ops::cat(std::vector<Tensor>{before, mine, behind}))};
+    const Tensor before = shard::permute(narrow(mine, 0, mine.size(0) - 1, 1), down, along);
+    const Tensor behind = shard::permute(narrow(mine, 0, 0, 1), up, along);
+    return {add_neighbours(cat(std::vector<Tensor>{before, mine, behind}))};
   };
   return shard::local_map(stencil, {x.layout()}, {x.layout()})({x}, {{x.shape(), x.dtype()}})[0];
 }
@@ -135,37 +128,37 @@ Tensor smoothed(const Tensor& x) {
 // ---- both, on four ranks and on one rank ----
 
 bool is_close(const char* what, const Tensor& sharded, const Tensor& plain) {
-  const bool is = ops::allclose(shard::gather(sharded), plain, 1e-4, 1e-4);
-  if (tessera::current_place().rank == tessera::Rank(0)) {
+  const bool is = allclose(sharded.gather(), plain, 1e-4, 1e-4);
+  if (rank() == 0) {
     std::printf("%-24s %-26s %s\n", what, sharded.layout().placements_text().c_str(), is ? "as on one rank" : "WRONG");
   }
   return is;
 }
 
 bool body() {
-  const layout::Mesh mesh = layout::Mesh::parse("tp=4");
-  const Tensor x = shard::randn({10, 6}, Layout::create(mesh, {layout::Shard(1)}));
-  const Tensor y = shard::randn({5, 6}, Layout::create(mesh, {layout::Shard(1)}));
-  const Tensor rows = shard::randn({10, 3}, Layout::create(mesh, {layout::Shard(0)}));
-  const Tensor whole_x = shard::gather(x);
-  const Tensor whole_y = shard::gather(y);
-  const Tensor whole_rows = shard::gather(rows);
-  for (const Tensor& leaf : {x, rows, whole_x, whole_rows}) autograd::set_requires_grad(leaf, true);
+  const Mesh mesh({{"tp", 4}});
+  const Tensor x = randn({10, 6}, {.layout = {mesh, {{"tp", Shard(1)}}}});
+  const Tensor y = randn({5, 6}, {.layout = {mesh, {{"tp", Shard(1)}}}});
+  const Tensor rows = randn({10, 3}, {.layout = {mesh, {{"tp", Shard(0)}}}});
+  const Tensor whole_x = x.gather();
+  const Tensor whole_y = y.gather();
+  const Tensor whole_rows = rows.gather();
+  for (const Tensor& leaf : {x, rows, whole_x, whole_rows}) leaf.requires_grad_();
 
   bool is_right = true;
   const Tensor d = distances(x, y);  // columns are sharded: each rank has a partial sum, without communication
   const Tensor whole_d = distances(whole_x, whole_y);
   is_right &= is_close("distances", d, whole_d);
-  autograd::backward(ops::sum(d));
-  autograd::backward(ops::sum(whole_d));
-  is_right &= is_close("  gradient", autograd::grad(x), autograd::grad(whole_x));
+  d.sum().backward();
+  whole_d.sum().backward();
+  is_right &= is_close("  gradient", x.grad(), whole_x.grad());
 
   const Tensor s = smoothed(rows);
-  const Tensor whole_s = add_neighbours(ops::pad(whole_rows, {0, 0, 1, 1}));
+  const Tensor whole_s = add_neighbours(pad(whole_rows, {0, 0, 1, 1}));
   is_right &= is_close("smoothed", s, whole_s);
-  autograd::backward(ops::sum(ops::square(s)));
-  autograd::backward(ops::sum(ops::square(whole_s)));
-  is_right &= is_close("  gradient", autograd::grad(rows), autograd::grad(whole_rows));
+  s.square().sum().backward();
+  whole_s.square().sum().backward();
+  is_right &= is_close("  gradient", rows.grad(), whole_rows.grad());
   return is_right;
 }
 
@@ -173,7 +166,7 @@ bool body() {
 
 int main() {
   std::atomic<bool> is_right = true;
-  tessera::simulate(4, [&] {
+  simulate(4, [&] {
     if (!body()) is_right = false;
   });
   return is_right ? 0 : 1;

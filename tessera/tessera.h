@@ -1,27 +1,25 @@
-// Everything a user of Tessera needs, in one include.
+// What a program needs to use Tessera, in one include, and the short names:
+//
+//   using namespace tessera;
+//   Tensor x = randn({4, 3});
+//   Tensor y = matmul(x, w) * 2 + 1;
+//
+// Operators, gradients and sharded tensors are in namespace tessera itself. Other parts keep the namespace of their
+// layer, such as memory:: or train::. Tools that read the records of a run (tessera/analysis) and the watchdog
+// (tessera/watch) have their own headers.
 #pragma once
 
-#include "tessera/analysis/chrome_trace.h"
-#include "tessera/analysis/evidence.h"
-#include "tessera/analysis/evidence_json.h"
-#include "tessera/analysis/explain.h"
-#include "tessera/analysis/live.h"
-#include "tessera/analysis/memory/torch_snapshot.h"
-#include "tessera/analysis/read_run.h"
-#include "tessera/analysis/report/report.h"
-#include "tessera/analysis/report/serve.h"
-#include "tessera/analysis/torch_pickles.h"
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/checkpoint.h"
 #include "tessera/autograd/function.h"
 #include "tessera/autograd/hooks.h"
+#include "tessera/autograd/value_and_grad.h"
 #include "tessera/base/dtype.h"
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/ids.h"
 #include "tessera/base/log.h"
 #include "tessera/base/probe/annotation.h"
-#include "tessera/base/probe/reader.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/shape.h"
@@ -37,7 +35,6 @@
 #include "tessera/device/device.h"
 #include "tessera/device/event.h"
 #include "tessera/device/graph.h"
-#include "tessera/device/launch_records.h"
 #include "tessera/device/memory.h"
 #include "tessera/device/stream.h"
 #include "tessera/layout/arithmetic.h"
@@ -75,9 +72,7 @@
 #include "tessera/ops/update/update.h"
 #include "tessera/shard/calibrate.h"
 #include "tessera/shard/collectives.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/distribute.h"
-#include "tessera/shard/gatherer.h"
 #include "tessera/shard/gradients.h"
 #include "tessera/shard/groups.h"
 #include "tessera/shard/local_map.h"
@@ -89,7 +84,9 @@
 #include "tessera/tensor/cooperation.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/tensor/dlpack.h"
+#include "tessera/tensor/methods.h"
 #include "tessera/tensor/op_def.h"
+#include "tessera/tensor/operators.h"
 #include "tessera/tensor/print.h"
 #include "tessera/tensor/rearrangement.h"
 #include "tessera/tensor/safetensors.h"
@@ -98,19 +95,47 @@
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/bad_step.h"
 #include "tessera/train/checkpoint/checkpoint.h"
-#include "tessera/train/checkpoint/diff.h"
-#include "tessera/train/checkpoint/reshard.h"
-#include "tessera/train/checkpoint/verify.h"
 #include "tessera/train/config.h"
 #include "tessera/train/data/samples.h"
 #include "tessera/train/data/text_files.h"
 #include "tessera/train/data/token_file.h"
 #include "tessera/train/data/tokenizer.h"
-#include "tessera/train/flops.h"
 #include "tessera/train/model.h"
 #include "tessera/train/plan.h"
 #include "tessera/train/run.h"
 #include "tessera/train/summary.h"
 #include "tessera/train/trainer.h"
-#include "tessera/watch/verdict_file.h"
-#include "tessera/watch/watchdog.h"
+
+namespace tessera {
+
+// NOLINTBEGIN(misc-unused-using-decls, google-build-using-namespace): names for users
+using namespace ops;       // randn, matmul, sum, ...
+using namespace autograd;  // NoGrad, backward, value_and_grad, ...
+using enum DType;          // kF32, kBF16, ...
+
+using comm::ProcessGroup;
+using comm::SymmetricBuffer;
+using comm::SymmetricPool;
+using comm::Work;
+using comm::world;
+using layout::Layout;
+using layout::Mesh;
+using layout::Partial;
+using layout::Placement;
+using layout::Replicate;
+using layout::Shard;
+using probe::Annotation;
+using shard::AutoRedistribute;
+using shard::DataOn;
+using shard::distribute;
+using shard::ForbidCommunication;
+using shard::from_local;
+using shard::local_map;
+using shard::redistribute;
+using shard::reduce_gradients;
+
+using ops::gather;    // elements by index
+using shard::gather;  // the global tensor on every rank
+// NOLINTEND(misc-unused-using-decls, google-build-using-namespace)
+
+}  // namespace tessera

@@ -21,8 +21,8 @@ train::CheckpointState state_on(const std::string& mesh_text, std::uint64_t seed
   const layout::Mesh mesh = layout::Mesh::parse(mesh_text);
   ops::manual_seed(seed);
   train::CheckpointState state;
-  state.tensors.emplace_back("weight", shard::randn({12, 8}, layout::Layout::parse(mesh, "R,S0,S1")));
-  state.tensors.emplace_back("norm", shard::randn({8}, layout::Layout::parse(mesh, "R,S0,R")));
+  state.tensors.emplace_back("weight", ops::randn({12, 8}, {.layout = layout::Layout::parse(mesh, "R,S0,S1")}));
+  state.tensors.emplace_back("norm", ops::randn({8}, {.layout = layout::Layout::parse(mesh, "R,S0,R")}));
   state.tensors.emplace_back("steps", ops::full({}, 3.0F));
   state.texts["configuration"] = mesh_text;
   return state;

@@ -210,7 +210,7 @@ TEST(LayoutExplain, TellsTheConflictTheFixesAndTheCandidates) {
   const std::string call = std::string("explain --mesh dp=2,tp=4 --input 4096x512:S0,R --input 512x1024:R,S0 ") + kMm;
   const Outcome outcome = run(call + " --fixes 1 --most 2");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_TRUE(contains(outcome.out, "result.conflict\tmm: axis tp shards factor k in input 1")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "result.conflict\tmm: axis tp shards dimension 0 of input 1")) << outcome.out;
   EXPECT_TRUE(contains(outcome.out,
                        "FIX\tUS\tRECEIVED\tOUTPUTS\tHOW\n1\t2.70\t0\t{Shard(0), Partial()}\tredistribute input 0 to "
                        "{Shard(0), Shard(1)}: slice over tp, 0 B, 2.7 us\n"))

@@ -76,6 +76,9 @@ bool is_same(const RankPlace& a, const RankPlace& b) {
 
 }  // namespace
 
+int rank() { return current_place().rank.value(); }
+int world_size() { return current_place().world_size; }
+
 void init(const InitOptions& options) {
   const comm::LaunchEnvironment launched = place_from(options);
   const RankPlace& place = launched.place;

@@ -33,6 +33,11 @@ struct InitOptions {
 /// Makes this process a rank of a world. A second call with a different rank or world throws.
 TESSERA_API void init(const InitOptions& options = {});
 
+/// Returns the world rank of the calling thread, in [0, world_size()).
+TESSERA_API int rank();
+/// Returns the number of ranks in the world; 1 before init() and outside simulate().
+TESSERA_API int world_size();
+
 /// Options of simulate().
 struct SimulateOptions {
   /// If set, the ranks and their streams run one at a time, in an order that the seed determines, and a deadlock throws

@@ -78,6 +78,10 @@ class TESSERA_API Device {
   Device() = default;
   /// Constructs a handle. Called by the registry and by the factory functions of each kind.
   explicit Device(std::shared_ptr<DeviceState> state) : state_(std::move(state)) {}
+  /// Same as get(name), so that options and arguments can be written as "cuda:0".
+  Device(const char* name) : Device(get(name)) {}  // NOLINT(google-explicit-constructor)
+  /// Same as get(name).
+  Device(const std::string& name) : Device(get(name)) {}  // NOLINT(google-explicit-constructor)
   /// Returns the device of this name: "host" (of the current rank), "cuda" or "cuda:1". Throws an error that lists the
   /// available devices if the name is unknown.
   static Device get(std::string_view name);

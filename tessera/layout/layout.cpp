@@ -216,6 +216,18 @@ Layout::~Layout() {
   if (state_ != nullptr && state_->is_counted) table().release(state_);
 }
 
+Layout::Layout(const Mesh& mesh, std::span<const AxisPlacement> placements) {
+  if (!mesh) return;
+  std::vector<Placement> by_axis(static_cast<std::size_t>(mesh.ndim()));
+  for (auto each = placements.begin(); each != placements.end(); ++each) {
+    TESSERA_CHECK(
+        std::none_of(placements.begin(), each, [&](const AxisPlacement& one) { return one.axis == each->axis; }),
+        "layout: each axis must be named once, got axis '", each->axis, "' twice");
+    by_axis[static_cast<std::size_t>(mesh.index_of(each->axis))] = each->placement;
+  }
+  *this = create(mesh, by_axis);
+}
+
 Layout Layout::create(const Mesh& mesh, LayoutParts parts) {
   TESSERA_CHECK(mesh, "layout: mesh is empty; assign one first");
   detail::canonicalize(mesh, parts);

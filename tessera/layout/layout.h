@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -89,6 +90,12 @@ inline Placement Replicate() { return {}; }
 /// Returns the placement of an axis whose ranks hold partial values. Their reduction is the tensor.
 inline Placement Partial(Reduction reduction = Reduction::kSum) { return {Placement::Kind::kPartial, 0, reduction}; }
 
+/// The placement of the mesh axis with this name.
+struct AxisPlacement {
+  std::string_view axis;  ///< Name of the axis.
+  Placement placement;    ///< Effect of the axis.
+};
+
 /// Process-local number of a layout. Never 0 and never reused.
 using LayoutId = Id<struct LayoutTag, std::uint64_t>;
 /// Hash of a layout that is the same in all processes and runs: the 128-bit FNV-1a hash of its text.
@@ -109,6 +116,13 @@ class TESSERA_API Layout {
  public:
   /// Constructs an empty handle, which can only be assigned, compared and tested.
   Layout() noexcept = default;
+  /// Constructs the layout with these placements: Layout(mesh, {{"dp", Shard(0)}}). Axes that are not named replicate.
+  /// An empty mesh gives an empty layout, that of a plain tensor. Throws InvalidArgument, which suggests the nearest
+  /// name, if the mesh has no such axis, or if an axis is named twice.
+  Layout(const Mesh& mesh, std::initializer_list<AxisPlacement> placements)
+      : Layout(mesh, std::span(placements.begin(), placements.size())) {}
+  /// Constructs the layout with these placements.
+  Layout(const Mesh& mesh, std::span<const AxisPlacement> placements);
   /// Constructs a handle to the same layout.
   Layout(const Layout& other) noexcept;
   /// Takes over the layout of `other`, which becomes empty.

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -90,6 +91,8 @@ class TESSERA_API Mesh {
 
   /// Constructs an empty handle, which can only be assigned, compared and tested.
   Mesh() = default;
+  /// Same as create(): Mesh mesh({{"dp", 2}, {"tp", 4}}).
+  explicit Mesh(std::initializer_list<AxisSpec> axes) : Mesh(create(axes)) {}
   /// Returns a row-major mesh of the ranks from `first`. Throws InvalidArgument if two names are equal or the mesh
   /// would have more than 2^31 ranks.
   static Mesh create(std::vector<AxisSpec> axes, Rank first = Rank(0));

@@ -71,10 +71,11 @@ TEST(Propagate, MatrixProductRows) {
   expect_words(mm("P", "P"), {"mm: axis tp", "not linear in inputs 0, 1 together"});
   expect_words(mm("P(max)", "R"), {"not monotone in input 0"});
   expect_words(mm("P(prod)", "R"), {"cannot pass through an operator"});
-  expect_words(mm("S1", "R"), {"axis tp shards factor k in input 0 {Shard(1)} but not in input 1 {Replicate()}"});
+  expect_words(mm("S1", "R"),
+               {"axis tp shards dimension 1 of input 0 {Shard(1)}, but not dimension 0 of input 1 {Replicate()}"});
   expect_words(mm("S0", "S1"),
-               {"axis tp shards factor i in input 0 {Shard(0)} and shards factor j in input 1 {Shard(1)}"});
-  expect_words(mm("S0", "P"), {"axis tp shards factor i in input 0", "is partial (sum) in input 1"});
+               {"axis tp shards dimension 0 of input 0 {Shard(0)} and shards dimension 1 of input 1 {Shard(1)}"});
+  expect_words(mm("S0", "P"), {"axis tp shards dimension 0 of input 0", "is partial (sum) in input 1"});
   Calls batch("tp=2");
   EXPECT_EQ(
       batch("bmm: [b,i,k],[b,k,j]->[b,i,j]; k=sum; multi, multi", {{{4, 2, 3}, "S0"}, {{4, 3, 5}, "S0"}}, {{4, 2, 5}}),
@@ -130,7 +131,7 @@ TEST(Propagate, SumsFlowThroughJointInputsTogether) {
   expect_words(add("P", "R"), {"requires partial sums in all or none of inputs 0, 1"});
   expect_words(add("P", "P(avg)"), {"is partial (sum) in input 0", "is partial (avg) in input 1"});
   expect_words(add("P(max)", "P(max)"), {"max passes through one input at a time"});
-  expect_words(add("P", "S0"), {"axis tp is partial (sum) in input 0", "shards factor i in input 1"});
+  expect_words(add("P", "S0"), {"axis tp is partial (sum) in input 0", "shards dimension 0 of input 1"});
 }
 
 TEST(Propagate, AlgebraOfOneInput) {
@@ -173,7 +174,7 @@ TEST(Propagate, BroadcastInputsAreReplicatedWhereTheyLackTheFactor) {
   const char* bias = "bias: [i,j],[j]->[i,j]; joint, joint";
   EXPECT_EQ(calls(bias, {{{4, 6}, "S0,S1"}, {{6}, "R,S0"}}, {{4, 6}}), "{Shard(0), Shard(1)}");
   expect_words(calls(bias, {{{4, 6}, "S0,S1"}, {{6}, "R,R"}}, {{4, 6}}),
-               {"axis tp shards factor j", "but not in input 1"});
+               {"axis tp shards dimension 1 of input 0", "but not dimension 0 of input 1"});
   const char* scale = "mul: [i,j],[i,1]->[i,j]; multi, multi";
   expect_words(calls(scale, {{{4, 6}, "R,R"}, {{4, 1}, "S1,R"}}, {{4, 6}}),
                {"input 1 {Shard(1), Replicate()}", "dimension 1", "of size 1 that is broadcast"});
@@ -296,7 +297,7 @@ TEST(Fixes, MoveTheCheaperInput) {
   const auto inputs = calls.read({{{4096, 512}, "S0"}, {{512, 64}, "S0"}});
   const auto found = propagate_or_fix(FactorRule::parse(kMm), inputs, std::vector<Shape>{{4096, 64}}, planner);
   EXPECT_FALSE(found.is_match());
-  expect_words(found.conflict, {"axis tp shards factor i in input 0", "factor k in input 1"});
+  expect_words(found.conflict, {"axis tp shards dimension 0 of input 0", "dimension 0 of input 1"});
   ASSERT_EQ(found.fixes.size(), 3U);
   const Fix& best = found.fixes[0];
   EXPECT_EQ(best.inputs[0], inputs[0].layout);

@@ -5,8 +5,9 @@
 #include "tessera/autograd/autograd.h"
 #include "tessera/comm/world.h"
 #include "tessera/layout/planner.h"
+#include "tessera/ops/create/create.h"
+#include "tessera/ops/create/random.h"
 #include "tessera/ops/matrix/matrix.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/testing/all_ranks.h"
 
 namespace tessera::shard {
@@ -63,13 +64,13 @@ TEST(AcceptedGradients, TensorsWithoutElementsAreMadeSharded) {
   const Mesh mesh = Mesh::parse("x=2");
   const Layout rows = Layout::parse(mesh, "S0");
   simulate(2, [&] {
-    EXPECT_EQ(zeros({0, 4}, rows).local().shape(), Shape({0, 4}));
-    EXPECT_EQ(ones({0, 4}, rows).layout(), rows);
-    EXPECT_EQ(randn({0, 4}, rows).shape(), Shape({0, 4}));
-    EXPECT_EQ(rand({0}, rows).numel(), 0);
-    EXPECT_EQ(arange(3, 3, 1, rows).local().numel(), 0);
-    EXPECT_EQ(eye(0, 4, rows).local().shape(), Shape({0, 4}));
-    EXPECT_EQ(zeros({4, 0}, rows).local().shape(), Shape({2, 0}));
+    EXPECT_EQ(ops::zeros({0, 4}, {.layout = rows}).local().shape(), Shape({0, 4}));
+    EXPECT_EQ(ops::ones({0, 4}, {.layout = rows}).layout(), rows);
+    EXPECT_EQ(ops::randn({0, 4}, {.layout = rows}).shape(), Shape({0, 4}));
+    EXPECT_EQ(ops::rand({0}, {.layout = rows}).numel(), 0);
+    EXPECT_EQ(ops::arange(3, 3, 1, {.layout = rows}).local().numel(), 0);
+    EXPECT_EQ(ops::eye(0, 4, {.layout = rows}).local().shape(), Shape({0, 4}));
+    EXPECT_EQ(ops::zeros({4, 0}, {.layout = rows}).local().shape(), Shape({2, 0}));
   });
 }
 

@@ -12,8 +12,8 @@
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/matrix/matrix.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
 #include "tessera/shard/trace.h"
@@ -86,15 +86,15 @@ TEST(Calibrate, WhatWasPlannedAtOtherPricesIsPlannedAgain) {
   dear_bytes.links[1].gigabytes_per_s = 0.01;
   simulate(4, [&] {
     const Mesh mesh = Mesh::parse("a=2,b=2");
-    const Tensor x = zeros({8}, Layout::parse(mesh, "S0,S0"));
+    const Tensor x = ops::zeros({8}, {.layout = Layout::parse(mesh, "S0,S0")});
     const auto steps = [&] {
       const TraceLayouts trace;
       (void)redistribute(x, Layout::replicated(mesh));
       return trace.events().at(0).plan->steps.size();
     };
     const Mesh line = Mesh::parse("tp=4");
-    const Tensor left = zeros({64, 64}, Layout::parse(line, "S0"));
-    const Tensor right = zeros({64, 64}, Layout::parse(line, "S0"));
+    const Tensor left = ops::zeros({64, 64}, {.layout = Layout::parse(line, "S0")});
+    const Tensor right = ops::zeros({64, 64}, {.layout = Layout::parse(line, "S0")});
     const auto product = [&] {
       const AutoRedistribute automatic;
       return ops::mm(left, right).layout();

@@ -243,7 +243,7 @@ class CollectiveFunction final : public autograd::Function {
 };
 
 Tensor apply(const Collective& collective, const Tensor& x) {
-  if (moving() == Moving::kForbidden) {
+  if (redistribute_mode() == RedistributeMode::kForbidden) {
     detail::check_may_communicate(
         tessera::detail::concat(collective.name(), " of ", tensor::describe(x), " over ", collective.over.text()));
   }

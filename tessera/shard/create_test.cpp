@@ -1,5 +1,5 @@
 // Tensors created with layouts are bitwise equal to those of one device.
-#include "tessera/shard/create.h"
+#include "tessera/ops/create/create.h"
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ std::vector<Made> all() {
   const auto filled = [](const std::function<void(const Tensor&)>& fill) {
     return std::pair<std::function<Tensor(const Layout&)>, std::function<Tensor()>>(
         [fill](const Layout& layout) {
-          Tensor out = empty(kShape, layout);
+          Tensor out = ops::empty(kShape, {.layout = layout});
           fill(out);
           return out;
         },
@@ -53,33 +53,36 @@ std::vector<Made> all() {
   const auto flipped = filled([](const Tensor& x) { ops::bernoulli_(x, 0.7); });
   const auto truncated = filled([](const Tensor& x) { ops::trunc_normal_(x, 0, 1, -0.5, 0.5); });
   return {
-      {"full", [](const Layout& l) { return full(kShape, 2.5, l); }, [] { return ops::full(kShape, 2.5); }},
-      {"arange", [](const Layout& l) { return arange(3, 40, 2, l); }, [] { return ops::arange(3, 40, 2); }, 1},
-      {"eye", [](const Layout& l) { return eye(7, 10, l); }, [] { return ops::eye(7, 10); }},
-      {"rand", [](const Layout& l) { return rand(kShape, l); }, [] { return ops::rand(kShape); }},
-      {"randn", [](const Layout& l) { return randn(kShape, l); }, [] { return ops::randn(kShape); }},
-      {"randint", [](const Layout& l) { return randint(-5, 900, kShape, l); },
+      {"full", [](const Layout& l) { return ops::full(kShape, 2.5, {.layout = l}); },
+       [] { return ops::full(kShape, 2.5); }},
+      {"arange", [](const Layout& l) { return ops::arange(3, 40, 2, {.layout = l}); },
+       [] { return ops::arange(3, 40, 2); }, 1},
+      {"eye", [](const Layout& l) { return ops::eye(7, 10, {.layout = l}); }, [] { return ops::eye(7, 10); }},
+      {"rand", [](const Layout& l) { return ops::rand(kShape, {.layout = l}); }, [] { return ops::rand(kShape); }},
+      {"randn", [](const Layout& l) { return ops::randn(kShape, {.layout = l}); }, [] { return ops::randn(kShape); }},
+      {"randint", [](const Layout& l) { return ops::randint(-5, 900, kShape, {.layout = l}); },
        [] { return ops::randint(-5, 900, kShape); }},
-      {"bernoulli", [](const Layout& l) { return bernoulli(kShape, 0.3, l); },
+      {"bernoulli", [](const Layout& l) { return ops::bernoulli(kShape, 0.3, {.layout = l}); },
        [] { return ops::bernoulli(kShape, 0.3); }},
-      {"randperm", [](const Layout& l) { return randperm(23, l); }, [] { return ops::randperm(23); }, 1},
+      {"randperm", [](const Layout& l) { return ops::randperm(23, {.layout = l}); }, [] { return ops::randperm(23); },
+       1},
       {"uniform_", uniform.first, uniform.second},
       {"trunc_normal_", truncated.first, truncated.second},
       {"normal_", normal.first, normal.second},
       {"bernoulli_", flipped.first, flipped.second},
-      {"rand_like", [](const Layout& l) { return ops::rand_like(zeros(kShape, l)); },
+      {"rand_like", [](const Layout& l) { return ops::rand_like(ops::zeros(kShape, {.layout = l})); },
        [] { return ops::rand_like(ops::zeros(kShape)); }},
-      {"bernoulli_like", [](const Layout& l) { return ops::bernoulli_like(zeros(kShape, l), 0.2); },
+      {"bernoulli_like", [](const Layout& l) { return ops::bernoulli_like(ops::zeros(kShape, {.layout = l}), 0.2); },
        [] { return ops::bernoulli_like(ops::zeros(kShape), 0.2); }},
-      {"trunc_normal", [](const Layout& l) { return trunc_normal(kShape, 1, 2, 0, 3, l); },
+      {"trunc_normal", [](const Layout& l) { return ops::trunc_normal(kShape, 1, 2, 0, 3, {.layout = l}); },
        [] {
          Tensor out = ops::empty(kShape);
          ops::trunc_normal_(out, 1, 2, 0, 3);
          return out;
        }},
-      {"dropout", [](const Layout& l) { return ops::dropout(ones(kShape, l), 0.4); },
+      {"dropout", [](const Layout& l) { return ops::dropout(ops::ones(kShape, {.layout = l}), 0.4); },
        [] { return ops::dropout(ops::ones(kShape), 0.4); }},
-      {"randn_like", [](const Layout& l) { return ops::randn_like(zeros(kShape, l)); },
+      {"randn_like", [](const Layout& l) { return ops::randn_like(ops::zeros(kShape, {.layout = l})); },
        [] { return ops::randn_like(ops::zeros(kShape)); }},
   };
 }
@@ -167,7 +170,7 @@ TEST(Creation, MultinomialDrawsWhatOneDeviceDraws) {
 TEST(Creation, DrawsTheSameOnRanksOffTheMesh) {
   simulate(3, [] {
     const Mesh mesh = Mesh::create({{"x", 2}}, Rank(1));
-    const Tensor x = rand({4, 4}, Layout::create(mesh, {layout::Shard(0)}));
+    const Tensor x = ops::rand({4, 4}, {.layout = Layout::create(mesh, {layout::Shard(0)})});
     EXPECT_EQ(static_cast<bool>(x.local()), mesh.contains(current_place().rank));
     ops::dropout(x, 0.5);
     EXPECT_EQ(ops::generator_state().call, 2U);
@@ -182,19 +185,20 @@ TEST(Creation, ACounterInScopeCountsUnderLayoutsToo) {
   simulate(2, [&] {
     const Layout layout = Layout::create(Mesh::parse("x=2"), {layout::Shard(0)});
     ops::set_generator_state({.seed = 5, .call = 3});
-    const auto want = local_of(rand({4, 4}, layout));
-    const auto other = local_of(ops::dropout(full({4, 4}, 1, layout), 0.5));
+    const auto want = local_of(ops::rand({4, 4}, {.layout = layout}));
+    const auto other = local_of(ops::dropout(ops::full({4, 4}, 1, {.layout = layout}), 0.5));
     ops::set_generator_state({.seed = 5, .call = 0});
     const ops::GeneratorCounterScope scope(ops::full({}, 3, {.dtype = DType::kI64}));
-    EXPECT_EQ(local_of(rand({4, 4}, layout)), want);
-    EXPECT_EQ(local_of(ops::dropout(full({4, 4}, 1, layout), 0.5)), other);
+    EXPECT_EQ(local_of(ops::rand({4, 4}, {.layout = layout})), want);
+    EXPECT_EQ(local_of(ops::dropout(ops::full({4, 4}, 1, {.layout = layout}), 0.5)), other);
   });
 }
 
 TEST(Creation, RefusesPartialLayouts) {
   const Mesh mesh = Mesh::parse("x=2");
-  expect_error<InvalidArgument>([&] { zeros({4}, Layout::parse(mesh, "P")); }, {"must not be partial"});
-  expect_error<InvalidArgument>([&] { zeros({4}, Layout::parse(mesh, "S1")); }, {"dimension"});
+  expect_error<InvalidArgument>([&] { ops::zeros({4}, {.layout = Layout::parse(mesh, "P")}); },
+                                {"must not be partial"});
+  expect_error<InvalidArgument>([&] { ops::zeros({4}, {.layout = Layout::parse(mesh, "S1")}); }, {"dimension"});
   const Tensor pending = Tensor::sharded({4}, DType::kF32, Layout::parse(mesh, "P"), ops::zeros({4}));
   expect_error<InvalidArgument>([&] { ops::fill_(pending, 1); }, {"full", "keeps its layout"});
   ops::mul_(pending, 0);

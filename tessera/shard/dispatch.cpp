@@ -150,7 +150,7 @@ void run_rearrangement(const Call& call, RankPlan& slot) {
   }
   std::vector<Tensor> parts;
   for (const Tensor& input : call.inputs) parts.push_back(input.local());
-  const AutomaticMoves moves(call.op.name());
+  const AutomaticRedistributes moves(call.op.name());
   Tensor result = run_rearranged(*entry.rearranged, *rearrangement, parts);
   if (call.outputs[0]) ops::copy_(call.outputs[0].local(), result);
   wrap_results(call, entry, std::span(&result, 1));
@@ -189,10 +189,10 @@ void dispatch(const Call& call);
 // Redistributes the operands as the entry states, and calls again.
 void run_moved(const Call& call, const DispatchPlan& entry, const ThreadCache& memory) {
   const bool is_silent = entry.is_free || (entry.is_local && !autograd::backward_of().empty());
-  if (moving() != Moving::kAutomatic && !is_silent) refuse_moves(call);
+  if (redistribute_mode() != RedistributeMode::kAutomatic && !is_silent) refuse_moves(call);
   std::vector<Tensor> inputs(call.inputs.begin(), call.inputs.end());
   {
-    const AutomaticMoves moves(call.op.name());
+    const AutomaticRedistributes moves(call.op.name());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!entry.moved[i]) continue;
       if (!inputs[i].has_layout()) inputs[i] = as_replicated(inputs[i], entry.mesh);
@@ -210,7 +210,7 @@ void run(const Call& call, RankPlan& slot, const ThreadCache& memory, bool is_kn
     return;
   }
   if (slot.entry->rearranged != nullptr && slot.entry->rearranged->plan->nbytes > 0) [[unlikely]] {
-    if (moving() != Moving::kAutomatic) refuse_moves(call);
+    if (redistribute_mode() != RedistributeMode::kAutomatic) refuse_moves(call);
     add(memory.counts->automatic);
   }
   add(memory.counts->calls);

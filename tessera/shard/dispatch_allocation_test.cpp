@@ -5,13 +5,13 @@
 #include <functional>
 #include <new>
 
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/matrix/matrix.h"
 #include "tessera/ops/nn/softmax.h"
 #include "tessera/ops/pointwise/activations.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/shape.h"
-#include "tessera/shard/create.h"
 
 namespace {
 constinit thread_local std::size_t allocations = 0;
@@ -50,8 +50,8 @@ TEST(Dispatch, AllocatesNothingThatTheLocalOperatorDoesNot) {
   for (const char* text : {"x=8", "x=2,y=4"}) {
     const Mesh mesh = Mesh::parse(text);
     const Layout rows = Layout::parse(mesh, mesh.ndim() == 1 ? "S0" : "S0,S0");
-    const Tensor x = ones({64, 16}, rows);
-    const Tensor w = ones({16, 16}, Layout::replicated(mesh));
+    const Tensor x = ops::ones({64, 16}, {.layout = rows});
+    const Tensor w = ops::ones({16, 16}, {.layout = Layout::replicated(mesh)});
     const std::function<void(const Tensor&, const Tensor&)> calls[] = {
         [](const Tensor& a, const Tensor&) { ops::add(a, a); },
         [](const Tensor& a, const Tensor& b) { ops::mm(a, b); },

@@ -14,7 +14,6 @@
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/shape.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/detail/plan_cache.h"
 #include "tessera/tensor/call.h"
 
@@ -66,9 +65,9 @@ void measure_mesh(bench::Context& context, const std::string& suffix, const char
   const Mesh mesh = Mesh::parse(mesh_text);
   const Layout by_rows = Layout::parse(mesh, rows);
   const Layout by_columns = Layout::parse(mesh, columns);
-  const Tensor x = ones({64, 16}, by_rows);
-  const Tensor w = ones({16, 64}, Layout::parse(mesh, whole));
-  const Tensor y = ones({16, 64}, by_columns);
+  const Tensor x = ops::ones({64, 16}, {.layout = by_rows});
+  const Tensor w = ops::ones({16, 64}, {.layout = Layout::parse(mesh, whole)});
+  const Tensor y = ops::ones({16, 64}, {.layout = by_columns});
   device::Device::get("host").synchronize();
   const WarmCase all[] = {
       {"warm_add_" + suffix, [](const Tensor& a, const Tensor& b) { return ops::add(a, b); }, x, x},
@@ -99,8 +98,8 @@ TESSERA_BENCH(cold) {
                       {"cold_mm_2x2x2", "dp=2,cp=2,tp=2", "S0,S0,S1", "R,R,S0", 100}};
   for (const Case& each : all) {
     const Mesh mesh = Mesh::parse(each.mesh);
-    const Tensor a = empty({64, 64}, Layout::parse(mesh, each.left));
-    const Tensor b = empty({64, 64}, Layout::parse(mesh, each.right));
+    const Tensor a = ops::empty({64, 64}, {.layout = Layout::parse(mesh, each.left)});
+    const Tensor b = ops::empty({64, 64}, {.layout = Layout::parse(mesh, each.right)});
     const Tensor inputs[] = {a, b};
     Tensor out;
     const tensor::Call call{tensor::find_op("mm"), inputs, {}, std::span(&out, 1)};

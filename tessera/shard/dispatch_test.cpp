@@ -15,7 +15,6 @@
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/shape.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/detail/plan_cache.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/redistribute.h"
@@ -101,9 +100,11 @@ TEST(Dispatch, OperandsThatDoNotFitAreRefusedWithThePricesOfFixes) {
   simulate(4, [] {
     const Tensor a = placed(counted({8, 8}), on_line("S0"));
     const Tensor b = placed(counted({8, 8}), on_line("S1"));
-    expect_error<InvalidArgument>([&] { ops::mm(a, b); }, {"mm: the input layouts are incompatible", "axis tp",
-                                                           "cheapest first", "redistribute input", "all-gather over tp",
-                                                           " us", "AutoRedistribute", "called as mm("});
+    expect_error<InvalidArgument>([&] { ops::mm(a, b); },
+                                  {"mm: operands disagree on mesh tp=4: axis tp shards dimension 0 of a and shards "
+                                   "dimension 1 of b\n  a  f32[8, 8]  {tp: Shard(0)}\n  b  f32[8, 8]  "
+                                   "{tp: Shard(1)}\ncheapest fixes:\n  redistribute(",
+                                   "{})", "all-gather over tp, ", " us", "AutoRedistribute"});
     const ForbidCommunication none;
     expect_error<InvalidArgument>([&] { ops::mm(a, b); },
                                   {"a ForbidCommunication scope forbids redistribution", "all-gather"});
@@ -126,9 +127,9 @@ TEST(Dispatch, TheCheapestFixIsTakenInsideOfAutoRedistribute) {
         const ForbidCommunication none;
         EXPECT_THROW(ops::mm(a, b), Error);
       }
-      EXPECT_EQ(moving(), Moving::kAutomatic);
+      EXPECT_EQ(redistribute_mode(), RedistributeMode::kAutomatic);
     }
-    EXPECT_EQ(moving(), Moving::kRefused);
+    EXPECT_EQ(redistribute_mode(), RedistributeMode::kRefused);
     EXPECT_THROW(ops::mm(a, b), Error);  // cached redistributions apply only inside the scope
     const ShardCounts after = shard_counts();
     EXPECT_EQ(after.automatic - before.automatic, 2U);
@@ -180,7 +181,7 @@ TEST(EntryCache, DropsTheLeastRecentlyUsed) {
   detail::EntryCache cache(16);  // one per lock
   std::size_t dropped = 0;
   for (std::int64_t n = 1; n <= 100; ++n) {
-    const Tensor x = empty({n, 4}, Layout::create(mesh, {Shard(0)}));
+    const Tensor x = ops::empty({n, 4}, {.layout = Layout::create(mesh, {Shard(0)})});
     Tensor out;
     const tensor::Call call{tensor::find_op("relu"), std::span(&x, 1), {}, std::span(&out, 1)};
     const std::uint64_t hash = detail::hash_of(call);

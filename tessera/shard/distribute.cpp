@@ -124,13 +124,13 @@ Tensor detail::laid_out(const Tensor& gradient, const layout::Mesh& mesh) {
 
 Tensor distribute(const Tensor& whole, const Layout& layout, DataOn where) {
   check_plain("distribute", whole, "use redistribute()");
-  TESSERA_CHECK(layout, "distribute: layout must not be empty");
+  if (!layout) return whole;
   layout::check_fits(layout, whole.shape());
   if (where == DataOn::kEveryRank) {
     const Tensor replicated = replicate(layout.is_replicated() ? ops::clone(whole) : whole, layout.mesh());
     return redistribute(replicated, layout);
   }
-  if (moving() == Moving::kForbidden) {
+  if (redistribute_mode() == RedistributeMode::kForbidden) {
     detail::check_may_communicate(
         tessera::detail::concat("distribute of ", tensor::describe(whole), " to ", layout.placements_text()));
   }
@@ -159,7 +159,7 @@ Tensor from_local(const Tensor& local, const Layout& layout, const FromLocalOpti
                 to_string(*options.dtype), ", got ", tensor::describe(local), "; cast() it");
   if (options.shape) detail::check_part(local, layout, *options.shape);
   if (options.shape && !options.check) return wrapped(local, layout, *options.shape);
-  if (moving() == Moving::kForbidden) {
+  if (redistribute_mode() == RedistributeMode::kForbidden) {
     detail::check_may_communicate(tessera::detail::concat("from_local of ", tensor::describe(local), " under ",
                                                           layout.placements_text(), " without a shape, or checked"));
   }
@@ -184,7 +184,7 @@ Tensor local(const Tensor& x, const std::optional<Layout>& gradient) {
 }
 
 Tensor gather(const Tensor& x) {
-  TESSERA_CHECK(x, "full: tensor must not be empty");
+  TESSERA_CHECK(x, "gather: tensor must not be empty");
   if (!x.has_layout()) return x;
   return local(redistribute(x, Layout::replicated(x.layout().mesh())));
 }

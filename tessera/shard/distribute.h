@@ -18,7 +18,8 @@ enum class DataOn : std::uint8_t {
                ///< dtype, not read.
   kEveryRank,  ///< On all ranks. Each keeps its shard, and nothing is sent.
 };
-/// Returns the global tensor `whole` sharded by `layout`, in separate memory. Differentiable: every rank of the mesh
+/// Returns the global tensor `whole` sharded by `layout`, in separate memory; `whole` itself if the layout is empty, so
+/// that a program runs unchanged without a mesh. Differentiable: every rank of the mesh
 /// receives the gradient of the global tensor, so either all ranks request it or none does.
 TESSERA_API Tensor distribute(const Tensor& whole, const layout::Layout& layout, DataOn where);
 

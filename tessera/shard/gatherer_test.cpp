@@ -18,7 +18,6 @@
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/host_values.h"
 #include "tessera/ops/reduce/reduce.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/tensor/device_context.h"
 
@@ -35,7 +34,7 @@ class Uses {
     const layout::Layout stored =
         layout::Layout::create(mesh, {layout::Replicate(), layout::Shard(0), layout::Replicate()});
     for (std::size_t i = 0; i < kUnits; ++i) {
-      gatherer_.add_unit({{ones({8, 8}, stored), layout::Layout::replicated(mesh)}});
+      gatherer_.add_unit({{ops::ones({8, 8}, {.layout = stored}), layout::Layout::replicated(mesh)}});
     }
   }
   void run() {

@@ -16,8 +16,8 @@
 #include "tessera/autograd/hooks.h"
 #include "tessera/base/error.h"
 #include "tessera/layout/planner.h"
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/pointwise/pointwise.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/detail/compiled_plan.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/dispatch_plan.h"
@@ -77,25 +77,25 @@ Layout dual_of(const Layout& now, const Layout& of) {
 Tensor moved(const Tensor& gradient, const Layout& to) {
   if (gradient.layout() == to) return gradient;
   if (gradient.numel() == 0 && to.partials().empty()) {
-    ops::CreateOptions options{.dtype = gradient.dtype()};
+    ops::CreateOptions options{.dtype = gradient.dtype(), .layout = to};
     if (const Tensor own = gradient.local()) options.device = own.device();  // a rank outside the mesh has none
-    return zeros(gradient.shape(), to, options);
+    return ops::zeros(gradient.shape(), options);
   }
   const auto plan = detail::plan_between(gradient.layout(), to, gradient.shape(), gradient.dtype());
   const bool is_free =
       std::ranges::none_of(plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
-  TESSERA_CHECK(is_free || moving() == Moving::kAutomatic, "backward: a gradient ", tensor::describe(gradient),
-                " must be redistributed to ", to.placements_text(), ":\n", plan->text(),
+  TESSERA_CHECK(is_free || redistribute_mode() == RedistributeMode::kAutomatic, "backward: a gradient ",
+                tensor::describe(gradient), " must be redistributed to ", to.placements_text(), ":\n", plan->text(),
                 "redistribute() in forward, or open an AutoRedistribute scope", detail::backward_note());
   if (!is_free) detail::counters().automatic.fetch_add(1, std::memory_order_relaxed);
-  const detail::AutomaticMoves moves("a gradient");
+  const detail::AutomaticRedistributes moves("a gradient");
   return redistribute(gradient, to);
 }
 
 Tensor place(const Tensor& gradient, const Layout& of) {
   if (!of) {
     const Layout whole = Layout::replicated(gradient.layout().mesh());
-    TESSERA_CHECK(gradient.layout() == whole || moving() == Moving::kAutomatic,
+    TESSERA_CHECK(gradient.layout() == whole || redistribute_mode() == RedistributeMode::kAutomatic,
                   "backward: the gradient of a plain tensor must be replicated, got ", tensor::describe(gradient),
                   "; replicate() the tensor, so that its gradient can be partial, or open an AutoRedistribute scope",
                   detail::backward_note());

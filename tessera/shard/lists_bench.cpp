@@ -13,7 +13,6 @@
 #include "tessera/ops/pointwise/activations.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/update/update.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
 
@@ -55,7 +54,8 @@ double cpu_us(int calls, const F& body) {
 Tensors list_of(std::size_t count, const Mesh& mesh) {
   const char* const kinds[] = {"R,S0", "R,R", "S0,S1", "R,S1"};
   Tensors out;
-  for (std::size_t i = 0; i < count; ++i) out.push_back(zeros({8, 16}, Layout::parse(mesh, kinds[i * 4 / count])));
+  for (std::size_t i = 0; i < count; ++i)
+    out.push_back(ops::zeros({8, 16}, {.layout = Layout::parse(mesh, kinds[i * 4 / count])}));
   return out;
 }
 Tensors parts_of(const Tensors& tensors) {
@@ -141,8 +141,10 @@ TESSERA_BENCH(backward_mlp) {
   if (!context.wants(name)) return;
   const OneOfEight world;
   const Mesh mesh = silent_mesh();
-  const Mlp sharded = leaves({zeros({8, 32}, Layout::parse(mesh, "S0,R")), zeros({32, 64}, Layout::parse(mesh, "R,S1")),
-                              zeros({64, 32}, Layout::parse(mesh, "R,S0")), Layout::parse(mesh, "S0,R")});
+  const Mlp sharded =
+      leaves({ops::zeros({8, 32}, {.layout = Layout::parse(mesh, "S0,R")}),
+              ops::zeros({32, 64}, {.layout = Layout::parse(mesh, "R,S1")}),
+              ops::zeros({64, 32}, {.layout = Layout::parse(mesh, "R,S0")}), Layout::parse(mesh, "S0,R")});
   const Mlp local = leaves({sharded.x.local(), sharded.up.local().detach(), sharded.down.local().detach(), {}});
   const Tensor loss = sharded.loss();
   const std::uint64_t before = shard_counts().calls;

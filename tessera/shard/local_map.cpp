@@ -155,13 +155,13 @@ Tensor brought(const Tensor& x, const Layout& to, std::size_t place) {
   if (x.layout() == to) return x;
   TESSERA_CHECK(x.layout().mesh() == to.mesh(), "local_map: input ", place, ", ", tensor::describe(x),
                 ", must be on mesh ", to.mesh().text());
-  if (moving() != Moving::kAutomatic) {
+  if (redistribute_mode() != RedistributeMode::kAutomatic) {
     const auto plan = planner().plan({x.layout(), to, x.shape(), static_cast<std::int64_t>(itemsize(x.dtype()))});
     TESSERA_THROW(InvalidArgument, "local_map: input ", place, ", ", tensor::describe(x), ", must have layout ",
                   to.placements_text(), "; redistribute() it:\n", plan->text(), "or open an AutoRedistribute scope");
   }
   detail::counters().automatic.fetch_add(1, std::memory_order_relaxed);
-  const detail::AutomaticMoves moves("local_map");
+  const detail::AutomaticRedistributes moves("local_map");
   return redistribute(x, to);
 }
 
@@ -179,7 +179,7 @@ Shape whole_shape(const Tensor& part, const Layout& layout, const tensor::Output
   TESSERA_CHECK(layout.ndim() <= part.ndim(), "local_map: result ", place, ", ", tensor::describe(part),
                 ", has fewer dimensions than its layout shards, ", layout.placements_text());
   if (layout.ndim() == 0) return part.shape();
-  if (moving() == Moving::kForbidden) {
+  if (redistribute_mode() == RedistributeMode::kForbidden) {
     detail::check_may_communicate(tessera::detail::concat("local_map: the shape of result ", place, " under ",
                                                           layout.placements_text(), " (shape and dtype not given)"));
   }

@@ -6,12 +6,12 @@
 #include "tessera/comm/testing/rank_processes.h"
 #include "tessera/layout/planner.h"
 #include "tessera/ops/create/create.h"
+#include "tessera/ops/create/random.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/host_values.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/shard/calibrate.h"
 #include "tessera/shard/collectives.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/local_map.h"
 #include "tessera/shard/redistribute.h"
@@ -32,7 +32,7 @@ TEST(LocalMapProcesses, SharesDoneByEachGiveTheGradientOfTheWhole) {
   run(4, [](int) {
     const Mesh mesh = Mesh::parse("dp=2,tp=2");
     const Layout columns = Layout::parse(mesh, "R,S1");
-    const Tensor x = randn({4, 6}, columns);
+    const Tensor x = ops::randn({4, 6}, {.layout = columns});
     const Tensor whole = gather(x);
     for (const Tensor& each : {x, whole}) autograd::set_requires_grad(each, true);
     const auto share = local_map(
@@ -56,7 +56,7 @@ TEST(LocalMapProcesses, CalibrationIsTheSameOnAllRanks) {
     set_cost_model(model);  // compared between ranks
     EXPECT_EQ(planner().model(), model);
     EXPECT_GT(model.axes.at("dp").gigabytes_per_s, 0);
-    const Tensor x = ones({8, 8}, Layout::parse(mesh, "S0,S0"));
+    const Tensor x = ops::ones({8, 8}, {.layout = Layout::parse(mesh, "S0,S0")});
     EXPECT_EQ(ops::item(ops::sum(gather(x))).as_double(), 64);
   });
 }

@@ -410,7 +410,7 @@ void run(Trial& trial, Results& results, std::mutex& mutex) {
   const std::uint64_t before = shard_counts().nbytes;
   Tensor out;
   {
-    const MovingScope scope(of.is_rearranged ? Moving::kAutomatic : Moving::kRefused);
+    const RedistributeModeScope scope(of.is_rearranged ? RedistributeMode::kAutomatic : RedistributeMode::kRefused);
     out = of.call(inputs);
     out = redistribute(out, layout::gradient_layout(out.layout()));
   }

@@ -14,8 +14,8 @@
 #include "tessera/base/rank.h"
 #include "tessera/comm/world.h"
 #include "tessera/layout/planner.h"
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/testing/validator_subject.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/scopes.h"
 #include "tessera/shard/testing/all_ranks.h"
 
@@ -211,7 +211,7 @@ void run(Trial& trial, std::size_t rank) {
   std::vector<Tensor> results(subject.outputs().size());
   if (!has_tensor(subject)) {
     const Whole& out = subject.outputs()[0];
-    results[0] = empty(out.shape, trial.combination.outputs[0], {.dtype = out.dtype});
+    results[0] = ops::empty(out.shape, {.dtype = out.dtype, .layout = trial.combination.outputs[0]});
   }
   const std::uint64_t before = shard_counts().automatic;
   tensor::call_into({subject.op(), inputs, subject.attributes(), results});

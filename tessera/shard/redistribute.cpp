@@ -185,7 +185,14 @@ Target target_of(const Tensor& x, const Layout& to, const RedistributeOptions& o
 
 }  // namespace
 
+Tensor redistribute(const Tensor& x, std::initializer_list<layout::AxisPlacement> to,
+                    const RedistributeOptions& options) {
+  TESSERA_CHECK(x, "redistribute: tensor must not be empty");
+  return x.has_layout() ? redistribute(x, Layout(x.layout().mesh(), to), options) : x;
+}
+
 Tensor redistribute(const Tensor& x, const Layout& to, const RedistributeOptions& options) {
+  if (x && !x.has_layout() && !to) return x;
   const Target target = target_of(x, to, options);
   if (stays(x, target)) return x;
   const Way way{options.stream, options.forward_dtype, options.backward_dtype};

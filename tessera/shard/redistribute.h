@@ -8,6 +8,7 @@
 // itself is returned, and so is its gradient. Ranks outside the mesh hold no data and take no part.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,8 +34,13 @@ struct RedistributeOptions {
   std::optional<device::Stream> stream = {};
 };
 
-/// Returns `x`, a tensor with a layout, redistributed to the layout `to` of the same mesh.
+/// Returns `x`, a tensor with a layout, redistributed to the layout `to` of the same mesh. If `x` is plain and `to` is
+/// empty, returns `x`, so that a program runs unchanged without a mesh.
 TESSERA_API Tensor redistribute(const Tensor& x, const layout::Layout& to, const RedistributeOptions& options = {});
+/// Returns `x` redistributed to these placements on its mesh: redistribute(x, {{"dp", Shard(0)}}). Axes that are not
+/// named replicate. Returns a plain `x` unchanged.
+TESSERA_API Tensor redistribute(const Tensor& x, std::initializer_list<layout::AxisPlacement> to,
+                                const RedistributeOptions& options = {});
 /// Redistributes several tensors together; `to` holds one layout per tensor. Steps of one kind over the same group are
 /// one launch, also in backward.
 TESSERA_API std::vector<Tensor> redistribute(std::span<const Tensor> tensors, std::span<const layout::Layout> to,

@@ -11,14 +11,17 @@
 namespace tessera::shard {
 namespace {
 
-constinit thread_local Moving in_force = Moving::kRefused;
+constinit thread_local RedistributeMode in_force = RedistributeMode::kRefused;
 
 }  // namespace
 
-Moving moving() { return in_force == Moving::kRefused && tensor::may_gradient_move() ? Moving::kAutomatic : in_force; }
+RedistributeMode redistribute_mode() {
+  return in_force == RedistributeMode::kRefused && tensor::may_gradient_move() ? RedistributeMode::kAutomatic
+                                                                               : in_force;
+}
 
-MovingScope::MovingScope(Moving moving) : previous_(std::exchange(in_force, moving)) {}
-MovingScope::~MovingScope() { in_force = previous_; }
+RedistributeModeScope::RedistributeModeScope(RedistributeMode mode) : previous_(std::exchange(in_force, mode)) {}
+RedistributeModeScope::~RedistributeModeScope() { in_force = previous_; }
 
 ShardCounts shard_counts() {
   const detail::AtomicShardCounts& all = detail::counters();
@@ -31,7 +34,7 @@ AtomicShardCounts& counters() { return rank_state<AtomicShardCounts>(); }
 
 void check_may_communicate(std::string_view what) {
   TESSERA_CHECK_AS(
-      NotSupported, in_force != Moving::kForbidden, what,
+      NotSupported, in_force != RedistributeMode::kForbidden, what,
       " requires communication inside a ForbidCommunication scope; leave the scope, or redistribute the tensors first",
       backward_note());
 }

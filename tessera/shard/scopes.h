@@ -14,39 +14,39 @@
 namespace tessera::shard {
 
 /// Reaction to a call whose operands must be redistributed.
-enum class Moving : std::uint8_t {
+enum class RedistributeMode : std::uint8_t {
   kRefused,    ///< Throws an error with the cheapest fixes. The default.
   kAutomatic,  ///< Applies the cheapest fix and records it.
   kForbidden,  ///< Throws, as does any communication: cooperative operators, redistribute.
 };
 /// Returns the mode in force on this thread.
-TESSERA_API Moving moving();
+TESSERA_API RedistributeMode redistribute_mode();
 
 /// Sets the mode of this thread for the lifetime of the scope.
-class TESSERA_API MovingScope {
+class TESSERA_API RedistributeModeScope {
  public:
   /// Sets the mode.
-  explicit MovingScope(Moving moving);
+  explicit RedistributeModeScope(RedistributeMode mode);
   /// Restores the previous mode.
-  ~MovingScope();
-  MovingScope(const MovingScope&) = delete;
-  MovingScope& operator=(const MovingScope&) = delete;
+  ~RedistributeModeScope();
+  RedistributeModeScope(const RedistributeModeScope&) = delete;
+  RedistributeModeScope& operator=(const RedistributeModeScope&) = delete;
 
  private:
-  Moving previous_;
+  RedistributeMode previous_;
 };
 
 /// Scope in which operands are redistributed as needed.
-class AutoRedistribute : public MovingScope {
+class AutoRedistribute : public RedistributeModeScope {
  public:
   /// Starts the scope.
-  AutoRedistribute() : MovingScope(Moving::kAutomatic) {}
+  AutoRedistribute() : RedistributeModeScope(RedistributeMode::kAutomatic) {}
 };
 /// Scope in which any communication throws.
-class ForbidCommunication : public MovingScope {
+class ForbidCommunication : public RedistributeModeScope {
  public:
   /// Starts the scope.
-  ForbidCommunication() : MovingScope(Moving::kForbidden) {}
+  ForbidCommunication() : RedistributeModeScope(RedistributeMode::kForbidden) {}
 };
 
 /// Counters of the sharded calls of this rank.

@@ -44,7 +44,7 @@ TEST(ShardedDimensions, WhatWouldMoveIsRefusedWithThePlan) {
       for (const auto& call : calls) {
         expect_error<InvalidArgument>(
             call, {"elements must move to other ranks", "AutoRedistribute", "box exchange over x", "received",
-                   "or redistribute(), the cheapest first", "all-gather", "called as"});
+                   "cheapest fixes:", "redistribute(", "all-gather"});
         const ForbidCommunication none;
         expect_error<InvalidArgument>(call, {"box exchange over x", "ForbidCommunication"});
       }
@@ -64,13 +64,11 @@ TEST(ShardedDimensions, WhatWouldGatherIsRefusedWithFixes) {
     const Tensor x = placed(values({4, 8}), Layout::parse(mesh, "S1"));
     const Layout sequence = Layout::parse(mesh, "S2");
     const Tensor q = placed(values({2, 2, 8, 4}), sequence);
-    expect_error<InvalidArgument>(
-        [&] { ops::scaled_dot_product_attention(q, q, q); },
-        {"the input layouts are incompatible", "redistribute input", "all-gather over x", " us"});
-    expect_error<InvalidArgument>([&] { ops::sort(x, 1); },
-                                  {"the input layouts are incompatible", "redistribute input 0"});
+    expect_error<InvalidArgument>([&] { ops::scaled_dot_product_attention(q, q, q); },
+                                  {"operands disagree", "redistribute(q, ", "all-gather over x", " us"});
+    expect_error<InvalidArgument>([&] { ops::sort(x, 1); }, {"operands disagree", "redistribute("});
     expect_error<InvalidArgument>([&] { ops::multinomial(ops::softmax(x, 1), 3, true); },
-                                  {"the input layouts are incompatible", "redistribute input 0"});
+                                  {"operands disagree", "redistribute("});
     EXPECT_EQ(ops::sort(x, 0).first.layout(), x.layout());
   });
 }

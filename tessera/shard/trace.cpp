@@ -163,8 +163,8 @@ void trace_move(DType dtype, const std::shared_ptr<const layout::Plan>& plan) {
   tell(event);
 }
 
-AutomaticMoves::AutomaticMoves(std::string_view what) : outer_(std::exchange(moving_for, what)) {}
-AutomaticMoves::~AutomaticMoves() { moving_for = outer_; }
+AutomaticRedistributes::AutomaticRedistributes(std::string_view what) : outer_(std::exchange(moving_for, what)) {}
+AutomaticRedistributes::~AutomaticRedistributes() { moving_for = outer_; }
 
 }  // namespace detail
 }  // namespace tessera::shard

@@ -9,9 +9,9 @@
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
 #include "tessera/memory/label.h"
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/matrix/matrix.h"
 #include "tessera/ops/nn/softmax.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/testing/all_ranks.h"
 
@@ -54,16 +54,16 @@ TEST(Trace, TellsCallsMovesAndCooperation) {
 
 TEST(Visualize, DrawsWhoOwnsWhat) {
   const Mesh mesh = Mesh::parse("dp=2,tp=2");
-  EXPECT_EQ(visualize(empty({5, 4}, Layout::parse(mesh, "S0,S1"))),
+  EXPECT_EQ(visualize(ops::empty({5, 4}, {.layout = Layout::parse(mesh, "S0,S1")})),
             "f32[5, 4] dp=2,tp=2 {Shard(0), Shard(1)}\n"
             "      | 0:2  2:4\n"
             "  0:3 | 0    1\n"
             "  3:5 | 2    3\n");
-  EXPECT_EQ(visualize(empty({6}, Layout::parse(mesh, "R,S0"))),
+  EXPECT_EQ(visualize(ops::empty({6}, {.layout = Layout::parse(mesh, "R,S0")})),
             "f32[6] dp=2,tp=2 {Replicate(), Shard(0)}\n"
             "  0:3 | 0,2\n"
             "  3:6 | 1,3\n");
-  EXPECT_EQ(visualize(empty({4, 6}, Layout::parse(mesh, "R,S1"))),
+  EXPECT_EQ(visualize(ops::empty({4, 6}, {.layout = Layout::parse(mesh, "R,S1")})),
             "f32[4, 6] dp=2,tp=2 {Replicate(), Shard(1)}\n"
             "      | 0:3  3:6\n"
             "  0:4 | 0,2  1,3\n");
@@ -75,7 +75,7 @@ TEST(Visualize, DrawsWhoOwnsWhat) {
 }
 
 TEST(Visualize, SaysWhoHoldsNothingAndWhatIsPartial) {
-  EXPECT_EQ(visualize(empty({5}, Layout::parse("x=8 {Shard(0)}"))),
+  EXPECT_EQ(visualize(ops::empty({5}, {.layout = Layout::parse("x=8 {Shard(0)}")})),
             "f32[5] x=8 {Shard(0)}\n"
             "  0:1 | 0\n"
             "  1:2 | 1\n"
@@ -88,27 +88,28 @@ TEST(Visualize, SaysWhoHoldsNothingAndWhatIsPartial) {
             "f32[] a=2,b=4,c=2 {Partial(), 2:Partial()*2:Replicate(), Replicate()}\n"
             "  scalar | 0-15\n"
             "  partial: sum over a and 2 of the 4 of b\n");
-  EXPECT_EQ(visualize(empty({0, 3}, Layout::parse("x=2 {Shard(0)}"))), "f32[0, 3] x=2 {Shard(0)}\n  no elements\n");
+  EXPECT_EQ(visualize(ops::empty({0, 3}, {.layout = Layout::parse("x=2 {Shard(0)}")})),
+            "f32[0, 3] x=2 {Shard(0)}\n  no elements\n");
 }
 
 TEST(Visualize, DrawsOfManyDimensionsThoseThatAreCut) {
   const Mesh mesh = Mesh::parse("dp=2,tp=2");
-  EXPECT_EQ(visualize(empty({4, 3, 6}, Layout::parse(mesh, "S0,S2"))),
+  EXPECT_EQ(visualize(ops::empty({4, 3, 6}, {.layout = Layout::parse(mesh, "S0,S2")})),
             "f32[4, 3, 6] dp=2,tp=2 {Shard(0), Shard(2)}\n"
             "  dim 0 \\ dim 2 | 0:3  3:6\n"
             "  0:2           | 0    1\n"
             "  2:4           | 2    3\n");
-  EXPECT_EQ(visualize(empty({4, 3, 6}, Layout::parse(mesh, "R,S1"))),
+  EXPECT_EQ(visualize(ops::empty({4, 3, 6}, {.layout = Layout::parse(mesh, "R,S1")})),
             "f32[4, 3, 6] dp=2,tp=2 {Replicate(), Shard(1)}\n"
             "  dim 1 |\n"
             "  0:2   | 0,2\n"
             "  2:3   | 1,3\n");
-  EXPECT_EQ(visualize(empty({4, 3, 6}, Layout::replicated(mesh))),
+  EXPECT_EQ(visualize(ops::empty({4, 3, 6}, {.layout = Layout::replicated(mesh)})),
             "f32[4, 3, 6] dp=2,tp=2 {Replicate(), Replicate()}\n"
             "  all | 0-3\n");
   expect_error<InvalidArgument>(
       [] {
-        (void)visualize(empty({2, 2, 2}, Layout::parse("a=2,b=2,c=2 {Shard(0), Shard(1), Shard(2)}")));
+        (void)visualize(ops::empty({2, 2, 2}, {.layout = Layout::parse("a=2,b=2,c=2 {Shard(0), Shard(1), Shard(2)}")}));
       },
       {"at most two dimensions may be sharded", "select()"});
 }

@@ -68,6 +68,7 @@ AllRemembered& own_remembered() {
 }
 
 constinit thread_local StreamScope* innermost = nullptr;
+constinit thread_local DeviceScope* innermost_device = nullptr;
 
 }  // namespace
 
@@ -136,6 +137,17 @@ StreamScope::StreamScope(device::Stream stream)
 StreamScope::~StreamScope() {
   innermost = outer_;
   CurrentStreams::forget(device_);
+}
+
+DeviceScope::DeviceScope(device::Device device) : device_(std::move(device)), outer_(innermost_device) {
+  TESSERA_CHECK(device_, "device must not be empty");
+  innermost_device = this;
+}
+
+DeviceScope::~DeviceScope() { innermost_device = outer_; }
+
+device::Device default_device() {
+  return innermost_device != nullptr ? innermost_device->device_ : device::Device::get("host");
 }
 
 }  // namespace tessera::tensor

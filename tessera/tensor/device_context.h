@@ -1,7 +1,8 @@
 // Per-rank state of a device: the allocator of the rank, the device kind, and the stream for calls.
 //
+//   DeviceScope gpu("cuda:0");          // tensors of this thread are created on cuda:0
 //   StreamScope scope(side);            // calls of this thread on the device of `side` use `side`
-//   add(a, b);
+//   Tensor c = zeros({4}) + ones({4});
 //
 // Each thread has its own current stream per device; by default, it is the default stream of the device. The caller
 // orders work on different streams with events. Memory is safe without events: a call reports each buffer that it uses
@@ -62,4 +63,27 @@ class TESSERA_API StreamScope {
   StreamScope* outer_;
 };
 
+/// Makes a device the default for tensors that this thread creates, for the lifetime of the scope. Scopes must nest.
+class TESSERA_API DeviceScope {
+ public:
+  /// Makes `device` the default.
+  explicit DeviceScope(device::Device device);
+  /// Restores the previous default.
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  friend TESSERA_API device::Device default_device();
+  device::Device device_;
+  DeviceScope* outer_;
+};
+/// Returns the device of the innermost DeviceScope of this thread; without one, the host of this rank.
+TESSERA_API device::Device default_device();
+
 }  // namespace tessera::tensor
+
+namespace tessera {
+using tensor::DeviceScope;  // NOLINT(misc-unused-using-decls)
+using tensor::StreamScope;  // NOLINT(misc-unused-using-decls)
+}  // namespace tessera

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <complex>
 #include <cstring>
+#include <ostream>
 #include <utility>
 #include <vector>
 
@@ -230,5 +231,7 @@ std::string to_string(const Tensor& tensor, const PrintOptions& options) {
   if (!local) return describe(tensor) + "\n" + rank + " is not in the mesh and holds no shard";
   return describe(tensor) + "\n" + with_values(rank + " holds " + describe(local), local, options);
 }
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << to_string(tensor); }
 
 }  // namespace tessera::tensor

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 
 #include "tessera/base/export.h"
@@ -29,5 +30,7 @@ struct PrintOptions {
 /// as such. For an empty handle: "no tensor". Waits for the device and throws its pending error. Throws InvalidArgument
 /// if the current stream of the device is being captured.
 TESSERA_API std::string to_string(const Tensor& tensor, const PrintOptions& options = {});
+/// Writes to_string(tensor).
+TESSERA_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 }  // namespace tessera::tensor

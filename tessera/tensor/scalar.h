@@ -42,6 +42,19 @@ class TESSERA_API Scalar {
   [[nodiscard]] bool as_bool() const { return is_whole() ? integer_ != 0 : real_ != 0 || imag_ != 0; }
   /// Returns the value as a complex number.
   [[nodiscard]] std::complex<double> as_complex() const { return {as_double(), imag_}; }
+  /// Returns the value as a T, converted as by static_cast.
+  template <class T>
+  [[nodiscard]] T to() const {
+    if constexpr (std::same_as<T, bool>) {
+      return as_bool();
+    } else if constexpr (std::integral<T>) {
+      return static_cast<T>(as_int64());
+    } else if constexpr (std::floating_point<T>) {
+      return static_cast<T>(as_double());
+    } else {
+      return T(as_complex());
+    }
+  }
   /// Returns true if kind and value are equal.
   friend bool operator==(const Scalar&, const Scalar&) = default;
 

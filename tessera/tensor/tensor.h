@@ -21,6 +21,7 @@
 #include "tessera/base/shape.h"
 #include "tessera/layout/layout.h"
 #include "tessera/tensor/counted.h"
+#include "tessera/tensor/methods.h"
 #include "tessera/tensor/recycled.h"
 #include "tessera/tensor/scalar.h"
 #include "tessera/tensor/storage.h"
@@ -64,8 +65,8 @@ struct TESSERA_API TensorState final : public Counted, public Recycled {
 
 }  // namespace detail
 
-/// Handle to a tensor. Copies share elements.
-class TESSERA_API Tensor {
+/// Handle to a tensor. Copies share elements. Methods that call operators are in methods.h.
+class TESSERA_API Tensor : public Methods {
  public:
   /// Constructs an empty handle.
   Tensor() = default;
@@ -159,7 +160,7 @@ class TESSERA_API Tensor {
   /// Sets the autograd state. For autograd only.
   void set_gradient_state(std::unique_ptr<GradientState> state) const { state_->gradient = std::move(state); }
   /// Returns true if both handles refer to the same tensor, not merely to equal elements.
-  friend bool operator==(const Tensor& a, const Tensor& b) { return a.state_ == b.state_; }
+  [[nodiscard]] bool is_same(const Tensor& other) const { return state_ == other.state_; }
   /// Returns the shared object of the handle.
   [[nodiscard]] detail::TensorState* state() const { return state_.get(); }
 
@@ -182,6 +183,8 @@ class TESSERA_API Tensor {
   detail::Ref<detail::TensorState> state_;
 };
 
+inline const Tensor& Methods::self() const { return static_cast<const Tensor&>(*this); }
+
 /// Returns "f32[2, 3] on host", with a layout "f32[2, 3] dp=2 {Shard(0)}", or "no tensor" for an empty handle.
 TESSERA_API std::string describe(const Tensor& tensor);
 
@@ -191,3 +194,5 @@ namespace tessera {
 using tensor::Scalar;  // NOLINT(misc-unused-using-decls)
 using tensor::Tensor;  // NOLINT(misc-unused-using-decls)
 }  // namespace tessera
+
+#include "tessera/tensor/operators.h"  // IWYU pragma: export

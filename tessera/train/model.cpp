@@ -18,7 +18,6 @@
 #include "tessera/ops/pointwise/activations.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/shape/shape.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/gradients.h"
 #include "tessera/shard/redistribute.h"
@@ -81,16 +80,9 @@ Model::Model(const Config& config, const ParallelPlan& plan, shard::ExposedTime&
 // Without a deviation: ones.
 Parameter Model::draw(const std::string& name, ParameterKind kind, const Shape& shape, double deviation) {
   const double most = 3 * deviation;
-  const layout::Layout layout = plan_.kept(kind);
-  Tensor weight;
-  if (deviation == 0) {
-    weight = layout ? shard::ones(shape, layout) : ops::ones(shape);
-  } else if (layout) {
-    weight = shard::trunc_normal(shape, 0, deviation, -most, most, layout);
-  } else {
-    weight = ops::empty(shape);
-    ops::trunc_normal_(weight, 0, deviation, -most, most);
-  }
+  const ops::CreateOptions options{.layout = plan_.kept(kind)};
+  Tensor weight =
+      deviation == 0 ? ops::ones(shape, options) : ops::trunc_normal(shape, 0, deviation, -most, most, options);
   autograd::set_requires_grad(weight, true);
   parameters_.push_back({name, kind, weight});
   return parameters_.back();

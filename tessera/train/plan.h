@@ -4,7 +4,7 @@
 // activations where a block is entered and left. Another plan is another table.
 //
 //   const Plan plan = Plan::create(config, world_size);      // rejects what does not fit, before anything runs
-//   Tensor w = shard::zeros(shape, plan.kept(ParameterKind::kQuery));
+//   Tensor w = ops::zeros(shape, {.layout = plan.kept(ParameterKind::kQuery)});
 //
 // A world of one rank has no mesh: layouts are empty, and tensors are plain.
 #pragma once

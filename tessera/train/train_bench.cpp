@@ -8,11 +8,12 @@
 #include "tessera/base/testing/bench.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/create/generator.h"
+#include "tessera/ops/create/random.h"
 #include "tessera/ops/parallel.h"
 #include "tessera/ops/testing/direct_sgemm.h"
 #include "tessera/ops/update/update.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/gradients.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
@@ -91,7 +92,7 @@ struct HostCost {
 
 double redistribution_cost(const ParallelPlan& plan) {
   constexpr int kCalls = 50;
-  const Tensor x = shard::zeros({plan.rows(), 128, 128}, plan.at(ActivationPoint::kResidual));
+  const Tensor x = ops::zeros({plan.rows(), 128, 128}, {.layout = plan.at(ActivationPoint::kResidual)});
   const layout::Layout inside = plan.at(ActivationPoint::kInside);
   const auto ask = [&] {
     for (int i = 0; i < kCalls; ++i) bench::do_not_optimize(shard::redistribute(x, inside));
@@ -121,8 +122,8 @@ HostCost host_cost(const Config& config, int in_a_row) {
     shard::ExposedTime exposed;
     Model model(config, plan, exposed);
     Optimizer optimizer(config.optimizer, model.parameters());
-    const Tensor tokens = shard::randint(0, config.model.vocabulary, {plan.rows(), config.model.sequence},
-                                         plan.at(ActivationPoint::kTokens), {.dtype = DType::kI32});
+    const Tensor tokens = ops::randint(0, config.model.vocabulary, {plan.rows(), config.model.sequence},
+                                       {.dtype = DType::kI32, .layout = plan.at(ActivationPoint::kTokens)});
     const double count = static_cast<double>(config.train.batch * config.model.sequence);
     double spent = 0;
     shard::ShardCounts before;

@@ -134,6 +134,15 @@ std::string FactorCall::input_name(std::size_t input) const {
   return concat("input ", input, " ", inputs_[input].layout.placements_text());
 }
 
+std::string FactorCall::dim_name(std::int32_t factor, std::size_t input) const {
+  const OperandFactors& dims = rule_.inputs[input];
+  std::size_t dim = 0;
+  while (dim < dims.size() && std::ranges::find(dims[dim], factor) == dims[dim].end()) ++dim;
+  const bool is_shared = dim < dims.size() && dims[dim].size() > 1;  // the dimension has other factors too
+  return concat("dimension ", dim, is_shared ? " (" + rule_.factors[static_cast<std::size_t>(factor)].name + ")" : "",
+                " of ", input_name(input));
+}
+
 SmallVector<std::int32_t, 8> FactorCall::joint_inputs() const {
   SmallVector<std::int32_t, 8> out;
   for (std::size_t i = 0; i < rule_.algebra.size(); ++i) {
@@ -213,14 +222,12 @@ bool FactorCall::match_atom(std::int32_t atom, AtomRow& row, std::string& why) c
     if (use.kind == AtomUse::Kind::kNothing) continue;
     if (first == inputs_.size()) first = i;
     const AtomUse& head = layouts_[first]->uses[static_cast<std::size_t>(atom)];
-    const auto does = [this](const AtomUse& it) {
-      return it.kind == AtomUse::Kind::kShard
-                 ? concat("shards factor ", rule_.factors[static_cast<std::size_t>(it.factor)].name)
-                 : concat("is partial (", it.reduction, ")");
+    const auto does = [this](const AtomUse& it, std::size_t input) {
+      return it.kind == AtomUse::Kind::kShard ? concat("shards ", dim_name(it.factor, input))
+                                              : concat("is partial (", it.reduction, ") in ", input_name(input));
     };
     if (!(use == head)) {
-      why = concat(atom_name(atoms_, atom), " ", does(head), " in ", input_name(first), " and ", does(use), " in ",
-                   input_name(i));
+      why = concat(atom_name(atoms_, atom), " ", does(head, first), " and ", does(use, i));
       return false;
     }
     if (use.kind == AtomUse::Kind::kShard) {
@@ -234,8 +241,8 @@ bool FactorCall::match_atom(std::int32_t atom, AtomRow& row, std::string& why) c
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if ((in_inputs_[i] & bit(row.factor)) == 0) continue;
       if (layouts_[i]->uses[static_cast<std::size_t>(atom)].kind == AtomUse::Kind::kShard) continue;
-      why = concat(atom_name(atoms_, atom), " shards factor ", rule_.factors[static_cast<std::size_t>(row.factor)].name,
-                   " in ", input_name(first), " but not in ", input_name(i));
+      why = concat(atom_name(atoms_, atom), " shards ", dim_name(row.factor, first), ", but not ",
+                   dim_name(row.factor, i));
       return false;
     }
   } else if (!row.partial.empty()) {

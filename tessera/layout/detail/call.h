@@ -70,6 +70,8 @@ class FactorCall {
   [[nodiscard]] const std::optional<FactorLayout>& layout(std::size_t input) const { return layouts_[input]; }
   /// Returns a text such as "input 0 {Shard(0)}".
   [[nodiscard]] std::string input_name(std::size_t input) const;
+  /// Returns a text such as "dimension 1 of input 0 {Shard(0)}": the dimension of the input that has this factor.
+  [[nodiscard]] std::string dim_name(std::int32_t factor, std::size_t input) const;
 
   /// Returns the resulting reduction if exactly these inputs are partial along an atom and all others are replicated.
   /// If the rule does not allow this, returns nothing and sets `why`.

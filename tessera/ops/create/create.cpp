@@ -1,5 +1,6 @@
 #include "tessera/ops/create/create.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -7,6 +8,7 @@
 #include "tessera/layout/planner.h"
 #include "tessera/ops/create/detail/fill.h"
 #include "tessera/tensor/call.h"
+#include "tessera/tensor/device_context.h"
 
 namespace tessera::ops {
 namespace {
@@ -19,7 +21,7 @@ using tensor::LocalizeCall;
 using tensor::OutputInfo;
 
 device::Device device_of(const CreateOptions& options) {
-  return options.device ? options.device : device::Device::get("host");
+  return options.device ? options.device : tensor::default_device();
 }
 
 // full ---------------------------------------------------------------------------------------------------------------
@@ -181,18 +183,41 @@ const tensor::Operator kEye = tensor::register_op(
 
 }  // namespace
 
+namespace {
+
+// Runs `op` on a new tensor of this shape. With a layout, each rank runs it on its shard.
+template <class Each>
+Tensor created(const tensor::Operator& op, const Shape& shape, const CreateOptions& options, const Each& attributes) {
+  if (!options.layout) return tensor::call_on(device_of(options), op, attributes);
+  Tensor out = empty(shape, options);
+  tensor::call_out(op, out, {}, attributes);
+  return out;
+}
+
+}  // namespace
+
 Tensor empty(const Shape& shape, const CreateOptions& options) {
-  return Tensor::allocate(shape, options.dtype, device_of(options));
+  const DType dtype = options.dtype.value_or(DType::kF32);
+  const layout::Layout& layout = options.layout;
+  if (!layout) return Tensor::allocate(shape, dtype, device_of(options));
+  TESSERA_CHECK(layout.partials().empty(), "create: layout of the tensor of shape ", shape,
+                " must not be partial, got ", layout.text(), "; create it replicated, and redistribute() it");
+  layout::check_fits(layout, shape);
+  const Rank rank = current_place().rank;
+  Tensor local;
+  if (layout.mesh().contains(rank)) {
+    local = Tensor::allocate(layout::local_shape(layout, shape, rank), dtype, device_of(options));
+  }
+  return Tensor::sharded(shape, dtype, layout, std::move(local));
 }
 Tensor full(const Shape& shape, const Scalar& value, const CreateOptions& options) {
-  return tensor::call_on(device_of(options), kFull, FullAttributes{shape, options.dtype, value});
+  return created(kFull, shape, options, FullAttributes{shape, options.dtype.value_or(DType::kF32), value});
 }
 Tensor zeros(const Shape& shape, const CreateOptions& options) { return full(shape, 0, options); }
 Tensor ones(const Shape& shape, const CreateOptions& options) { return full(shape, 1, options); }
 std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& step) {
   TESSERA_CHECK(step.as_double() != 0, "arange: step must not be 0");
-  const bool is_whole = start.kind() <= Scalar::Kind::kInteger && end.kind() <= Scalar::Kind::kInteger &&
-                        step.kind() <= Scalar::Kind::kInteger;
+  const bool is_whole = std::max({start.kind(), end.kind(), step.kind()}) <= Scalar::Kind::kInteger;
   if (is_whole) {
     const std::int64_t length = end.as_int64() - start.as_int64();
     const std::int64_t by = step.as_int64();
@@ -204,12 +229,16 @@ std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& s
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(size));
 }
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const CreateOptions& options) {
-  return tensor::call_on(device_of(options), kArange,
-                         ArangeAttributes{arange_size(start, end, step), options.dtype, start, step, {}});
+  CreateOptions chosen = options;
+  const bool is_whole = std::max({start.kind(), end.kind(), step.kind()}) <= Scalar::Kind::kInteger;
+  if (!chosen.dtype) chosen.dtype = is_whole ? DType::kI64 : DType::kF32;
+  const std::int64_t size = arange_size(start, end, step);
+  return created(kArange, Shape({size}), chosen, ArangeAttributes{size, *chosen.dtype, start, step, {}});
 }
 Tensor arange(const Scalar& end, const CreateOptions& options) { return arange(0, end, 1, options); }
 Tensor eye(std::int64_t rows, std::int64_t columns, const CreateOptions& options) {
-  return tensor::call_on(device_of(options), kEye, EyeAttributes{Shape({rows, columns}), options.dtype, {}});
+  const Shape shape({rows, columns});
+  return created(kEye, shape, options, EyeAttributes{shape, options.dtype.value_or(DType::kF32), {}});
 }
 
 Tensor empty_like(const Tensor& x) {

@@ -8,6 +8,7 @@
 #include "tessera/ops/detail/draws.h"
 #include "tessera/ops/detail/philox.h"
 #include "tessera/tensor/call.h"
+#include "tessera/tensor/device_context.h"
 
 namespace tessera::ops {
 namespace {
@@ -294,12 +295,16 @@ RandomAttributes drawn(const Shape& shape, DType dtype, const Scalar& a, const S
 }
 
 Tensor make(const tensor::Operator& op, const Shape& shape, const CreateOptions& options, const Scalar& a,
-            const Scalar& b) {
-  const device::Device device = options.device ? options.device : device::Device::get("host");
+            const Scalar& b, DType dtype = DType::kF32) {
+  CreateOptions chosen = options;
+  if (!chosen.dtype) chosen.dtype = dtype;
   const Tensor counter = generator_counter();
-  if (!counter) return tensor::call_on(device, op, drawn(shape, options.dtype, a, b));
-  Tensor out = empty(shape, {.dtype = options.dtype, .device = device});
-  tensor::call_out(op, out, {counter}, drawn(shape, options.dtype, a, b));
+  if (!counter && !options.layout) {
+    const device::Device device = options.device ? options.device : tensor::default_device();
+    return tensor::call_on(device, op, drawn(shape, *chosen.dtype, a, b));
+  }
+  Tensor out = empty(shape, chosen);
+  tensor::call_out(op, out, {counter}, drawn(shape, *chosen.dtype, a, b));
   return out;
 }
 
@@ -322,12 +327,20 @@ Tensor filled_like(const tensor::Operator& op, const Tensor& x, const Tensor& co
 Tensor rand(const Shape& shape, const CreateOptions& options) { return make(kRand, shape, options, 0, 1); }
 Tensor randn(const Shape& shape, const CreateOptions& options) { return make(kRandn, shape, options, 0, 1); }
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const CreateOptions& options) {
-  return make(kRandint, shape, options, low, high);
+  return make(kRandint, shape, options, low, high, DType::kI64);
 }
 Tensor bernoulli(const Shape& shape, double p, const CreateOptions& options) {
   return make(kBernoulli, shape, options, p, 1);
 }
-Tensor randperm(std::int64_t n, const CreateOptions& options) { return make(kRandperm, Shape({n}), options, n, 1); }
+Tensor trunc_normal(const Shape& shape, double mean, double std, double low, double high,
+                    const CreateOptions& options) {
+  Tensor out = empty(shape, options);
+  trunc_normal_(out, mean, std, low, high);
+  return out;
+}
+Tensor randperm(std::int64_t n, const CreateOptions& options) {
+  return make(kRandperm, Shape({n}), options, n, 1, DType::kI64);
+}
 
 Tensor rand_like(const Tensor& x, const Tensor& counter) { return filled_like(kRand, x, counter, 0, 1); }
 Tensor randn_like(const Tensor& x, const Tensor& counter) { return filled_like(kRandn, x, counter, 0, 1); }

@@ -37,12 +37,14 @@ TESSERA_API Tensor rand(const Shape& shape, const CreateOptions& options = {});
 /// Returns standard normal numbers.
 TESSERA_API Tensor randn(const Shape& shape, const CreateOptions& options = {});
 /// Returns integers in [low, high). Their probabilities differ by at most 2^-32.
-TESSERA_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
-                           const CreateOptions& options = {.dtype = DType::kI64});
+TESSERA_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const CreateOptions& options = {});
 /// Returns 1 with probability p, otherwise 0.
 TESSERA_API Tensor bernoulli(const Shape& shape, double p, const CreateOptions& options = {});
+/// Returns normal numbers in [low, high]; see trunc_normal_().
+TESSERA_API Tensor trunc_normal(const Shape& shape, double mean, double std, double low, double high,
+                                const CreateOptions& options = {});
 /// Returns the integers in [0, n) in random order.
-TESSERA_API Tensor randperm(std::int64_t n, const CreateOptions& options = {.dtype = DType::kI64});
+TESSERA_API Tensor randperm(std::int64_t n, const CreateOptions& options = {});
 
 /// Returns rand() with the properties of x.
 TESSERA_API Tensor rand_like(const Tensor& x, const Tensor& counter = {});

@@ -218,22 +218,4 @@ Tensor div(const Scalar& a, const Tensor& b) { return tensor::call(rows::rdiv_sc
 Tensor pow(const Scalar& a, const Tensor& b) { return tensor::call(rows::rpow_scalar, {b}, ScalarAttributes{a}); }
 
 }  // namespace tessera::ops
-
-namespace tessera::tensor {
-
-Tensor operator+(const Tensor& a, const Tensor& b) { return ops::add(a, b); }
-Tensor operator+(const Tensor& a, const Scalar& b) { return ops::add(a, b); }
-Tensor operator+(const Scalar& a, const Tensor& b) { return ops::add(b, a); }
-Tensor operator-(const Tensor& a, const Tensor& b) { return ops::sub(a, b); }
-Tensor operator-(const Tensor& a, const Scalar& b) { return ops::sub(a, b); }
-Tensor operator-(const Scalar& a, const Tensor& b) { return ops::sub(a, b); }
-Tensor operator*(const Tensor& a, const Tensor& b) { return ops::mul(a, b); }
-Tensor operator*(const Tensor& a, const Scalar& b) { return ops::mul(a, b); }
-Tensor operator*(const Scalar& a, const Tensor& b) { return ops::mul(b, a); }
-Tensor operator/(const Tensor& a, const Tensor& b) { return ops::div(a, b); }
-Tensor operator/(const Tensor& a, const Scalar& b) { return ops::div(a, b); }
-Tensor operator/(const Scalar& a, const Tensor& b) { return ops::div(a, b); }
-Tensor operator-(const Tensor& x) { return ops::neg(x); }
-
-}  // namespace tessera::tensor
 #endif  // HWY_ONCE

@@ -153,34 +153,3 @@ TESSERA_API Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, co
 TESSERA_API void addcdiv_(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value = 1);
 
 }  // namespace tessera::ops
-
-namespace tessera::tensor {
-
-/// Returns ops::add(a, b).
-TESSERA_API Tensor operator+(const Tensor& a, const Tensor& b);
-/// Returns ops::add(a, b).
-TESSERA_API Tensor operator+(const Tensor& a, const Scalar& b);
-/// Returns ops::add(a, b).
-TESSERA_API Tensor operator+(const Scalar& a, const Tensor& b);
-/// Returns ops::sub(a, b).
-TESSERA_API Tensor operator-(const Tensor& a, const Tensor& b);
-/// Returns ops::sub(a, b).
-TESSERA_API Tensor operator-(const Tensor& a, const Scalar& b);
-/// Returns ops::sub(a, b).
-TESSERA_API Tensor operator-(const Scalar& a, const Tensor& b);
-/// Returns ops::mul(a, b).
-TESSERA_API Tensor operator*(const Tensor& a, const Tensor& b);
-/// Returns ops::mul(a, b).
-TESSERA_API Tensor operator*(const Tensor& a, const Scalar& b);
-/// Returns ops::mul(a, b).
-TESSERA_API Tensor operator*(const Scalar& a, const Tensor& b);
-/// Returns ops::div(a, b).
-TESSERA_API Tensor operator/(const Tensor& a, const Tensor& b);
-/// Returns ops::div(a, b).
-TESSERA_API Tensor operator/(const Tensor& a, const Scalar& b);
-/// Returns ops::div(a, b).
-TESSERA_API Tensor operator/(const Scalar& a, const Tensor& b);
-/// Returns ops::neg(x).
-TESSERA_API Tensor operator-(const Tensor& x);
-
-}  // namespace tessera::tensor

@@ -12,12 +12,8 @@ TESSERA_API Scalar item(const Tensor& x);
 /// Returns whether both tensors have equal shape, dtype and elements; nan is not equal to nan. Waits for the current
 /// stream. For tensors with layouts, item() of the comparison must be possible.
 TESSERA_API bool equal(const Tensor& a, const Tensor& b);
-/// Returns whether
-/// a - b
-/// <= absolute + relative *
-/// b
-/// for all elements, or they are equal; with `equal_nan`, two nans are equal. Waits for the current stream. Throws
-/// InvalidArgument if shape or dtype differ.
+/// Returns whether abs(a - b) <= absolute + relative * abs(b) for all elements, or they are equal; with `equal_nan`,
+/// two nans are equal. Waits for the current stream. Throws InvalidArgument if shape or dtype differ.
 TESSERA_API bool allclose(const Tensor& a, const Tensor& b, double relative = 1e-5, double absolute = 1e-8,
                           bool equal_nan = false);
 

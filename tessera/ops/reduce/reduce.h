@@ -102,11 +102,8 @@ TESSERA_API Tensor var(const Tensor& x, const tensor::IntList& dims = {}, std::i
                        bool keepdim = false);
 /// Returns x minus its mean over `dims`.
 TESSERA_API Tensor deviation(const Tensor& x, const tensor::IntList& dims = {});
-/// Returns (sum of
-/// x
-/// ^p)^(1/p). For p = inf this is the greatest
-/// x
-/// , for -inf the least, for 0 the number of nonzero elements.
+/// Returns sum(abs(x)^p)^(1/p). For p = inf this is the greatest abs(x), for -inf the least, for 0 the number of
+/// nonzero elements.
 TESSERA_API Tensor norm(const Tensor& x, double p = 2, const tensor::IntList& dims = {}, bool keepdim = false);
 /// Returns log(sum(exp(x))) without intermediate overflow.
 TESSERA_API Tensor logsumexp(const Tensor& x, const tensor::IntList& dims = {}, bool keepdim = false);

@@ -302,7 +302,7 @@ struct RankMoves {
 };
 
 void check_allowed(const layout::Layout& from, const layout::Layout& to, const Shape& shape, DType dtype) {
-  if (moving() != Moving::kForbidden) return;
+  if (redistribute_mode() != RedistributeMode::kForbidden) return;
   check_may_communicate(tessera::detail::concat("redistribute of ", to_string(dtype), shape, " from ",
                                                 from.placements_text(), " to ", to.placements_text()));
 }

@@ -83,7 +83,7 @@ class ByPlace {
 
   void run() {
     for (std::size_t i = 0; i < count_; i += kBlock) take_block(i, std::min(kBlock, count_ - i));
-    if (moving() == Moving::kAutomatic) move_singles();
+    if (redistribute_mode() == RedistributeMode::kAutomatic) move_singles();
     if (!moved_.empty()) {
       move_and_call(call_, moved_, targets_);
       return;
@@ -253,7 +253,7 @@ EntryRef ByPlace::entry_of(const Call& call, std::size_t i) const {
       entry = make_entry(call, hash);
       counters().evictions.fetch_add(EntryCache::of_process().add(entry), std::memory_order_relaxed);
     }
-    if (!entry->moved.empty() && moving() != Moving::kAutomatic) refuse_moves(call);
+    if (!entry->moved.empty() && redistribute_mode() != RedistributeMode::kAutomatic) refuse_moves(call);
     return entry;
   } catch (const InvalidArgument& error) {
     const bool is_pending =
@@ -332,7 +332,7 @@ void ByPlace::gather_around_first(std::size_t i) {
                   " of the lists: ", argument_text(call_, at), " must have shape ", in(0, i).shape(), ", got ",
                   each.shape());
     if (each.layout() == target) continue;
-    TESSERA_CHECK(moving() == Moving::kAutomatic, call_.op.name(), ": index ", i,
+    TESSERA_CHECK(redistribute_mode() == RedistributeMode::kAutomatic, call_.op.name(), ": index ", i,
                   " of the lists: ", argument_text(call_, at), " is ", tensor::describe(each), ", but ",
                   argument_text(call_, i), " is ", tensor::describe(in(0, i)), "; redistribute() it to ", target.text(),
                   each.layout().partials().empty() ? "" : "; reduce_gradients() reduces partial gradients");
@@ -463,7 +463,7 @@ void move_and_call(const Call& call, std::span<const std::size_t> inputs, std::s
   std::vector<Tensor> moving;
   for (const std::size_t input : inputs) moving.push_back(all[input]);
   {
-    const AutomaticMoves moves(call.op.name());
+    const AutomaticRedistributes moves(call.op.name());
     moving = redistribute(moving, to);
   }
   counters().automatic.fetch_add(moving.size(), std::memory_order_relaxed);

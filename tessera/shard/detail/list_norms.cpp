@@ -60,7 +60,7 @@ bool settles_first(const Call& call, const Distinct& list) {
     const Layout& layout = list.layouts[list.of[i]];
     if (layout.partials().empty()) continue;
     TESSERA_CHECK(
-        moving() == Moving::kAutomatic, call.op.name(), ": ", argument_text(call, i), " is ",
+        redistribute_mode() == RedistributeMode::kAutomatic, call.op.name(), ": ", argument_text(call, i), " is ",
         tensor::describe(call.inputs[i]),
         ", a partial value without a norm; use reduce_gradients() for gradients, redistribute() for other tensors, ",
         "or an AutoRedistribute scope");

@@ -3,6 +3,7 @@
 
 #include "tessera/autograd/hooks.h"
 #include "tessera/base/error.h"
+#include "tessera/shard/detail/conflict_text.h"
 #include "tessera/shard/detail/dispatch_plan.h"
 #include "tessera/shard/detail/rearrange.h"
 #include "tessera/shard/redistribute.h"
@@ -249,20 +250,18 @@ Fix replicated_fix(const Call& call, const DispatchPlan& entry) {
 // Throws. The first fix is the one that an AutoRedistribute scope would apply.
 [[noreturn]] void refuse(const Call& call, const std::string& conflict, const std::vector<Fix>& fixes,
                          const DispatchPlan& entry) {
-  std::string ways;
-  for (const Fix& fix : fixes) ways += concat("\n  ", fix.text());
-  TESSERA_CHECK(entry.rearranged == nullptr, call.op.name(), ": elements must move to other ranks: ", conflict,
-                moving() == Moving::kForbidden ? "; a ForbidCommunication scope forbids redistribution" : "",
-                "; open an AutoRedistribute scope, which moves only these elements:\n"
-                "  ",
-                entry.rearranged->plan->text(), ways.empty() ? "" : "or redistribute(), the cheapest first:", ways,
-                "; called as ", call.text(), backward_note());
-  TESSERA_THROW(InvalidArgument, call.op.name(), ": the input layouts are incompatible: ", conflict,
-                moving() == Moving::kForbidden ? "; a ForbidCommunication scope forbids redistribution" : "",
-                ways.empty() ? "; no redistribution of the inputs makes them compatible"
-                             : "; redistribute(), the cheapest first:",
-                ways, ways.empty() ? "" : "\nor open an AutoRedistribute scope", "; called as ", call.text(),
+  const char* forbidden =
+      redistribute_mode() == RedistributeMode::kForbidden ? "; a ForbidCommunication scope forbids redistribution" : "";
+  const std::string operands = operands_text(call);
+  const std::string ways = fixes_text(call, fixes);
+  TESSERA_CHECK(entry.rearranged == nullptr, call.op.name(), ": elements must move to other ranks on mesh ",
+                entry.mesh.text(), ": ", conflict, forbidden, operands,
+                "\nAutoRedistribute moves only these elements:\n  ", entry.rearranged->plan->text(),
+                ways.empty() ? "" : ways.substr(1), ways.empty() ? "" : "\n", "or call it inside AutoRedistribute",
                 backward_note());
+  TESSERA_THROW(InvalidArgument, call.op.name(), ": operands disagree on mesh ", entry.mesh.text(), ": ", conflict,
+                forbidden, ways.empty() ? "; no redistribution of the operands makes them fit" : "", operands, ways,
+                ways.empty() ? "" : "\nor call it inside AutoRedistribute", backward_note());
 }
 
 // Computes the layouts of the results. If operands do not fit, returns the reason and sets `fixes`.
@@ -286,7 +285,9 @@ std::string propagate_call(const Call& call, DispatchPlan& entry, std::vector<Fi
   } else {
     found = layout::propagate(over.rule, over.operands, over.results);
   }
-  std::string conflict = found.conflict;
+  std::string_view found_conflict = found.conflict;
+  if (found_conflict.starts_with(over.rule.name + ": ")) found_conflict.remove_prefix(over.rule.name.size() + 2);
+  std::string conflict = conflict_with_names(call, found_conflict, over.places);
   if (found.is_match()) {
     conflict = take_targets(over, entry, found.outputs);
     if (conflict.empty()) {
@@ -301,7 +302,7 @@ std::string propagate_call(const Call& call, DispatchPlan& entry, std::vector<Fi
     if (entry.rearranged != nullptr) {
       entry.outputs = {entry.rearranged->output};
       if (entry.rearranged->plan->nbytes == 0) return {};
-      if (moving() == Moving::kAutomatic) return conflict;
+      if (redistribute_mode() == RedistributeMode::kAutomatic) return conflict;
     }
   }
   fixes = find_fixes(call, over, entry);
@@ -337,11 +338,12 @@ std::shared_ptr<const DispatchPlan> make_entry(const Call& call, std::uint64_t h
   DispatchPlan entry = keyed(call, hash);
   std::vector<Fix> fixes;
   const std::string conflict = propagate_call(call, entry, fixes);
-  if (!conflict.empty() && (entry.rearranged == nullptr || moving() != Moving::kAutomatic)) {
+  if (!conflict.empty() && (entry.rearranged == nullptr || redistribute_mode() != RedistributeMode::kAutomatic)) {
     entry.is_free = !fixes.empty() && is_free(fixes[0], call);
     entry.is_local = !fixes.empty() && is_local(fixes[0]);
     const bool is_backward = entry.is_local && !autograd::backward_of().empty();
-    const bool may_move = (moving() == Moving::kAutomatic || entry.is_free || is_backward) && !fixes.empty();
+    const bool may_move =
+        (redistribute_mode() == RedistributeMode::kAutomatic || entry.is_free || is_backward) && !fixes.empty();
     if (!may_move) refuse(call, conflict, fixes, entry);
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       entry.moved.push_back(fixes[0].moves[i] ? fixes[0].inputs[i] : Layout());

@@ -28,16 +28,16 @@ void trace_collective(const std::string& name, const Tensor& from, const Tensor&
                       std::int64_t nbytes);
 /// Traces a function that ran on the shards of these tensors.
 void trace_local_map(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
-/// Traces the redistribution of a tensor of this dtype, explicit or inside an AutomaticMoves.
+/// Traces the redistribution of a tensor of this dtype, explicit or inside an AutomaticRedistributes.
 void trace_move(DType dtype, const std::shared_ptr<const layout::Plan>& plan);
 
 /// Marks redistributions of this thread as automatic, on behalf of the operator `what`, and counts them as such.
-class AutomaticMoves {
+class AutomaticRedistributes {
  public:
-  explicit AutomaticMoves(std::string_view what);
-  ~AutomaticMoves();
-  AutomaticMoves(const AutomaticMoves&) = delete;
-  AutomaticMoves& operator=(const AutomaticMoves&) = delete;
+  explicit AutomaticRedistributes(std::string_view what);
+  ~AutomaticRedistributes();
+  AutomaticRedistributes(const AutomaticRedistributes&) = delete;
+  AutomaticRedistributes& operator=(const AutomaticRedistributes&) = delete;
 
  private:
   std::string_view outer_;

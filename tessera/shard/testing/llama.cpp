@@ -13,7 +13,6 @@
 #include "tessera/ops/pointwise/activations.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/shape/shape.h"
-#include "tessera/shard/create.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/redistribute.h"
 
@@ -64,12 +63,9 @@ Llama::Llama(const LlamaSizes& sizes, const std::optional<layout::Mesh>& mesh, L
 }
 
 Tensor Llama::drawn(const Shape& shape, const Layout& layout, double mean, double deviation) const {
-  const ops::CreateOptions options{.dtype = sizes_.dtype};
   const double reach = 3 * deviation;
-  if (mesh_) return trunc_normal(shape, mean, deviation, mean - reach, mean + reach, layout, options);
-  Tensor weight = ops::empty(shape, options);
-  ops::trunc_normal_(weight, mean, deviation, mean - reach, mean + reach);
-  return weight;
+  return ops::trunc_normal(shape, mean, deviation, mean - reach, mean + reach,
+                           {.dtype = sizes_.dtype, .layout = layout});
 }
 
 // Shards over fsdp divide the first dimension most finely: gathering them copies nothing.
@@ -142,8 +138,7 @@ Tensor Llama::loss(const Tensor& tokens, const Tensor& targets) const {
 
 Tensor Llama::numbers() const {
   const Shape shape{sizes_.batch, sizes_.sequence};
-  if (mesh_) return randint(0, sizes_.vocabulary, shape, Layout::parse(*mesh_, "S0,S0,R"));
-  return ops::randint(0, sizes_.vocabulary, shape);
+  return ops::randint(0, sizes_.vocabulary, shape, {.layout = mesh_ ? Layout::parse(*mesh_, "S0,S0,R") : Layout()});
 }
 
 Tensor Llama::train(const Tensor& tokens, const Tensor& targets, double rate) const {

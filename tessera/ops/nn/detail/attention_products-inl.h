@@ -124,9 +124,8 @@ HWY_INLINE void AddProduct(std::int64_t depth, const Left& left, AttentionRows<c
   if (c < width) AddTile<1>(depth, left, AttentionRows<const T>{right.data + c, right.stride}, is_added, to + c, width);
 }
 
-// Computes 2^x as 2^n 2^r with integer n and
-// r
-// <= 1/2; a polynomial computes 2^r. The error is at most 1 ulp; results below the least normal number are 0.
+// Computes 2^x as 2^n 2^r with integer n and abs(r) <= 1/2; a polynomial computes 2^r. The error is at most 1 ulp;
+// results below the least normal number are 0.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp2F32(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;

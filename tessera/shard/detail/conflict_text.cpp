@@ -1,0 +1,177 @@
+#include "tessera/shard/detail/conflict_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+
+namespace tessera::shard::detail {
+namespace {
+
+using layout::Layout;
+using tensor::Call;
+using tessera::detail::concat;
+
+// An axis and the text of its placement.
+struct NamedPlacement {
+  std::string axis;
+  std::string placement;
+};
+
+// Splits "{Shard(0), Replicate()}" at the commas between axes, and drops the axes that replicate.
+std::vector<NamedPlacement> placements_of(const Layout& layout) {
+  std::vector<NamedPlacement> all;
+  const std::string& text = layout.placements_text();
+  int depth = 0;
+  std::string each;
+  std::size_t axis = 0;
+  for (const char c : text.substr(1)) {
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    if (depth == 0 && (c == ',' || c == '}')) {
+      if (each != "Replicate()" && !each.empty()) all.push_back({layout.mesh().axes()[axis].name, each});
+      each.clear();
+      ++axis;
+    } else if (!each.empty() || c != ' ') {
+      each += c;
+    }
+  }
+  return all;
+}
+
+// Returns the argument of redistribute(): {{"tp", Shard(0)}}.
+std::string code_of(const Layout& layout) {
+  std::string code;
+  for (const auto& [axis, placement] : placements_of(layout)) {
+    const bool is_simple = placement.find_first_of("=:*") == std::string::npos;
+    if (!is_simple) return fmt::format("Layout::parse(\"{}\")", layout.text());
+    const std::size_t open = placement.find('(');
+    const bool is_reduction = placement.starts_with("Partial(") && placement[open + 1] != ')';
+    const std::string argument = placement.substr(open + 1, placement.size() - open - 2);
+    const std::string value =
+        is_reduction
+            ? fmt::format("Partial(Reduction::k{}{})", static_cast<char>(std::toupper(argument[0])), argument.substr(1))
+            : placement;
+    code += fmt::format("{}{{\"{}\", {}}}", code.empty() ? "" : ", ", axis, value);
+  }
+  return '{' + code + '}';
+}
+
+// Returns the name of an input: that of the argument, with the index for an argument that is a list.
+std::string name_of(const Call& call, std::size_t input) {
+  const std::size_t lists = call.op->input_lists;
+  const std::size_t length = lists == 0 ? 0 : (call.inputs.size() - call.op->input_singles) / lists;
+  std::size_t first = 0;
+  for (const tensor::OpArgument& argument : call.op->inputs) {
+    const std::size_t count = argument.is_list ? length : 1;
+    if (input < first + count) {
+      return argument.is_list ? fmt::format("{}[{}]", argument.name, input - first) : argument.name;
+    }
+    first += count;
+  }
+  return fmt::format("input {}", input);
+}
+
+std::string steps_of(const layout::Plan& plan) {
+  if (plan.nbytes == 0) return "no communication";
+  std::string text;
+  for (const layout::Step& step : plan.steps) {
+    if (!layout::communicates(step.kind)) continue;
+    text += text.empty() ? "" : ", then ";
+    text += to_string(step.kind);
+    for (std::size_t i = 0; i < step.axes.size(); ++i) {
+      text += i == 0 ? " over " : " and ";
+      text += plan.request.to.mesh().axis(step.axes[i].axis).name;
+    }
+  }
+  return fmt::format("{}, {}, {:.1f} us", text, format_bytes(static_cast<std::uint64_t>(plan.nbytes)), plan.us);
+}
+
+// Returns rows as lines with aligned columns; the last column is not padded.
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    text += "\n";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      text += "  " + row[i];
+      if (i + 1 < row.size()) text.append(widths[i] - row[i].size(), ' ');
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string named_placements(const Layout& layout) {
+  std::string text;
+  for (const auto& [axis, placement] : placements_of(layout)) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", axis, placement);
+  }
+  return '{' + text + '}';
+}
+
+std::string operands_text(const Call& call) {
+  std::vector<std::vector<std::string>> rows;
+  constexpr std::size_t kMaxRows = 8;
+  for (std::size_t i = 0; i < call.inputs.size() && i < kMaxRows; ++i) {
+    const Tensor& input = call.inputs[i];
+    if (!input) continue;
+    rows.push_back({name_of(call, i), concat(input.dtype(), input.shape()),
+                    input.has_layout() ? named_placements(input.layout()) : "no layout"});
+  }
+  std::string text = aligned(rows);
+  if (call.inputs.size() > kMaxRows) text += fmt::format("\n  and {} more operands", call.inputs.size() - kMaxRows);
+  const std::string attributes = call.attributes.text();
+  return attributes.empty() ? text : text + "\n  with " + attributes;
+}
+
+std::string fixes_text(const Call& call, std::span<const layout::Fix> fixes) {
+  std::vector<std::vector<std::string>> rows;
+  for (const layout::Fix& fix : fixes) {
+    std::string code;
+    std::string cost;
+    for (std::size_t i = 0; i < fix.moves.size(); ++i) {
+      if (fix.moves[i] == nullptr) continue;
+      code +=
+          fmt::format("{}redistribute({}, {})", code.empty() ? "" : " and ", name_of(call, i), code_of(fix.inputs[i]));
+      cost += (cost.empty() ? "" : "; ") + steps_of(*fix.moves[i]);
+    }
+    rows.push_back({code, cost});
+  }
+  return rows.empty() ? "" : "\ncheapest fixes:" + aligned(rows);
+}
+
+std::string conflict_with_names(const Call& call, std::string_view conflict, std::span<const std::size_t> places) {
+  constexpr std::string_view kInput = "input ";
+  std::string text;
+  while (!conflict.empty()) {
+    const std::size_t at = conflict.find(kInput);
+    const std::size_t digits = at == std::string_view::npos ? at : at + kInput.size();
+    if (at == std::string_view::npos || digits >= conflict.size() || std::isdigit(conflict[digits]) == 0) {
+      const std::size_t end = at == std::string_view::npos ? conflict.size() : digits;
+      text += conflict.substr(0, end);
+      conflict.remove_prefix(end);
+      continue;
+    }
+    text += conflict.substr(0, at);
+    std::size_t end = digits;
+    std::size_t operand = 0;
+    for (; end < conflict.size() && std::isdigit(conflict[end]) != 0; ++end) {
+      operand = operand * 10 + static_cast<std::size_t>(conflict[end] - '0');
+    }
+    text += operand < places.size() ? name_of(call, places[operand]) : std::string(conflict.substr(at, end - at));
+    if (conflict.substr(end).starts_with(" {")) end = std::min(conflict.find('}', end), conflict.size() - 1) + 1;
+    conflict.remove_prefix(end);
+  }
+  return text;
+}
+
+}  // namespace tessera::shard::detail
