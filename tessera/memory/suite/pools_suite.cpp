@@ -24,21 +24,21 @@ class Registrations {
   Registrations& operator=(const Registrations&) = delete;
 
   // Succeeds if exactly the mapped bytes of the pool are registered.
-  [[nodiscard]] testing::AssertionResult match() const {
+  [[nodiscard]] ::testing::AssertionResult match() const {
     std::size_t nbytes = 0;
     for (const auto& [address, size] : all) nbytes += size;
     const Snapshot snapshot = pool_.snapshot();
     if (nbytes != snapshot.totals().reserved_nbytes)
-      return testing::AssertionFailure() << nbytes << " registered, " << snapshot.totals().reserved_nbytes << " mapped";
+      return ::testing::AssertionFailure() << nbytes << " registered, " << snapshot.totals().reserved_nbytes << " mapped";
     for (const SegmentView& segment : snapshot.segments) {
       std::uint64_t at = segment.address;
       while (at < segment.address + segment.nbytes) {
         const auto found = all.find(at);
-        if (found == all.end()) return testing::AssertionFailure() << "nothing is registered at " << at;
+        if (found == all.end()) return ::testing::AssertionFailure() << "nothing is registered at " << at;
         at += found->second;
       }
     }
-    return testing::AssertionSuccess();
+    return ::testing::AssertionSuccess();
   }
 
   std::map<std::uint64_t, std::size_t> all;
