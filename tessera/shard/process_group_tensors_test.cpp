@@ -13,7 +13,8 @@
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
-#include "tessera/device/graph.h"
+#include "tessera/memory/allocator.h"
+#include "tessera/memory/graph_capture.h"
 #include "tessera/memory/label.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/pointwise/convert.h"
@@ -140,9 +141,11 @@ TEST(GroupTensors, RootedOperationsUseTheRoot) {
 
 TEST(GroupTensors, SendAndRecv) {
   on_worlds(3, {1, 2}, [] {
+    const ProcessGroup world = comm::world();
     const Tensor x = given({5}, rank());
-    if (rank() == 2) comm::world().send(x, 0);
-    if (rank() == 0) comm::world().recv(x, 2);
+    if (rank() == 2) world.send(x, 0);
+    if (rank() == 0) world.recv(x, 2);
+    world.barrier(tensor::current_stream(x.device()));
     expect_equal(x, given({5}, rank() == 0 ? 2 : rank()));
   });
 }
@@ -353,15 +356,14 @@ TEST(GroupTensors, AreCountedTracedAndForbidden) {
 
 TEST(GroupTensors, RunInGraphs) {
   simulate(2, [] {
-    const device::Stream side = device::Device::get("host").create_stream();
-    const Tensor x = ops::ones({3}, {.dtype = DType::kF64});
-    device::Device::get("host").synchronize();
+    const device::Device host = device::Device::get("host");
+    const device::Stream side = host.create_stream();
     const tensor::StreamScope scope(side);
-    side.begin_capture();
+    const Tensor x = ops::ones({3}, {.dtype = DType::kF64});
+    memory::GraphCapture capture(memory::Allocator::of(host), side);
     EXPECT_FALSE(comm::world().all_reduce(x));
-    const device::Graph graph = side.end_capture();
-    const device::GraphExec replay = graph.instantiate();
-    for (int i = 0; i < 3; ++i) replay.launch(side);
+    const memory::CapturedGraph graph = capture.end();
+    for (int i = 0; i < 3; ++i) graph.replay(side);
     side.synchronize();
     expect_equal(x, ops::full({3}, 8, {.dtype = DType::kF64}));
   });

@@ -61,12 +61,12 @@ struct Bytes {
   [[nodiscard]] std::size_t of(std::int64_t count) const { return static_cast<std::size_t>(count) * item; }
 };
 
-void send(const Operation& operation, const detail::BufferChunk& part, int peer, const NcclTarget& target) {
+void send(const Operation& operation, const BufferChunk& part, int peer, const NcclTarget& target) {
   const Bytes bytes(operation);
   TESSERA_NCCL(ncclSend, operation.in + bytes.of(part.first), bytes.of(part.count), ncclUint8, peer, target.comm,
                target.stream);
 }
-void receive(const Operation& operation, const detail::BufferChunk& part, int peer, const NcclTarget& target) {
+void receive(const Operation& operation, const BufferChunk& part, int peer, const NcclTarget& target) {
   const Bytes bytes(operation);
   TESSERA_NCCL(ncclRecv, operation.out + bytes.of(part.first), bytes.of(part.count), ncclUint8, peer, target.comm,
                target.stream);
@@ -80,7 +80,7 @@ void all_gather(const Operation& operation, const NcclTarget& target) {
     return;
   }
   for (int root = 0; root < target.size; ++root) {
-    const detail::BufferChunk part = chunk_of(operation.out_counts, operation.count, root);
+    const BufferChunk part = chunk_of(operation.out_counts, operation.count, root);
     std::byte* const out = operation.out + bytes.of(part.first);
     TESSERA_NCCL(ncclBroadcast, root == target.rank ? operation.in : out, out, bytes.of(part.count), ncclUint8, root,
                  target.comm, target.stream);
@@ -95,7 +95,7 @@ void reduce_scatter(const Operation& operation, const Type& type, ncclRedOp_t re
     return;
   }
   for (int root = 0; root < target.size; ++root) {
-    const detail::BufferChunk part = chunk_of(operation.in_counts, operation.count, root);
+    const BufferChunk part = chunk_of(operation.in_counts, operation.count, root);
     TESSERA_NCCL(ncclReduce, operation.in + Bytes(operation).of(part.first),
                  root == target.rank ? operation.out : nullptr, static_cast<std::size_t>(part.count) * parts, type.type,
                  reduction, root, target.comm, target.stream);
