@@ -145,8 +145,8 @@ class TESSERA_API ProcessGroup {
   // of the tensors' device and write in place. They keep the memory of the tensors until the operation has ended; in a
   // capture by memory::GraphCapture, as long as the graph. The tensors must be plain and contiguous; two tensors of one
   // call must have one dtype and one device. Gradients do not flow through these calls: tensors that require gradients
-  // are rejected outside of NoGrad. The functions of shard/collectives.h are differentiable. Throws InvalidArgument, and
-  // changes nothing, for other tensors, and NotSupported in a ForbidCommunication scope.
+  // are rejected outside of NoGrad. The functions of shard/collectives.h are differentiable. Throws InvalidArgument,
+  // and changes nothing, for other tensors, and NotSupported in a ForbidCommunication scope.
 
   /// Replaces `x` by its reduction over all ranks.
   Work all_reduce(const tensor::Tensor& x, Reduction reduction = Reduction::kSum) const;
