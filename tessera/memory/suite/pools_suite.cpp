@@ -29,7 +29,8 @@ class Registrations {
     for (const auto& [address, size] : all) nbytes += size;
     const Snapshot snapshot = pool_.snapshot();
     if (nbytes != snapshot.totals().reserved_nbytes)
-      return ::testing::AssertionFailure() << nbytes << " registered, " << snapshot.totals().reserved_nbytes << " mapped";
+      return ::testing::AssertionFailure()
+             << nbytes << " registered, " << snapshot.totals().reserved_nbytes << " mapped";
     for (const SegmentView& segment : snapshot.segments) {
       std::uint64_t at = segment.address;
       while (at < segment.address + segment.nbytes) {
