@@ -13,6 +13,7 @@
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/group_creation_record.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/records.h"
 #include "tessera/comm/world.h"

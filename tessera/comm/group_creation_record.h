@@ -1,5 +1,6 @@
 // Records group creation (GroupCreationRow in records.h): before a group exists, none of its operations can show which
-// rank waits for which. The last few creations are kept with their results.
+// rank waits for which. The last few creations are kept with their results. Internal to the
+// library and to tests of its readers.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "tessera/comm/detail/group_creation_record.h"
+#include "tessera/comm/group_creation_record.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
