@@ -28,9 +28,8 @@ class Registrations {
     std::size_t nbytes = 0;
     for (const auto& [address, size] : all) nbytes += size;
     const Snapshot snapshot = pool_.snapshot();
-    if (nbytes != snapshot.totals().reserved_nbytes)
-      return ::testing::AssertionFailure()
-             << nbytes << " registered, " << snapshot.totals().reserved_nbytes << " mapped";
+    const std::uint64_t mapped = snapshot.totals().reserved_nbytes;
+    if (nbytes != mapped) return ::testing::AssertionFailure() << nbytes << " registered, " << mapped << " mapped";
     for (const SegmentView& segment : snapshot.segments) {
       std::uint64_t at = segment.address;
       while (at < segment.address + segment.nbytes) {
