@@ -173,7 +173,7 @@ AllocatorState::AllocatorState(const device::Device& of, AllocatorOptions option
   if (upstream == nullptr) upstream = device_upstream(device);
   capacity = upstream->capacity_nbytes();
   name = options.name.empty() ? upstream->name() : options.name;
-  limit = policy.limit_nbytes;
+  reserved.set_limit(policy.limit_nbytes);
   std::uint32_t flags = host_writes ? kHostWrites : 0U;
   if (device.is_checked() && !host_writes) flags |= kChecked;
   special = flags;
@@ -297,35 +297,27 @@ device::Device Allocator::device() const { return state_of(*this).device; }
 const std::string& Allocator::name() const { return state_of(*this).name; }
 Policy Allocator::policy() const {
   Policy policy = state_of(*this).policy;
-  policy.limit_nbytes = state_->limit;
+  policy.limit_nbytes = state_->reserved.limit();
   return policy;
 }
 
-void Allocator::set_limit(std::size_t nbytes) const { state_of(*this).limit = nbytes; }
+void Allocator::set_limit(std::size_t nbytes) const { state_of(*this).reserved.set_limit(nbytes); }
 
 void Allocator::set_limit_fraction(double fraction) const {
   TESSERA_CHECK(fraction > 0 && fraction <= 1, "set_limit_fraction: fraction must be in (0, 1], got ", fraction);
   AllocatorState& state = state_of(*this);
-  state.limit = fraction == 1 ? 0 : static_cast<std::size_t>(fraction * static_cast<double>(state.capacity));
+  state.reserved.set_limit(fraction == 1 ? 0
+                                         : static_cast<std::size_t>(fraction * static_cast<double>(state.capacity)));
 }
 
 std::uint64_t Allocator::on_pressure(std::function<bool(std::size_t)> callback) const {
-  AllocatorState& state = state_of(*this);
-  const std::lock_guard lock(state.callbacks_mutex);
-  state.pressure_callbacks[++state.last_callback] = std::move(callback);
-  return state.last_callback;
+  return state_of(*this).pressure_callbacks.add(std::move(callback));
 }
 
-void Allocator::off_pressure(std::uint64_t number) const {
-  AllocatorState& state = state_of(*this);
-  const std::lock_guard lock(state.callbacks_mutex);
-  state.pressure_callbacks.erase(number);
-}
+void Allocator::off_pressure(std::uint64_t number) const { state_of(*this).pressure_callbacks.remove(number); }
 
 void Allocator::on_out_of_memory(std::function<void(const std::string&)> observer) const {
-  AllocatorState& state = state_of(*this);
-  const std::lock_guard lock(state.callbacks_mutex);
-  state.oom_observers.push_back(std::move(observer));
+  state_of(*this).oom_observers.add(std::move(observer));
 }
 
 std::size_t Allocator::trim() const {

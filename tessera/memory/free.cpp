@@ -71,15 +71,7 @@ void AllocatorState::stamp(Use& use) noexcept {
     }
     // An event after work that may hold or spin is never waited for.
     if (policy.cross_stream != CrossStream::kWait || stream.may_spin()) return;
-    device::Event event;
-    {
-      const std::lock_guard lock(events_mutex);
-      if (!spare_events.empty()) {
-        event = std::move(spare_events.back());
-        spare_events.pop_back();
-      }
-    }
-    if (!event) event = device.create_event();
+    device::Event event = spare_events.take(device);
     stream.record(event);
     use.tick = event.point().second;
     use.event = std::move(event);

@@ -27,8 +27,7 @@ std::size_t granule_of(const AllocatorState& state, const PoolState& pool) {
 }
 
 void tell_growth(PoolState& pool, std::byte* address, std::size_t nbytes, bool is_mapped) {
-  const std::lock_guard lock(pool.callbacks_mutex);
-  for (const auto& [number, callback] : pool.growth_callbacks) callback({address, nbytes, is_mapped});
+  pool.growth_callbacks.call_all(Growth{address, nbytes, is_mapped});
 }
 
 // Announces that memory is about to be released and calls `body` to release it; if that fails, announces that it stays.
@@ -46,22 +45,21 @@ void take_away(PoolState& pool, std::byte* address, std::size_t nbytes, const Bo
 // Memory came under a pool, or went. A pool that is only priced counts nowhere.
 void note_mapped(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
   if (pool.is_imaginary) return;
-  const std::size_t now = state.reserved.fetch_add(nbytes) + nbytes;
-  if (now > state.peak_reserved) state.peak_reserved = now;
+  state.reserved.add(nbytes);
   state.counters.maps.fetch_add(1, std::memory_order_relaxed);
 }
 
 void note_unmapped(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
   if (pool.is_imaginary) return;
-  state.reserved -= nbytes;
+  state.reserved.remove(nbytes);
   state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
 }
 
 // Rejects a request before anything is mapped for it: beyond the limit, or beyond the capacity of the upstream.
 void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
   if (pool.is_imaginary) return;
-  const std::size_t limit = state.limit.load();
-  TESSERA_CHECK_AS(OutOfMemory, limit == 0 || state.reserved + nbytes <= limit, "allocator of ", state.name, ": ",
+  const std::size_t limit = state.reserved.limit();
+  TESSERA_CHECK_AS(OutOfMemory, limit == 0 || state.reserved.now() + nbytes <= limit, "allocator of ", state.name, ": ",
                    format_bytes(nbytes), " more exceed the limit of ", format_bytes(limit));
   std::size_t held = 0;
   for (const auto& one : state.pools) {
@@ -186,7 +184,7 @@ void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*
     const std::lock_guard lock(from->lock);
     cached += from->sums.cached;
   }
-  if (static_cast<double>(cached) < state.policy.move_above * static_cast<double>(state.reserved)) return;
+  if (static_cast<double>(cached) < state.policy.move_above * static_cast<double>(state.reserved.now())) return;
   for (Heap* from : heaps) {
     state.poll_users(*from);
     while (to < end) {
@@ -412,9 +410,9 @@ std::size_t AllocatorState::trim_all() {
 }
 
 void AllocatorState::collect_by_age() {
-  const std::size_t most = limit != 0 ? limit.load() : default_pool->capacity;
+  const std::size_t most = reserved.limit() != 0 ? reserved.limit() : default_pool->capacity;
   if (policy.collect_above <= 0) return;
-  if (static_cast<double>(reserved) < policy.collect_above * static_cast<double>(most)) return;
+  if (static_cast<double>(reserved.now()) < policy.collect_above * static_cast<double>(most)) return;
   std::uint64_t ages = 0;
   std::uint64_t blocks = 0;
   const auto age = [](const Block& block) { return static_cast<std::uint32_t>(block.heap->frees) - block.freed_at; };

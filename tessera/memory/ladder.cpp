@@ -109,7 +109,7 @@ class Ladder {
       const std::lock_guard heap_lock(heap->lock);
       pending += heap->sums.mapped - heap->sums.used - heap->sums.cached;
     }
-    return static_cast<double>(pending) <= state_.policy.pending_slack * static_cast<double>(state_.reserved);
+    return static_cast<double>(pending) <= state_.policy.pending_slack * static_cast<double>(state_.reserved.now());
   }
 
   // Grows; null if there is no room.
@@ -216,13 +216,8 @@ class Ladder {
   }
 
   bool call_back() {
-    std::vector<std::function<bool(std::size_t)>> callbacks;
-    {
-      const std::lock_guard lock(state_.callbacks_mutex);
-      for (const auto& [number, callback] : state_.pressure_callbacks) callbacks.push_back(callback);
-    }
     bool has_freed = false;
-    for (const auto& callback : callbacks) has_freed = callback(request_.size) || has_freed;
+    for (const auto& callback : state_.pressure_callbacks.all()) has_freed = callback(request_.size) || has_freed;
     return has_freed;
   }
 
@@ -246,12 +241,7 @@ void Ladder::fail() {
     state_.history.record_oom(request_.nbytes, use.free_nbytes, request_.slot.id(), request_.pool->number);
   }
   const OutOfMemoryError error({__FILE__, __LINE__}, facts);
-  std::vector<std::function<void(const std::string&)>> observers;
-  {
-    const std::lock_guard lock(state_.callbacks_mutex);
-    observers = state_.oom_observers;
-  }
-  for (const auto& observer : observers) observer(error.report());
+  for (const auto& observer : state_.oom_observers.all()) observer(error.report());
   throw OutOfMemoryError(error);
 }
 

@@ -105,16 +105,10 @@ std::uint64_t Pool::on_growth(std::function<void(const Growth&)> callback) const
     }
   }
   for (const Growth& growth : there) callback(growth);
-  const std::lock_guard lock(pool.callbacks_mutex);
-  pool.growth_callbacks[++pool.last_callback] = std::move(callback);
-  return pool.last_callback;
+  return pool.growth_callbacks.add(std::move(callback));
 }
 
-void Pool::off_growth(std::uint64_t number) const {
-  PoolState& pool = state_of(*this);
-  const std::lock_guard lock(pool.callbacks_mutex);
-  pool.growth_callbacks.erase(number);
-}
+void Pool::off_growth(std::uint64_t number) const { state_of(*this).growth_callbacks.remove(number); }
 
 std::size_t Pool::trim() const {
   PoolState& pool = state_of(*this);

@@ -59,22 +59,9 @@ Block* AllocatorState::take_ready(const AllocationRequest& request, Heap& own) {
   return found;
 }
 
-namespace {
-
-// Recycles events that are no longer waited for.
-void recycle(AllocatorState& state, std::vector<Use>& uses) {
-  const std::lock_guard lock(state.events_mutex);
-  for (Use& use : uses) {
-    // An event that another part of a split block still waits for must stay recorded.
-    if (use.event && use.event.state().use_count() == 1) state.spare_events.push_back(std::move(use.event));
-  }
-}
-
-}  // namespace
-
 void AllocatorState::settle(Heap& heap, Block& block, probe::Moment moment) {
   if (block.requested != 0) history.record_reusable(heap, block, false, moment);
-  if (block.extra != nullptr && !block.extra->uses.empty()) recycle(*this, block.extra->uses);
+  if (block.extra != nullptr && !block.extra->uses.empty()) spare_events.put(block.extra->uses);
   if (block.extra != nullptr && heap.slot == nullptr) {
     block.extra->clear();  // its next free in a capture needs it again
   } else {
@@ -193,7 +180,7 @@ Block* AllocatorState::take_by_wait(const AllocationRequest& request, Heap& own,
     throw;
   }
   counters.device_waits.fetch_add(waits, std::memory_order_relaxed);
-  recycle(*this, uses);
+  spare_events.put(uses);
   return block;
 }
 

@@ -105,7 +105,7 @@ Statistics AllocatorState::statistics() {
     out.allocations += heap->allocations;
     out.frees += heap->frees;
   }
-  out.peak_reserved_nbytes = peak_reserved;
+  out.peak_reserved_nbytes = reserved.peak();
   // Both are bounds: the heaps need not have had their peaks together, and the common peak is slightly too high.
   out.peak_live_nbytes = std::min(peaks, live_peak.peak());
   const detail::EventCounters& c = counters;
@@ -138,7 +138,7 @@ Snapshot Allocator::snapshot() const {
 void Allocator::reset_peaks() const {
   state_->owner.check("allocator");
   const std::lock_guard slow(state_->slow_mutex);
-  state_->peak_reserved = state_->reserved.load();
+  state_->reserved.reset_peak();
   state_->gone_peaks = 0;
   state_->live_peak.reset();
 }

@@ -16,10 +16,13 @@
 #include "tessera/base/rank.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
+#include "tessera/memory/detail/callbacks.h"
 #include "tessera/memory/detail/growth.h"
 #include "tessera/memory/detail/history_writer.h"
 #include "tessera/memory/detail/live_peak.h"
 #include "tessera/memory/detail/pool_state.h"
+#include "tessera/memory/detail/reserved_bytes.h"
+#include "tessera/memory/detail/spare_events.h"
 
 namespace tessera::memory {
 
@@ -144,7 +147,6 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   PoolState* default_pool = nullptr;
   std::string name;
   Policy policy;
-  std::atomic<std::size_t> limit{0};  ///< 0: no limit
   std::shared_ptr<Upstream> upstream;
   std::size_t capacity = 0;  ///< maximum of the upstream; queried once, because the driver call is slow
   bool host_writes = false;
@@ -156,7 +158,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
 
   detail::HistoryWriter history;
   detail::EventCounters counters;
-  std::atomic<std::size_t> reserved{0}, peak_reserved{0};
+  detail::ReservedBytes reserved;
   detail::LivePeak live_peak;
 
   std::mutex slow_mutex;
@@ -167,13 +169,10 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   std::uint64_t last_user_pool = 0;
   std::uint64_t last_graph_pool = 0;
   std::atomic<std::uint32_t> last_graph{0};
-  std::vector<device::Event> spare_events;  ///< guarded by events_mutex
-  std::mutex events_mutex;
 
-  std::mutex callbacks_mutex;
-  std::map<std::uint64_t, std::function<bool(std::size_t)>> pressure_callbacks;
-  std::vector<std::function<void(const std::string&)>> oom_observers;
-  std::uint64_t last_callback = 0;
+  detail::SpareEvents spare_events;
+  detail::Callbacks<bool(std::size_t)> pressure_callbacks;
+  detail::Callbacks<void(const std::string&)> oom_observers;
 };
 
 }  // namespace tessera::memory

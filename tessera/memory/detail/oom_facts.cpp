@@ -33,7 +33,7 @@ OomFacts oom_facts(AllocatorState& state, const AllocationRequest& request, cons
   facts.pool = request.pool->id;
   facts.label = Label::text_of(current_label);
   facts.is_in_capture = request.capture != nullptr;
-  facts.limit_nbytes = state.limit;
+  facts.limit_nbytes = state.reserved.limit();
   add_address_limit(facts);
   facts.snapshot = state.snapshot(nullptr);
   // Memory from another source than the device (pinned, custom) has no account there.

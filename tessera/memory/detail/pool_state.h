@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/memory/detail/callbacks.h"
 #include "tessera/memory/detail/heap.h"
 #include "tessera/memory/detail/replay_order.h"
 #include "tessera/memory/history.h"
@@ -94,9 +95,7 @@ struct PoolState {
   std::vector<std::unique_ptr<detail::Heap>> heaps;  ///< all heaps; guarded by the slow lock
   std::atomic<detail::Heap*> capture_heap{nullptr};
 
-  std::mutex callbacks_mutex;
-  std::map<std::uint64_t, std::function<void(const Growth&)>> growth_callbacks;
-  std::uint64_t last_callback = 0;
+  detail::Callbacks<void(const Growth&)> growth_callbacks;
 
   std::mutex replay_mutex;  ///< guards the following members
   detail::ReplayOrder replays;
