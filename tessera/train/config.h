@@ -185,7 +185,8 @@ TESSERA_API void set(Config& config, std::string_view name, std::string_view val
 /// Sets the options in a TOML file. Throws for unknown sections and keys, with the nearest name and the line, and for
 /// invalid values. `config` is unchanged after an error.
 TESSERA_API void read_toml(Config& config, const std::filesystem::path& path);
-/// Returns TOML text with each option and its help. read_toml() reads it back to an equal configuration.
+/// Returns TOML text with each option and its help, and the default of each option that differs from it. The default of
+/// a size of a resolved model is that of its preset. read_toml() reads it back to an equal configuration.
 TESSERA_API std::string to_toml(const Config& config);
 /// Returns the configuration with the sizes of the preset and the computed dp. Checks all values that need no file:
 /// ranges, divisibility of heads, and that the product of the axes is the world size. Heads, kv_heads, hidden,

@@ -161,6 +161,25 @@ std::string detail::as_utf8(const std::string& text) {
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
+Config detail::defaults_for(const Config& config) {
+  Config base;
+  base.mesh.dp = config.mesh.dp;
+  for (const Preset& preset : presets()) {
+    if (preset.name != config.model.preset) continue;
+    const auto fill = [&](std::int64_t ModelConfig::*size, std::int64_t value) {
+      if (config.model.*size != 0) base.model.*size = value;
+    };
+    fill(&ModelConfig::width, preset.width);
+    fill(&ModelConfig::layers, preset.layers);
+    fill(&ModelConfig::heads, preset.heads);
+    fill(&ModelConfig::kv_heads, preset.kv_heads);
+    fill(&ModelConfig::hidden, preset.hidden);
+    fill(&ModelConfig::vocabulary, preset.vocabulary);
+    fill(&ModelConfig::sequence, preset.sequence);
+  }
+  return base;
+}
+
 void read_toml(Config& config, const std::filesystem::path& path) {
   const std::string file = path.string();
   const toml::table root = parse(path);
@@ -181,6 +200,7 @@ void read_toml(Config& config, const std::filesystem::path& path) {
 }
 
 std::string to_toml(const Config& config) {
+  const Config base = detail::defaults_for(config);
   std::string text;
   std::string section;
   for (const Option& option : options()) {
@@ -189,7 +209,9 @@ std::string to_toml(const Config& config) {
       text += (text.empty() ? "[" : "\n[") + section + "]\n";
     }
     text += "# " + option.help + " (" + type_text(option) + ")\n";
-    text += key_of(option) + " = " + toml_value(option, config) + "\n";
+    text += key_of(option) + " = " + toml_value(option, config);
+    const std::string by_default = toml_value(option, base);
+    text += by_default == toml_value(option, config) ? "\n" : "  # default: " + by_default + "\n";
   }
   return text;
 }

@@ -129,6 +129,19 @@ TEST_F(Toml, WritesWhatItReadsBack) {
   EXPECT_EQ(to_toml(back), to_toml(config));
 }
 
+TEST_F(Toml, WritesTheDefaultsOfOptionsThatDiffer) {
+  EXPECT_EQ(to_toml(Config()).find("# default: "), std::string::npos);
+  Config config;
+  config.model.layers = 6;
+  config.mesh.tp = 2;
+  config.data.files = {"a # b.txt"};
+  const std::string text = to_toml(resolved(config, 4));
+  for (const char* line : {"\nwidth = 128\n", "\nlayers = 6  # default: 4\n", "\ndp = 2\n", "\ntp = 2  # default: 1\n",
+                           "\nfiles = [\"a # b.txt\"]  # default: []\n", "\nsteps = 1000\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "is not in\n" << text;
+  EXPECT_NE(to_toml(config).find("\nwidth = 0\n"), std::string::npos) << "a size that is not resolved is the default";
+}
+
 TEST_F(Toml, WritesEveryOptionWithItsHelp) {
   const std::string text = to_toml(Config());
   for (const Option& option : options()) EXPECT_NE(text.find("# " + option.help), std::string::npos) << option.name;

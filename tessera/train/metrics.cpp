@@ -70,6 +70,7 @@ std::string metrics_line(int rank, const StepReport& report, std::span<const Own
                                  {"seconds", report.seconds},
                                  {"exposed_seconds", report.exposed_seconds},
                                  {"tokens_per_second", static_cast<double>(report.tokens) / report.seconds}};
+  if (report.time > 0) line["time"] = report.time;
   auto& owners = line["memory"] = nlohmann::ordered_json::object();
   for (const OwnedBytes& each : memory) owners[each.owner] = each.nbytes;
   return line.dump();

@@ -3,7 +3,7 @@
 // A line that does not fit on the disk is removed entirely.
 //
 //   {"rank":1,"step":7,"loss":2.5,"grad_norm":0.8,"learning_rate":0.003,"end":"done","tokens":2048,"seconds":0.21,
-//    "exposed_seconds":0.02,"tokens_per_second":9752.4,"memory":{"parameters":1048576,...}}
+//    "exposed_seconds":0.02,"tokens_per_second":9752.4,"time":1795032437.512,"memory":{"parameters":1048576,...}}
 //
 // A loss or norm that is not finite is null.
 #pragma once

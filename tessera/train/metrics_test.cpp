@@ -27,11 +27,12 @@ TEST(Metrics, ALineHoldsTheStepOfARank) {
                           .end = StepEnd::kSkippedSpike,
                           .seconds = 0.5,
                           .exposed_seconds = 0.25,
-                          .tokens = 2048};
+                          .tokens = 2048,
+                          .time = 1795032437.5};
   EXPECT_EQ(metrics_line(3, report, memory),
             R"({"rank":3,"step":7,"loss":2.5,"grad_norm":0.75,"learning_rate":0.125,"end":"skipped_spike",)"
             R"("tokens":2048,"seconds":0.5,"exposed_seconds":0.25,"tokens_per_second":4096.0,)"
-            R"("memory":{"parameters":4096,"gradients":1024}})");
+            R"("time":1795032437.5,"memory":{"parameters":4096,"gradients":1024}})");
 }
 
 TEST(Metrics, WhatIsNotFiniteIsNull) {
@@ -39,6 +40,7 @@ TEST(Metrics, WhatIsNotFiniteIsNull) {
   const auto line = nlohmann::json::parse(metrics_line(0, report, {}));
   EXPECT_TRUE(line.at("loss").is_null());
   EXPECT_TRUE(line.at("grad_norm").is_null());
+  EXPECT_FALSE(line.contains("time")) << "unknown";
 }
 
 TEST(Metrics, ManyWritersDoNotMixTheirLines) {

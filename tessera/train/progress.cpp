@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "tessera/base/bytes.h"
 
@@ -42,34 +44,80 @@ bool wants_bar(const RunConfig& config, std::FILE* out) {
   return out != nullptr && ::isatty(::fileno(out)) == 1;
 }
 
+double rate_of(const StepReport& report) { return static_cast<double>(report.tokens) / report.seconds; }
+
+// Returns "512", "9.75k", "124k" or "1.3M", with at most three digits.
+std::string rate_text(double rate) {
+  if (!std::isfinite(rate)) return "-";
+  const auto scaled = [](double value, const char* unit) {
+    return fmt::format("{:.{}f}{}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, unit);
+  };
+  if (rate < 999.5) return fmt::format("{:.0f}", rate);
+  return rate < 999.5e3 ? scaled(rate / 1e3, "k") : scaled(rate / 1e6, "M");
+}
+
+// A field of the line, and its width in aligned lines: negative values align to the left.
+struct Field {
+  std::string text;
+  int width = 0;
+};
+
+std::vector<Field> fields_of(const ProgressPoint& point) {
+  const StepReport& report = point.report;
+  const auto digits = static_cast<int>(std::to_string(point.steps).size());
+  std::vector<Field> fields = {{fmt::format("step {}/{}", report.step, point.steps), -(6 + 2 * digits)},
+                               {fmt::format("loss {:.4f}", report.loss), -12},
+                               {fmt::format("grad {:.3g}", report.grad_norm), -10},
+                               {rate_text(rate_of(report)) + " tokens/s", 14}};
+  if (point.mfu) fields.push_back({fmt::format("MFU {:.2f}", *point.mfu), -8});
+  if (point.memory_nbytes > 0) fields.push_back({format_bytes(static_cast<std::uint64_t>(point.memory_nbytes)), 10});
+  fields.push_back({time_text(point.seconds_left) + " left", 12});
+  if (point.held_out_loss) fields.push_back({fmt::format("held-out {:.4f}", *point.held_out_loss), 0});
+  if (report.end == StepEnd::kSkippedNan) fields.push_back({"skipped: not finite", 0});
+  if (report.end == StepEnd::kSkippedSpike) fields.push_back({"skipped: spike", 0});
+  return fields;
+}
+
+// Returns the text without one field and the spaces before it.
+std::string without_field(std::string text, std::string_view name) {
+  const std::size_t at = text.find("  " + std::string(name));
+  if (at != std::string::npos) text.erase(at, text.find("  ", at + 2) - at);
+  return text;
+}
+
 }  // namespace
 
 std::string progress_line(const ProgressPoint& point) {
-  const StepReport& report = point.report;
-  std::string text = fmt::format("step {}/{}  loss {:.4f}  grad {:.3g}  {:.0f} tokens/s", report.step, point.steps,
-                                 report.loss, report.grad_norm, static_cast<double>(report.tokens) / report.seconds);
-  if (point.memory_nbytes > 0) text += "  " + format_bytes(static_cast<std::uint64_t>(point.memory_nbytes));
-  text += "  left " + time_text(point.seconds_left);
-  if (point.held_out_loss) text += fmt::format("  held-out {:.4f}", *point.held_out_loss);
-  if (report.end == StepEnd::kSkippedNan) text += "  skipped: not finite";
-  if (report.end == StepEnd::kSkippedSpike) text += "  skipped: spike";
+  std::string text;
+  for (const Field& field : fields_of(point)) {
+    const auto width = static_cast<std::size_t>(std::abs(field.width));
+    text += (text.empty() ? "" : "  ") +
+            (field.width < 0 ? fmt::format("{:<{}}", field.text, width) : fmt::format("{:>{}}", field.text, width));
+  }
   return text;
 }
 
 std::string progress_bar(const ProgressPoint& point) {
-  return bar_of(static_cast<double>(point.report.step), static_cast<double>(point.steps)) + progress_line(point);
+  std::string text = bar_of(static_cast<double>(point.report.step), static_cast<double>(point.steps));
+  const char* separator = "";
+  for (const Field& field : fields_of(point)) {
+    text += separator + field.text;
+    separator = "  ";
+  }
+  return text;
 }
 
 std::string phase_line(const PhasePoint& point) {
   const std::string amount = point.unit == "bytes"
                                  ? fmt::format("{} of {}", format_bytes(point.done), format_bytes(point.all))
                                  : fmt::format("{}/{} {}", point.done, point.all, point.unit);
-  return fmt::format("{}: {}  left {}", point.name, amount, time_text(point.seconds_left));
+  return fmt::format("{}: {}  {} left", point.name, amount, time_text(point.seconds_left));
 }
 
 std::string fitted_bar(std::string bar, std::size_t columns) {
   if (bar.size() <= columns) return bar;
   if (const std::size_t end = bar.find("] "); bar.starts_with('[') && end != std::string::npos) bar.erase(0, end + 2);
+  if (bar.size() > columns) bar = without_field(std::move(bar), "MFU ");
   while (bar.size() > columns) {
     const std::size_t field = bar.rfind("  ");
     if (field == std::string::npos) return bar.substr(0, columns);
@@ -96,6 +144,7 @@ void Progress::step(const StepReport& report, std::int64_t memory_nbytes) {
       .steps = steps_,
       .memory_nbytes = memory_nbytes,
       .seconds_left = seconds_ / static_cast<double>(taken_) * static_cast<double>(steps_ - report.step),
+      .mfu = mfu_per_rate_ > 0 ? std::optional(mfu_per_rate_ * rate_of(report)) : std::nullopt,
       .held_out_loss = held_out_loss_};
   const bool is_last = report.step == steps_;
   if (is_bar_) {

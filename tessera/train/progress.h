@@ -23,13 +23,16 @@ struct ProgressPoint {
   std::int64_t steps = 0;                    ///< Steps of the run.
   std::int64_t memory_nbytes = 0;            ///< Bytes in use on this rank.
   double seconds_left = 0;                   ///< Estimated remaining time.
+  std::optional<double> mfu = {};            ///< Model FLOP utilization, in [0, 1]; unset: unknown.
   std::optional<double> held_out_loss = {};  ///< Loss of the last evaluation.
 };
-/// Returns "step 120/500  loss 2.3456  grad 0.812  9752 tokens/s  45.2 MiB  left 0:42", and the fault of a bad step.
+/// Returns "step 120/500  loss 2.3456   grad 0.812   9.75k tokens/s  MFU 0.41    45.2 MiB     0:42 left", and the fault
+/// of a bad step. Two or more spaces separate the fields, whose widths are those of usual values, so that lines align.
 TESSERA_API std::string progress_line(const ProgressPoint& point);
-/// Returns the progress line after a bar.
+/// Returns the fields of the progress line after a bar, two spaces apart.
 TESSERA_API std::string progress_bar(const ProgressPoint& point);
-/// Shortens a bar to `columns`: drops the bar first, then full fields from the right, so that no number is truncated.
+/// Shortens a bar to `columns`: drops the bar first, then the MFU, then full fields from the right, so that no number
+/// is truncated.
 TESSERA_API std::string fitted_bar(std::string bar, std::size_t columns);
 /// Returns true if a line is a drawing of the bar, which the next one overwrites.
 TESSERA_API bool is_bar_line(std::string_view line);
@@ -42,7 +45,7 @@ struct PhasePoint {
   std::uint64_t all = 0;    ///< Total units.
   double seconds_left = 0;  ///< Estimated remaining time.
 };
-/// Returns "held-out evaluation: 12/46 batches  left 0:31".
+/// Returns "held-out evaluation: 12/46 batches  0:31 left".
 TESSERA_API std::string phase_line(const PhasePoint& point);
 
 /// Writes the progress of a run. Not thread-safe.
@@ -50,6 +53,8 @@ class TESSERA_API Progress {
  public:
   /// Writes to `out`; if it is null, writes nothing.
   Progress(const RunConfig& config, std::int64_t steps, std::FILE* out);
+  /// Shows an MFU in later steps: tokens/s times `mfu_per_rate`. 0: none.
+  void show_mfu(double mfu_per_rate) { mfu_per_rate_ = mfu_per_rate; }
   /// Shows a step.
   void step(const StepReport& report, std::int64_t memory_nbytes);
   /// Shows an evaluation.
@@ -72,6 +77,7 @@ class TESSERA_API Progress {
   bool is_drawn_ = false;
   std::int64_t taken_ = 0;
   double seconds_ = 0;
+  double mfu_per_rate_ = 0;
   std::optional<double> held_out_loss_;
   std::chrono::steady_clock::time_point last_drawn_ = {};
 };

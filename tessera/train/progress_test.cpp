@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <functional>
+#include <utility>
+#include <vector>
 
 namespace tessera::train {
 namespace {
@@ -34,12 +36,46 @@ TEST(Progress, LinesComeNowAndThenInAPipe) {
     progress.say("the end\n");
   });
   EXPECT_EQ(text,
-            "step 1/10  loss 2.5000  grad 0.75  2000 tokens/s  3 MiB  left 0:05\n"
-            "step 4/10  loss 2.5000  grad 0.75  2000 tokens/s  3 MiB  left 0:03\n"
-            "step 8/10  loss 2.5000  grad 0.75  2000 tokens/s  3 MiB  left 0:01\n"
+            "step 1/10   loss 2.5000   grad 0.75   2.00k tokens/s       3 MiB     0:05 left\n"
+            "step 4/10   loss 2.5000   grad 0.75   2.00k tokens/s       3 MiB     0:03 left\n"
+            "step 8/10   loss 2.5000   grad 0.75   2.00k tokens/s       3 MiB     0:01 left\n"
             "step 8/10  held-out loss 2.2500\n"
-            "step 10/10  loss 2.5000  grad 0.75  2000 tokens/s  3 MiB  left 0:00  held-out 2.2500\n"
+            "step 10/10  loss 2.5000   grad 0.75   2.00k tokens/s       3 MiB     0:00 left  held-out 2.2500\n"
             "the end\n");
+}
+
+TEST(Progress, TheMfuIsShownIfThePeakIsKnown) {
+  const std::string text = said({.log_every = 1}, 2, [](Progress& progress) {
+    progress.show_mfu(0.25 / 2000);
+    progress.step(at_step(1), 3 << 20);
+    progress.show_mfu(0);
+    progress.step(at_step(2), 3 << 20);
+  });
+  EXPECT_EQ(text,
+            "step 1/2  loss 2.5000   grad 0.75   2.00k tokens/s  MFU 0.25       3 MiB     0:01 left\n"
+            "step 2/2  loss 2.5000   grad 0.75   2.00k tokens/s       3 MiB     0:00 left\n");
+}
+
+TEST(Progress, RatesHaveThreeDigitsAndAUnit) {
+  const auto rate = [](std::int64_t tokens) {
+    StepReport report = at_step(1);
+    report.seconds = 1;
+    report.tokens = tokens;
+    const std::string line = progress_line({.report = report, .steps = 2});
+    const std::size_t end = line.find(" tokens/s");
+    return line.substr(line.rfind(' ', end - 1) + 1, end - line.rfind(' ', end - 1) - 1);
+  };
+  for (const auto& [tokens, text] : std::vector<std::pair<std::int64_t, std::string>>{{7, "7"},
+                                                                                      {999, "999"},
+                                                                                      {1000, "1.00k"},
+                                                                                      {9752, "9.75k"},
+                                                                                      {9999, "10.0k"},
+                                                                                      {99'940, "99.9k"},
+                                                                                      {99'960, "100k"},
+                                                                                      {999'400, "999k"},
+                                                                                      {999'600, "1.00M"},
+                                                                                      {12'340'000, "12.3M"}})
+    EXPECT_EQ(rate(tokens), text);
 }
 
 TEST(Progress, SkippedStepsAreAlwaysSaid) {
@@ -64,8 +100,8 @@ TEST(Progress, ABarIsDrawnOverItself) {
     progress.say("the end\n");
   });
   EXPECT_EQ(text,
-            "\x1b[K[##########..........] step 1/2  loss 2.5000  grad 0.75  2000 tokens/s  left 0:01\r"
-            "\x1b[K[####################] step 2/2  loss 2.5000  grad 0.75  2000 tokens/s  left 0:00\r"
+            "\x1b[K[##########..........] step 1/2  loss 2.5000  grad 0.75  2.00k tokens/s  0:01 left\r"
+            "\x1b[K[####################] step 2/2  loss 2.5000  grad 0.75  2.00k tokens/s  0:00 left\r"
             "\nthe end\n");
   EXPECT_TRUE(is_bar_line(text));
   EXPECT_FALSE(is_bar_line("step 1/2"));
@@ -86,9 +122,10 @@ TEST(Progress, SaysNothingWhenToldSoButForWhatIsSaidAtTheEnd) {
 }
 
 TEST(Progress, ABarThatDoesNotFitLosesWholeFieldsAndNoDigits) {
-  const std::string bar = "[##..] step 12/500  loss 2.3456  9752 tokens/s";
+  const std::string bar = "[##..] step 12/500  loss 2.3456  MFU 0.41  9.75k tokens/s";
   EXPECT_EQ(fitted_bar(bar, 100), bar);
-  EXPECT_EQ(fitted_bar(bar, bar.size() - 1), "step 12/500  loss 2.3456  9752 tokens/s");
+  EXPECT_EQ(fitted_bar(bar, bar.size() - 1), "step 12/500  loss 2.3456  MFU 0.41  9.75k tokens/s");
+  EXPECT_EQ(fitted_bar(bar, 45), "step 12/500  loss 2.3456  9.75k tokens/s") << "the MFU goes first";
   EXPECT_EQ(fitted_bar(bar, 30), "step 12/500  loss 2.3456");
   EXPECT_EQ(fitted_bar(bar, 20), "step 12/500");
   EXPECT_EQ(fitted_bar(bar, 4), "step");
@@ -110,22 +147,22 @@ TEST(Progress, APhaseIsShownOnceItTakesLong) {
     });
   };
   EXPECT_EQ(shown({}),
-            "held-out evaluation: 10/40 batches  left 0:15\n"
-            "held-out evaluation: 20/40 batches  left 0:10\n"
+            "held-out evaluation: 10/40 batches  0:15 left\n"
+            "held-out evaluation: 20/40 batches  0:10 left\n"
             "the end\n");
   const std::string bar = shown({.progress = "bar"});
   EXPECT_TRUE(
-      bar.starts_with("\x1b[K[#...................] held-out evaluation: 2/40 batches  left 0:38\r"
-                      "\x1b[K[#####...............] held-out evaluation: 10/40 batches  left 0:15\r"))
+      bar.starts_with("\x1b[K[#...................] held-out evaluation: 2/40 batches  0:38 left\r"
+                      "\x1b[K[#####...............] held-out evaluation: 10/40 batches  0:15 left\r"))
       << bar;
   EXPECT_EQ(shown({.progress = "none"}), "the end\n");
   EXPECT_EQ(phase_line({.name = "reading", .unit = "bytes", .done = 3 << 20, .all = 5 << 20, .seconds_left = 61}),
-            "reading: 3 MiB of 5 MiB  left 1:01");
+            "reading: 3 MiB of 5 MiB  1:01 left");
 }
 
 TEST(Progress, TimeLeftOfLongRunsHasHours) {
   const ProgressPoint point{.report = at_step(1), .steps = 2, .seconds_left = 3600 + 61};
-  EXPECT_NE(progress_line(point).find("left 1:01:01"), std::string::npos);
+  EXPECT_NE(progress_line(point).find("1:01:01 left"), std::string::npos);
 }
 
 }  // namespace

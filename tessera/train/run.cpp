@@ -389,12 +389,14 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, RunS
   ranks.take_directory(start, config, say_on(progress));
   made.keep();
   summary.directory = start.directory.string();
+  if (ranks.rank() == 0) summary.measured_flops = detail::measured_flops(config.train.dtype);
+  progress.show_mfu(mfu_per_rate(summary));
   progress.say(detail::start_text({.config = config,
                                    .parameters = summary.parameters,
                                    .training_tokens = training.tokens(),
                                    .held_out_tokens = held_out ? held_out->tokens() : 0,
                                    .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
-                                   .compute = ranks.rank() == 0 ? detail::compute_text() : "",
+                                   .compute = ranks.rank() == 0 ? detail::compute_text(config.train.dtype) : "",
                                    .predicted = trainer.memory_predicted(),
                                    .free_host_nbytes = free_host,
                                    .directory = summary.directory}));

@@ -104,7 +104,7 @@ TEST_F(RunStart, TellsWhatItIsAboutToDo) {
   EXPECT_TRUE(said.starts_with("llama tiny (changed): ")) << said;
   EXPECT_TRUE(contains(said, " parameters, 1 layer, vocabulary 260, sequence 16\ndata: ")) << said;
   EXPECT_TRUE(contains(said, " held out; from " + path("text").string() +
-                                 "\nmesh dp=1, fsdp=1, tp=1 on 1 rank (host); batch 4 x 16 tokens; f32 compute, f32 "
+                                 "\nmesh dp=1 on 1 rank (host); batch 4 x 16 tokens; f32 compute, f32 "
                                  "state\ncompute: oneDNN "))
       << said;
   EXPECT_TRUE(contains(said, " GFLOP/s per thread; ")) << said;

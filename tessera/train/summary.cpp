@@ -72,13 +72,18 @@ Flops speed_of(const RunSummary& summary) {
   return {.causal = token.causal * rate, .full = token.full * rate};
 }
 
+bool is_peak_measured(const RunSummary& summary) { return summary.config.run.peak_flops == 0; }
+
 Json flops_json(const Flops& flops) { return {{"causal", flops.causal}, {"full", flops.full}}; }
 
 Json mfu_json(const RunSummary& summary) {
-  const double peak = summary.config.run.peak_flops;
+  const double peak = peak_flops_of(summary);
   if (peak == 0) return {{"causal", "unknown"}, {"full", "unknown"}, {"peak_flops", "unknown"}};
   const Flops speed = speed_of(summary);
-  return {{"causal", speed.causal / peak}, {"full", speed.full / peak}, {"peak_flops", peak}};
+  return {{"causal", speed.causal / peak},
+          {"full", speed.full / peak},
+          {"peak_flops", peak},
+          {"peak", is_peak_measured(summary) ? "measured products" : "run.peak_flops"}};
 }
 
 Json held_out_json(const RunSummary& summary) {
@@ -118,10 +123,11 @@ std::string speed_text(const RunSummary& summary) {
   if (summary.ranks.empty() || summary.steps == 0) return "";
   const Totals totals = totals_of(summary);
   const Flops speed = speed_of(summary);
-  const double peak = summary.config.run.peak_flops;
-  const std::string mfu =
-      peak == 0 ? "unknown (run.peak_flops is not set)"
-                : fmt::format("{:.1f} % (causal {:.1f} %)", 100 * speed.full / peak, 100 * speed.causal / peak);
+  const double peak = peak_flops_of(summary);
+  std::string mfu = "unknown (run.peak_flops is not set)";
+  if (peak > 0)
+    mfu = fmt::format("{:.2f} (causal {:.2f}) of {} GFLOP/s{}", speed.full / peak, speed.causal / peak,
+                      std::llround(peak / 1e9), is_peak_measured(summary) ? ", the measured rate of products" : "");
   return fmt::format(
       "{:.0f} tokens/s in total, exposed communication {:.1f} %\n"
       "{:.2f} GFLOP/s per rank (causal {:.2f}), MFU {}\n",
@@ -183,6 +189,15 @@ std::string_view to_string(RunEnd end) {
     case RunEnd::kInterrupted: return "interrupted";
   }
   return "unknown";
+}
+
+double peak_flops_of(const RunSummary& summary) {
+  return is_peak_measured(summary) ? summary.measured_flops : summary.config.run.peak_flops;
+}
+
+double mfu_per_rate(const RunSummary& summary) {
+  const double peak = peak_flops_of(summary);
+  return peak > 0 ? flops_per_token(summary.config.model).full / summary.world_size / peak : 0;
 }
 
 std::string to_json(const RunSummary& summary) {

@@ -85,9 +85,14 @@ struct RunSummary {
   std::vector<std::string> checkpoint_errors = {};   ///< Reasons for checkpoints that were not written.
   std::optional<std::string> unsaved = {};           ///< Reason if the final checkpoint was not written.
   std::vector<std::string> missing = {};             ///< Other files that could not be written, with reasons.
+  double measured_flops = 0;  ///< FLOP/s of products that rank 0 measured on its threads; 0: not measured.
   bool was_finished = false;  ///< True if the run was finished before this start, which did nothing.
 };
 
+/// Returns the FLOP/s per rank that the MFU refers to: run.peak_flops, otherwise measured_flops; 0: unknown.
+TESSERA_API double peak_flops_of(const RunSummary& summary);
+/// Returns the MFU of a run that trains one token per second, by the convention `full`; 0: unknown.
+TESSERA_API double mfu_per_rate(const RunSummary& summary);
 /// Returns the text of summary.json.
 TESSERA_API std::string to_json(const RunSummary& summary);
 /// Returns a few human-readable lines, each with its line end.

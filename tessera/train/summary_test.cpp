@@ -99,7 +99,24 @@ TEST(RunSummary, UnknownPeaksAreSaidAndNotZero) {
   summary.config.run.peak_flops = flops_per_token(summary.config.model).full * 240;
   json = Json::parse(to_json(summary));
   EXPECT_DOUBLE_EQ(json.at("mfu").at("full"), 0.5);
-  EXPECT_NE(short_text(summary).find("MFU 50.0 %"), std::string::npos) << short_text(summary);
+  EXPECT_NE(short_text(summary).find("MFU 0.50 (causal "), std::string::npos) << short_text(summary);
+  EXPECT_EQ(json.at("mfu").at("peak"), "run.peak_flops");
+}
+
+// Without run.peak_flops, the MFU refers to the rate of products that rank 0 measured.
+TEST(RunSummary, TheMeasuredRateOfProductsIsThePeakThatIsNotSet) {
+  RunSummary summary = two_ranks();
+  EXPECT_EQ(mfu_per_rate(summary), 0);
+  summary.measured_flops = flops_per_token(summary.config.model).full * 480;
+  Json json = Json::parse(to_json(summary));
+  EXPECT_DOUBLE_EQ(json.at("mfu").at("full"), 0.25);
+  EXPECT_EQ(json.at("mfu").at("peak"), "measured products");
+  EXPECT_DOUBLE_EQ(json.at("mfu").at("peak_flops"), summary.measured_flops);
+  EXPECT_NE(short_text(summary).find("MFU 0.25 (causal "), std::string::npos) << short_text(summary);
+  EXPECT_NE(short_text(summary).find(" GFLOP/s, the measured rate of products\n"), std::string::npos);
+  EXPECT_DOUBLE_EQ(mfu_per_rate(summary) * 240, 0.25) << "of 240 tokens/s over two ranks";
+  summary.config.run.peak_flops = summary.measured_flops * 2;
+  EXPECT_DOUBLE_EQ(mfu_per_rate(summary) * 240, 0.125) << "run.peak_flops takes precedence";
 }
 
 TEST(RunSummary, ShortTextNamesWhatMatters) {

@@ -215,6 +215,8 @@ StepReport Trainer::step() {
   }
   state.check_replicas_if_due();
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  report.time = static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) / 1e3;
   return report;
 }
 

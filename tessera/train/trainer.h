@@ -41,6 +41,7 @@ struct StepReport {
   double seconds = 0;            ///< Duration of the step on this rank.
   double exposed_seconds = 0;    ///< Part of `seconds` in which this rank waited for others.
   std::int64_t tokens = 0;       ///< Tokens of the step, over all ranks.
+  double time = 0;               ///< End of the step, in seconds since 1970; 0: unknown.
 };
 
 /// Bytes by owner.

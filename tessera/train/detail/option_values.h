@@ -27,6 +27,10 @@ std::string number_text(double value);
 /// Replaces invalid UTF-8, for JSON and TOML: file names may contain any bytes.
 std::string as_utf8(const std::string& text);
 
+/// Returns the defaults that the values of this configuration are compared with: sizes of a resolved model are those of
+/// its preset, and mesh.dp, whose default depends on the world, is that of the configuration.
+Config defaults_for(const Config& config);
+
 /// Returns the location of the value in the configuration, for reading.
 Option::Place place_of(const Option& option, const Config& config);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/base/bytes.h"
 #include "tessera/ops/host_speed.h"
@@ -48,12 +49,21 @@ std::string data_text(const StartFacts& facts) {
   return text + "\n";
 }
 
+// Returns "fsdp=2, tp=2": the axes with more than one rank, or "dp=1".
+std::string axes_text(const MeshConfig& mesh) {
+  std::string text;
+  for (const auto& [name, ranks] : {std::pair("dp", mesh.dp), std::pair("fsdp", mesh.fsdp), std::pair("tp", mesh.tp)}) {
+    if (ranks != 1) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, ranks);
+  }
+  return text.empty() ? "dp=1" : text;
+}
+
 std::string mesh_text(const StartFacts& facts) {
   const MeshConfig& mesh = facts.config.mesh;
   const TrainConfig& train = facts.config.train;
   const int ranks = mesh.dp * mesh.fsdp * mesh.tp;
-  std::string text = fmt::format("mesh dp={}, fsdp={}, tp={} on {} rank{} ({}host)", mesh.dp, mesh.fsdp, mesh.tp, ranks,
-                                 ranks == 1 ? "" : "s", facts.backend.empty() ? "" : std::string(facts.backend) + ", ");
+  std::string text = fmt::format("mesh {} on {} rank{} ({}host)", axes_text(mesh), ranks, ranks == 1 ? "" : "s",
+                                 facts.backend.empty() ? "" : std::string(facts.backend) + ", ");
   text += fmt::format("; batch {} x {} tokens", train.batch, facts.config.model.sequence);
   if (train.accumulate > 1) text += fmt::format(" in {} micro-batches", train.accumulate);
   return text + "; " + train.dtype + " compute, f32 state\n";
@@ -72,11 +82,18 @@ std::string memory_text(const StartFacts& facts) {
 
 }  // namespace
 
-std::string compute_text() {
+double measured_flops(std::string_view dtype) {
+  const ops::HostSpeed& speed = ops::host_speed();
+  return (dtype == "bf16" ? speed.bf16_product_gflops : speed.product_gflops) * 1e9 * ops::detail::thread_budget();
+}
+
+std::string compute_text(std::string_view dtype) {
   const ops::HostSpeed& speed = ops::host_speed();
   const int threads = ops::detail::thread_budget();
-  const std::string text = fmt::format("compute: {}, {:.0f} GFLOP/s per thread; {} thread{} per rank\n", speed.products,
-                                       speed.product_gflops, threads, threads == 1 ? "" : "s");
+  const bool is_bf16 = dtype == "bf16";
+  const std::string text = fmt::format(
+      "compute: {}, {:.0f} GFLOP/s per thread; {} thread{} per rank\n", is_bf16 ? speed.bf16_products : speed.products,
+      is_bf16 ? speed.bf16_product_gflops : speed.product_gflops, threads, threads == 1 ? "" : "s");
   return speed.is_slow() ? text + "warning: " + speed.warning() + "\n" : text;
 }
 

@@ -2,7 +2,7 @@
 //
 //   llama tiny: 0.8 M parameters, 4 layers, vocabulary 256, sequence 128
 //   data: 105984 tokens for training, 11776 held out; from text
-//   mesh dp=2, fsdp=1, tp=2 on 4 ranks (shm, host); batch 8 x 128 tokens; f32 compute, f32 state
+//   mesh dp=2, tp=2 on 4 ranks (shm, host); batch 8 x 128 tokens; f32 compute, f32 state
 //   compute: oneDNN 2.6.3 (avx512_core_bf16), 101 GFLOP/s per thread; 2 threads per rank
 //   memory: 14.2 MiB per rank predicted (parameters 1.6 MiB, ...); 21 GiB free on host
 //   run directory: /data/runs/20261118-060308-25248
@@ -32,8 +32,11 @@ struct StartFacts {
   std::string directory = {};
 };
 
-/// Returns the line on products and threads of this rank, with a warning if products are slow. Measures for 50 ms.
-std::string compute_text();
+/// Returns the FLOP/s that products of this dtype (f32 or bf16) reach on the threads of this rank. Measures for 50 ms.
+double measured_flops(std::string_view dtype);
+/// Returns the line on products of this dtype and threads of this rank, with a warning if products are slow. Measures
+/// for 50 ms.
+std::string compute_text(std::string_view dtype);
 /// Returns the lines, each with its line end.
 std::string start_text(const StartFacts& facts);
 
