@@ -13,6 +13,7 @@
 #include "tessera/analysis/explain.h"
 #include "tessera/analysis/live.h"
 #include "tessera/analysis/read_run.h"
+#include "tessera/analysis/report/live_report.h"
 #include "tessera/analysis/report/report.h"
 #include "tessera/base/error.h"
 #include "tessera/base/testing/fuzz.h"
@@ -36,10 +37,11 @@ const std::vector<Sample>& samples() {
     std::string losses = "step,loss,grad_norm,learning_rate,held_out_loss\n";
     for (int step = 1; step <= 5; ++step) {
       for (int rank = 0; rank < 2; ++rank) {
-        metrics += R"({"rank":)" + std::to_string(rank) + R"(,"step":)" + std::to_string(step) +
-                   R"(,"loss":2.5,"grad_norm":0.8,"learning_rate":0.003,"end":"done","tokens":2048,"seconds":0.21,)"
-                   R"("exposed_seconds":0.02,"tokens_per_second":9752.4,"memory":{"parameters":1048576,"total":9}})"
-                   "\n";
+        metrics +=
+            R"({"rank":)" + std::to_string(rank) + R"(,"step":)" + std::to_string(step) +
+            R"(,"loss":2.5,"grad_norm":0.8,"learning_rate":0.003,"end":"done","tokens":2048,"seconds":0.21,)"
+            R"("exposed_seconds":0.02,"tokens_per_second":9752.4,"time":1795032000.5,"memory":{"parameters":1048576,"total":9}})"
+            "\n";
       }
       losses += std::to_string(step) + ",2.5,0.8,0.003,\n";
     }
@@ -51,7 +53,9 @@ const std::vector<Sample>& samples() {
 {"step":5,"loss":2.5}]},"tokens_per_second":9000.5,"mfu":{"causal":"unknown","full":0.5},"resumed_from":[2],
 "exposed_communication":{"seconds":0.1,"share":0.01},"checkpoints":{"last":4,"errors":["full"]},"ranks":[{"rank":0,
 "tokens_per_second":{"p50":1,"p99":2},"step_seconds":1.5,"peak_memory":{"total":9},"missing":[]}]})"},
-        {"config.toml", "[model]\nwidth = 16\n[mesh]\ndp = 2\nfsdp = 1\ntp = 1\n[run]\ndirectory = \"x\"\n"},
+        {"config.toml",
+         "[model]\n# Width (integer)\nwidth = 16  # default: 128\n[mesh]\ndp = 2\nfsdp = 1\ntp = 1\n[run]\ndirectory = "
+         "\"x\"\n"},
         {"launch.json", R"json({"ranks":2,"host":"a","exit_code":137,"ended":"2026-11-17T10:00:09Z","starts":[
 {"time":"2026-11-17T10:00:00Z","ranks":[{"rank":0,"pid":7,"exit_code":0,"signal":15,"time":"2026-11-17T10:00:08Z",
 "end":"was killed by signal 15 (Terminated)","signals":[{"signal":15,"name":"SIGTERM","reason":"rank_failed",
@@ -129,6 +133,9 @@ std::string run_one(std::uint64_t seed) {
   }
   try {
     (void)make_report_page(directory.string());
+    LiveReport report(directory.string());
+    (void)report.update("loss=0.0&metrics=0.0");
+    (void)report.update(fuzz::spoilt("loss=1.2&metrics=3.4", random));
   } catch (const Error&) {
   }
   fs::remove_all(directory);

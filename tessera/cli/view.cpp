@@ -1,5 +1,5 @@
 // `tessera view`: serves the HTML report of a run to a browser on this machine, or writes it to a file. It only reads
-// files of the run directory; each load of the page reads them again.
+// files of the run directory; each load of the page reads them again, and the page of an active run updates itself.
 #include <spawn.h>
 #include <unistd.h>
 
@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
+#include "tessera/analysis/report/live_report.h"
 #include "tessera/analysis/report/report.h"
 #include "tessera/analysis/report/serve.h"
 #include "tessera/base/error.h"
@@ -73,9 +75,12 @@ int view(const Options& options) {
     return kDone;
   }
   (void)analysis::make_report_page(options.run, {.max_events = 0});  // reports an invalid directory before serving
+  analysis::LiveReport report(options.run);
   analysis::PageServer server(
       {.bind = options.bind, .port = static_cast<std::uint16_t>(options.port), .ends_on_signals = true},
-      [&options] { return analysis::make_report_page(options.run).html; });
+      {.page = [&report] { return report.page(); },
+       .data = [&report] { return report.data(); },
+       .update = [&report](std::string_view query) { return report.update(query); }});
   std::printf("%s\n", server.url().c_str());
   std::fflush(stdout);
   std::optional<Door> door;
@@ -96,7 +101,8 @@ std::function<int()> declare(CLI::App& app) {
       ->capture_default_str()
       ->type_name("ADDRESS");
   app.footer(
-      "Prints the address of the HTML report and serves it until Ctrl-C. Each load reads the run again.\n"
+      "Prints the address of the HTML report and serves it until Ctrl-C. Each load reads the run again, and the\n"
+      "report of an active run updates itself.\n"
       "The address contains a random token, without which other users of this machine get no page.\n"
       "On a remote machine: ssh -L 8080:127.0.0.1:8080 HOST tessera view runs/night --port 8080\n"
       "  tessera view runs/night\n"

@@ -1,7 +1,8 @@
 // The HTML report of a run: one self-contained file that opens from disk and needs no network.
 //
 //   run directory                      content of the report
-//   loss.csv, metrics.jsonl            curves of loss and speed, memory by owner
+//   loss.csv, metrics.jsonl            curves, memory by owner, times
+//   config.toml                        options and defaults
 //   summary.json                       end of the run, measured and planned peaks, the mesh
 //   rank-N....record, launch.json      the timeline, the table of collectives, the verdict of explain()
 //

@@ -62,6 +62,7 @@ TEST_F(Report, HoldsAllOfItsDataAndAsksNothingOfANetwork) {
   EXPECT_GT(element(page.html, "events").size(), 100U);
   EXPECT_EQ(page.html.find("{{"), std::string::npos) << "a part was not put in";
   EXPECT_NE(page.html.find("default-src 'none'"), std::string::npos);
+  EXPECT_EQ(page.html.find("connect-src"), std::string::npos) << "a file makes no request";
   EXPECT_EQ(count_of(page.html, "src="), 0U);
   EXPECT_EQ(count_of(page.html, "http://") + count_of(page.html, "https://"),
             count_of(page.html, "http://www.w3.org/2000/svg"));
@@ -87,6 +88,7 @@ TEST_F(Report, TextOfARunCannotEndItsElement) {
   EXPECT_NE(data.at("memory").at("owners").dump().find("onerror"), std::string::npos);
   EXPECT_NE(data.at("timeline").at("names").dump().find("onerror"), std::string::npos);
   EXPECT_NE(data.at("collectives").dump().find("onerror"), std::string::npos);
+  EXPECT_NE(data.at("configuration").dump().find("onerror"), std::string::npos);
 }
 
 TEST_F(Report, APageOfAMillionEventsHasAtMost20MB) {

@@ -147,6 +147,40 @@ TEST_F(RunJson, TheHeadHasTheNumbersOfTheSummary) {
   EXPECT_EQ(head["last_loss"].get<double>(), testing::made_loss(40));
 }
 
+// The first step began 0.05 s before the end of its line; the last line ends the run.
+TEST_F(RunJson, TheTimesAreThoseOfTheFirstAndTheLastStep) {
+  make();
+  RunTables tables = read();
+  EXPECT_NEAR(tables.began, testing::kMadeBegin + 0.06 - 0.053, 1e-6) << "rank 3 began first";
+  EXPECT_NEAR(tables.ended, testing::kMadeBegin + 0.06 * 40, 1e-6);
+  write(
+      "launch.json",
+      R"({"ranks": 4, "exit_code": 0, "ended": "2026-11-19T20:00:00Z", "starts": [{"time": "2026-11-18T19:59:00Z", "ranks": []}]})");
+  tables = read();
+  EXPECT_LT(tables.began, testing::kMadeBegin - 50) << "the launcher started before the first step";
+  EXPECT_GT(tables.ended, testing::kMadeBegin + 80'000);
+  const PageJson head = detail::head_json(directory, tables, nullptr);
+  EXPECT_EQ(head["began"].get<double>(), tables.began);
+  EXPECT_EQ(head["ended"].get<double>(), tables.ended);
+  EXPECT_EQ(head["resumed_from"], nullptr);
+}
+
+TEST_F(RunJson, TimesThatAreNoneAreNotShown) {
+  write("metrics.jsonl",
+        "{\"rank\": 0, \"step\": 1, \"time\": 1e300}\n{\"rank\": 0, \"step\": 2, \"time\": \"now\"}\n");
+  const PageJson head = detail::head_json(directory, read(), nullptr);
+  EXPECT_EQ(head["began"], nullptr);
+  EXPECT_EQ(head["ended"], nullptr);
+}
+
+TEST_F(RunJson, WithoutLossesTheMetricsHaveTheCurves) {
+  make();
+  fs::remove(directory + "/loss.csv");
+  const PageJson curves = detail::curves_json(read());
+  EXPECT_EQ(curves["loss"]["grad_norm"][3], 0.5);
+  EXPECT_EQ(curves["loss"]["learning_rate"][3], 0.001);
+}
+
 TEST_F(RunJson, WhatIsMissingIsNamedWithTheReason) {
   const RunTables none = read();
   EXPECT_FALSE(none.has_any());

@@ -62,8 +62,8 @@ bool ignores_hangup() {
 
 // All members belong to the thread of run(), once it runs.
 struct PageServer::State {
-  State(std::function<std::string()> made, std::string at)
-      : page(std::move(made)), bind(std::move(at)), acceptor(context), accept_timer(context) {}
+  State(PageSource made, std::string at)
+      : source(std::move(made)), bind(std::move(at)), acceptor(context), accept_timer(context) {}
 
   void listen(std::uint16_t wanted);
   void accept();
@@ -72,7 +72,7 @@ struct PageServer::State {
   void write(const ConnectionRef& connection);
 
   asio::io_context context{1};
-  std::function<std::string()> page;
+  PageSource source;
   std::string bind;
   tcp::acceptor acceptor;
   asio::steady_timer accept_timer;
@@ -144,7 +144,7 @@ void PageServer::State::read(const ConnectionRef& connection) {
                              return;
                            } else {
                              connection->answer = detail::http_answer(
-                                 std::string_view(connection->request).substr(0, nbytes), access, page);
+                                 std::string_view(connection->request).substr(0, nbytes), access, source);
                            }
                            write(connection);
                          });
@@ -156,8 +156,8 @@ void PageServer::State::write(const ConnectionRef& connection) {
                     [connection](const asio::error_code&, std::size_t) { close(connection); });
 }
 
-PageServer::PageServer(const ServeOptions& options, std::function<std::string()> page)
-    : state_(std::make_unique<State>(std::move(page), options.bind)) {
+PageServer::PageServer(const ServeOptions& options, PageSource source)
+    : state_(std::make_unique<State>(std::move(source), options.bind)) {
   state_->listen(options.port);
   if (options.ends_on_signals) {
     state_->signals.emplace(state_->context, SIGINT, SIGTERM);

@@ -1,8 +1,10 @@
-// Serves a page to a browser on this machine: HTTP/1.1, GET of one page, one request per connection. By default it
+// Serves a page to a browser on this machine: HTTP/1.1, GET, one request per connection. By default it
 // listens on loopback. The host name of a request must be an address or "localhost", which defeats DNS rebinding. Other
 // users of the machine can connect too, so a request must carry a random token: in the address (url()), or in the
 // cookie that the answer to that address sets. Requests are bounded in size and time, and idle connections are closed
 // for new ones.
+//
+//   /, /report.html   the page          /data.json   its data again          /update.json?CURSOR   what is new
 //
 //   400 not a valid request               403 another host name, or no token          404 another path
 //   405 another method than GET           431 a request of more than 8 KiB            500 the page could not be created
@@ -12,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "tessera/base/export.h"
 
@@ -24,12 +27,19 @@ struct ServeOptions {
   bool ends_on_signals = false;    ///< SIGINT, SIGTERM and SIGHUP (unless ignored) end run().
 };
 
+/// Functions that create what is served. Their exceptions become answers; InvalidArgument is a bad request.
+struct PageSource {
+  std::function<std::string()> page;                               ///< HTML of the page.
+  std::function<std::string()> data = {};                          ///< Data of the page as JSON; empty: none.
+  std::function<std::string(std::string_view query)> update = {};  ///< New data as JSON; empty: none.
+};
+
 /// Serves a page. run() works on the calling thread. stop() may be called from any thread.
 class TESSERA_API PageServer {
  public:
-  /// Starts to listen; run() answers requests. Calls `page` for each request. Throws InvalidArgument if the address is
-  /// invalid, and IoError if the port is not available.
-  PageServer(const ServeOptions& options, std::function<std::string()> page);
+  /// Starts to listen; run() answers requests and calls a function of `source` for each. Throws InvalidArgument if the
+  /// address is invalid, and IoError if the port is not available.
+  PageServer(const ServeOptions& options, PageSource source);
   /// Closes all connections.
   ~PageServer();
   PageServer(const PageServer&) = delete;

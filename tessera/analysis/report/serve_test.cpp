@@ -27,7 +27,7 @@ std::string page() { return "<p>the page"; }
 const PageAccess kAccess = {.token = "5ec7e7", .cookie = "tessera_view_8080"};
 
 std::string http_answer(std::string_view request, const std::function<std::string()>& made) {
-  return detail::http_answer(request, kAccess, made);
+  return detail::http_answer(request, kAccess, {.page = made});
 }
 
 std::string status_of(const std::string& request) {
@@ -52,6 +52,34 @@ TEST(HttpAnswer, APageIsGivenWithItsLengthAndIsNotKept) {
 TEST(HttpAnswer, OtherPathsAreNotFound) {
   for (const char* path : {"/x", "/../etc/passwd", "//", "*", "/report.html/"})
     EXPECT_EQ(status_of(get(path)), "404") << path;
+}
+
+TEST(HttpAnswer, DataAndUpdatesAreJsonAndNeedTheTokenToo) {
+  const PageSource source{.page = page,
+                          .data = [] { return std::string("{\"all\": 1}"); },
+                          .update =
+                              [](std::string_view query) {
+                                TESSERA_CHECK(query != "bad", "update: must be a cursor");
+                                return "{\"after\": \"" + std::string(query) + "\"}";
+                              }};
+  const auto answer = [&](const std::string& request) { return detail::http_answer(request, kAccess, source); };
+  const std::string data = answer(get("/data.json"));
+  EXPECT_EQ(data.find("HTTP/1.1 200 OK\r\n"), 0U);
+  EXPECT_NE(data.find("Content-Type: application/json\r\n"), std::string::npos);
+  EXPECT_NE(data.find("Cache-Control: no-store\r\n"), std::string::npos);
+  EXPECT_NE(data.find("nosniff"), std::string::npos);
+  EXPECT_NE(data.find("Cross-Origin-Resource-Policy: same-origin\r\n"), std::string::npos);
+  EXPECT_TRUE(data.ends_with("\r\n\r\n{\"all\": 1}"));
+  EXPECT_TRUE(answer(get("/update.json?loss=1.2&metrics=3.4")).ends_with("{\"after\": \"loss=1.2&metrics=3.4\"}"));
+  const std::string bad = answer(get("/update.json?bad"));
+  EXPECT_EQ(bad.find("HTTP/1.1 400 "), 0U) << bad;
+  EXPECT_NE(bad.find("must be a cursor"), std::string::npos);
+  for (const char* path : {"/data.json", "/update.json?loss=1.2&metrics=3.4"}) {
+    EXPECT_EQ(answer(std::string("GET ") + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n").find("HTTP/1.1 403 "), 0U)
+        << path;
+    EXPECT_EQ(answer(get(path, "attacker.example")).find("HTTP/1.1 403 "), 0U) << path;
+    EXPECT_EQ(status_of(get(path)), "404") << path << " of a page that does not update itself";
+  }
 }
 
 TEST(HttpAnswer, OtherMethodsAreNotAllowed) {
@@ -156,7 +184,7 @@ class Server : public ::testing::Test {
   }
 
   std::string body = std::string(3 << 20, 'x');
-  PageServer server{{}, [this] { return body; }};
+  PageServer server{{}, {.page = [this] { return body; }}};
   std::thread thread;
 };
 
@@ -189,7 +217,7 @@ TEST_F(Server, SilentStrangersKeepNobodyOut) {
 
 // The terminal of `tessera view` closes: run() returns, and temporary files for the browser are removed.
 TEST(PageServer, AHangupEndsIt) {
-  PageServer server({.ends_on_signals = true}, page);
+  PageServer server({.ends_on_signals = true}, {.page = page});
   ASSERT_EQ(::kill(::getpid(), SIGHUP), 0);
   server.run();
 }
@@ -197,7 +225,7 @@ TEST(PageServer, AHangupEndsIt) {
 TEST(PageServer, AHangupThatIsIgnoredStaysSo) {
   const auto before = std::signal(SIGHUP, SIG_IGN);
   {
-    PageServer server({.ends_on_signals = true}, page);
+    PageServer server({.ends_on_signals = true}, {.page = page});
     struct sigaction now = {};
     ASSERT_EQ(::sigaction(SIGHUP, nullptr, &now), 0);
     EXPECT_EQ(now.sa_handler, SIG_IGN);
@@ -206,9 +234,9 @@ TEST(PageServer, AHangupThatIsIgnoredStaysSo) {
 }
 
 TEST_F(Server, APortThatIsTakenIsTold) {
-  expect_error<IoError>([&] { const PageServer other({.port = server.port()}, page); },
+  expect_error<IoError>([&] { const PageServer other({.port = server.port()}, {.page = page}); },
                         {"is in use by another program"});
-  expect_error<InvalidArgument>([&] { const PageServer other({.bind = "here"}, page); },
+  expect_error<InvalidArgument>([&] { const PageServer other({.bind = "here"}, {.page = page}); },
                                 {"must be an IP address, got 'here'"});
 }
 

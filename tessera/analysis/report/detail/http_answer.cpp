@@ -18,6 +18,7 @@ namespace tessera::analysis::detail {
 namespace {
 
 constexpr std::string_view kHtml = "text/html; charset=utf-8";
+constexpr std::string_view kJson = "application/json";
 constexpr std::string_view kText = "text/plain; charset=utf-8";
 
 std::string answer(std::string_view status, std::string_view type, std::string_view body, std::string_view more = {}) {
@@ -122,7 +123,7 @@ bool are_equal_secrets(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-std::string http_answer(std::string_view request, const PageAccess& access, const std::function<std::string()>& page) {
+std::string http_answer(std::string_view request, const PageAccess& access, const PageSource& source) {
   const std::size_t end = request.find("\r\n");
   if (end == std::string_view::npos) return refusal("400 Bad Request", "not an HTTP request");
   const std::string_view line = request.substr(0, end);
@@ -147,12 +148,19 @@ std::string http_answer(std::string_view request, const PageAccess& access, cons
   if (line.substr(0, first) != "GET")
     return refusal("405 Method Not Allowed", "only GET is supported", "Allow: GET\r\n");
   const std::string_view path = target.substr(0, question);
-  if (path != "/" && path != "/report.html") return refusal("404 Not Found", "the page is at /");
+  const bool is_page = path == "/" || path == "/report.html";
+  const bool is_data = path == "/data.json" && source.data;
+  const bool is_update = path == "/update.json" && source.update;
+  if (!is_page && !is_data && !is_update) return refusal("404 Not Found", "the page is at /");
   try {
+    if (is_data) return answer("200 OK", kJson, source.data());
+    if (is_update) return answer("200 OK", kJson, source.update(query));
     std::string more = "Content-Security-Policy: frame-ancestors 'none'\r\n";
     if (has_token)
       more += fmt::format("Set-Cookie: {}={}; HttpOnly; SameSite=Strict; Path=/\r\n", access.cookie, access.token);
-    return answer("200 OK", kHtml, page(), more);
+    return answer("200 OK", kHtml, source.page(), more);
+  } catch (const InvalidArgument& error) {
+    return refusal("400 Bad Request", error.message());
   } catch (const Error& error) {
     return refusal("500 Internal Server Error", error.message());
   } catch (const std::exception& error) {

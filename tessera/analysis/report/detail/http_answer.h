@@ -1,9 +1,10 @@
 // Answers to HTTP requests, without sockets (serve.h lists the answers).
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
+
+#include "tessera/analysis/report/serve.h"
 
 namespace tessera::analysis::detail {
 
@@ -19,9 +20,9 @@ std::string random_token();
 /// Returns true if both are equal. The time depends only on the length.
 bool are_equal_secrets(std::string_view a, std::string_view b);
 
-/// Returns the answer to the head of a request, up to its empty line: status line, headers and body. Calls `page` if
-/// the request is for the page; its exception becomes an answer. The answer to an address with the token sets the
+/// Returns the answer to the head of a request, up to its empty line: status line, headers and body. Calls the function
+/// of `source` that the path names; its exception becomes an answer. The answer to an address with the token sets the
 /// cookie.
-std::string http_answer(std::string_view request, const PageAccess& access, const std::function<std::string()>& page);
+std::string http_answer(std::string_view request, const PageAccess& access, const PageSource& source);
 
 }  // namespace tessera::analysis::detail

@@ -42,7 +42,7 @@ std::string escaped(std::string_view json) {
 
 }  // namespace
 
-std::string page_of(std::string_view data, std::string_view base64) {
+std::string page_of(std::string_view data, std::string_view base64, bool is_live) {
   const std::string_view frame = between(tessera_embedded_page_html, tessera_embedded_page_html_end);
   const std::string nonce = digest_of(data);
   std::string page;
@@ -56,6 +56,7 @@ std::string page_of(std::string_view data, std::string_view base64) {
     TESSERA_CHECK(close != std::string_view::npos, "report page: unterminated placeholder in the template");
     const std::string_view name = frame.substr(open + 2, close - open - 2);
     if (name == "nonce") page += nonce;
+    if (name == "connect" && is_live) page += " connect-src 'self';";
     if (name == "style") page += between(tessera_embedded_page_css, tessera_embedded_page_css_end);
     if (name == "script") page += between(tessera_embedded_page_js, tessera_embedded_page_js_end);
     if (name == "data") page += escaped(data);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <set>
 #include <span>
 
@@ -64,10 +63,10 @@ PageJson loss_json(const std::vector<LossLine>& lines) {
 // Without loss.csv, the lines of the first rank have the same values.
 std::vector<LossLine> losses_of(const RunTables& tables) {
   if (!tables.losses.empty() || tables.ranks.empty()) return tables.losses;
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   std::vector<LossLine> lines;
   for (const StepLine& line : tables.ranks.begin()->second) {
-    lines.push_back({.step = line.step, .loss = line.loss, .grad_norm = kNone, .learning_rate = kNone});
+    lines.push_back(
+        {.step = line.step, .loss = line.loss, .grad_norm = line.grad_norm, .learning_rate = line.learning_rate});
   }
   return lines;
 }
@@ -186,6 +185,8 @@ std::set<int> all_ranks(const RunTables& tables, const Evidence* evidence) {
   return ranks;
 }
 
+}  // namespace
+
 std::string state_of_run(const RunTables& tables, const Evidence* evidence) {
   if (const PageJson& end = part_at(tables.summary, "end"); end.is_string()) return end.get<std::string>();
   if (evidence == nullptr) return "unknown";
@@ -197,8 +198,6 @@ std::string state_of_run(const RunTables& tables, const Evidence* evidence) {
   if (any(RankState::kRunning, RankState::kStopped)) return "running";
   return any(RankState::kUnknown, RankState::kMissing) ? "unknown" : "ended";
 }
-
-}  // namespace
 
 PageJson curves_json(const RunTables& tables) {
   PageJson held_out = PageJson::array();
@@ -285,6 +284,11 @@ PageJson head_json(const std::string& directory, const RunTables& tables, const 
   head["exposed_share"] = number(part_at(summary, "exposed_communication"), "share");
   head["skipped_nan"] = number(part_at(summary, "skipped"), "nan");
   head["skipped_spike"] = number(part_at(summary, "skipped"), "spike");
+  for (const auto& [key, time] : {std::pair("began", tables.began), std::pair("ended", tables.ended)})
+    head[key] = time > 0 ? PageJson(time) : PageJson();
+  const PageJson& resumed = part_at(summary, "resumed_from");
+  const bool is_resumed = resumed.is_array() && !resumed.empty() && resumed.back().is_number();
+  head["resumed_from"] = is_resumed ? resumed.back() : PageJson();
   head["before"] = evidence != nullptr && !evidence->before.empty() ? PageJson(evidence->before) : PageJson();
   if (head["world_size"].is_null() && tables.world_size > 0) head["world_size"] = tables.world_size;
   if (head["world_size"].is_null() && evidence != nullptr) head["world_size"] = evidence->world_size;

@@ -16,7 +16,9 @@ PageJson curves_json(const RunTables& tables);
 PageJson memory_json(const RunTables& tables);
 /// Returns the axes, and for each rank its position, state and memory. `evidence` is null without records.
 PageJson mesh_json(const RunTables& tables, const Evidence* evidence);
-/// Returns name, state, and the values of the summary.
+/// Returns "running", "unknown" or the end of the run.
+std::string state_of_run(const RunTables& tables, const Evidence* evidence);
+/// Returns name, state, times, and the values of the summary.
 PageJson head_json(const std::string& directory, const RunTables& tables, const Evidence* evidence);
 
 }  // namespace tessera::analysis::detail

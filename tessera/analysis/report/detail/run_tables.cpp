@@ -1,10 +1,14 @@
 #include "tessera/analysis/report/detail/run_tables.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "tessera/analysis/detail/launch_file.h"
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/json_depth.h"
@@ -16,6 +20,7 @@ namespace {
 using tessera::detail::concat;
 
 constexpr std::uint64_t kMaxMetrics = 64 << 20;  // bytes: about 190,000 lines; of a larger file, only the end is read
+constexpr std::uint64_t kHead = 64 << 10;        // bytes of metrics.jsonl that contain the first step
 constexpr std::uint64_t kMaxLosses = 64 << 20;
 constexpr std::uint64_t kMaxSummary = 16 << 20;
 constexpr std::size_t kMaxOwners = 24;
@@ -28,7 +33,13 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 struct Text {
   std::string bytes;
   bool is_cut = false;
+  FileCursor end = {};  // of the complete lines
 };
+
+std::uint64_t inode_of(const RegularFile& file) {
+  struct stat found = {};
+  return ::fstat(file.descriptor(), &found) == 0 ? found.st_ino : 0;
+}
 
 // Returns nothing if no regular file can be read there.
 std::optional<Text> read_end(const std::string& path, std::uint64_t most) {
@@ -36,6 +47,8 @@ std::optional<Text> read_end(const std::string& path, std::uint64_t most) {
     const RegularFile file(path);
     const std::uint64_t taken = std::min(file.nbytes(), most);
     Text text{.bytes = file.read(file.nbytes() - taken, taken), .is_cut = taken < file.nbytes()};
+    const std::size_t complete = text.bytes.rfind('\n') + 1;  // 0 without a line end
+    text.end = {.inode = inode_of(file), .offset = file.nbytes() - taken + complete};
     const std::size_t end = text.bytes.find('\n');
     if (text.is_cut) text.bytes.erase(0, end == std::string::npos ? end : end + 1);
     return text;
@@ -91,6 +104,43 @@ void settle(std::vector<Line>& lines) {
   lines.erase(lines.begin(), kept.base());
 }
 
+// Returns 0 unless the time is after 1970 and before the year 5000.
+double sound_time(double seconds) { return seconds > 0 && seconds < 1e11 ? seconds : 0; }
+
+void take_owners(const PageJson& memory, StepLine& line, RunTables& tables) {
+  for (const auto& [owner, nbytes] : memory.items()) {
+    if (owner == "total" || !nbytes.is_number_unsigned()) continue;
+    auto place = std::find(tables.owners.begin(), tables.owners.end(), owner);
+    if (place == tables.owners.end()) {
+      if (tables.owners.size() == kMaxOwners || owner.size() > kMaxName) continue;
+      place = tables.owners.insert(place, owner);
+    }
+    const auto index = static_cast<std::size_t>(place - tables.owners.begin());
+    if (line.owners.size() <= index) line.owners.resize(index + 1);
+    line.owners[index] = nbytes.get<std::uint64_t>();
+    line.total += line.owners[index];
+  }
+}
+
+bool take_metrics(std::string_view text, RunTables& tables) {
+  if (tessera::detail::json_depth(text) > kMaxDepth) return false;
+  const PageJson line = PageJson::parse(text, nullptr, false);
+  const auto rank = number_at(line, "rank");
+  const auto step = number_at(line, "step");
+  if (!rank || !step || *rank < 0 || *rank >= kMaxRanks || *step < 1 || *step > 1e15) return false;
+  StepLine found{.step = static_cast<std::int64_t>(*step),
+                 .loss = number_at(line, "loss").value_or(kNone),
+                 .grad_norm = number_at(line, "grad_norm").value_or(kNone),
+                 .learning_rate = number_at(line, "learning_rate").value_or(kNone),
+                 .time = sound_time(number_at(line, "time").value_or(0)),
+                 .tokens = number_at(line, "tokens").value_or(0),
+                 .seconds = number_at(line, "seconds").value_or(0),
+                 .exposed_seconds = number_at(line, "exposed_seconds").value_or(0)};
+  if (const PageJson& memory = part_at(line, "memory"); memory.is_object()) take_owners(memory, found, tables);
+  tables.ranks[static_cast<int>(*rank)].push_back(std::move(found));
+  return true;
+}
+
 class TableReader {
  public:
   explicit TableReader(const std::string& directory) : directory_(directory) {}
@@ -100,6 +150,7 @@ class TableReader {
     read_mesh();
     read_losses();
     read_metrics();
+    read_times();
     return std::move(tables_);
   }
 
@@ -110,15 +161,13 @@ class TableReader {
   }
 
   void read_summary() {
-    const auto text = read_end(directory_ + "/summary.json", kMaxSummary);
-    if (!text) {
+    auto summary = detail::read_summary(directory_);
+    if (!summary) {
       miss("summary.json", "Rank 0 writes it at the end. The run is active, was killed, or was not a training run.");
       return;
     }
-    if (tessera::detail::json_depth(text->bytes) <= kMaxDepth)
-      tables_.summary = PageJson::parse(text->bytes, nullptr, false);
+    tables_.summary = std::move(*summary);
     if (tables_.summary.is_object()) return;
-    tables_.summary = nullptr;
     miss("summary.json", "The file is not a JSON object; its data cannot be shown.");
   }
 
@@ -142,15 +191,8 @@ class TableReader {
            "Rank 0 of a training run writes one line per step. No step has finished, or this was not a training run.");
       return;
     }
-    std::size_t spoilt = 0;
-    for_each_line(text->bytes, [&](std::string_view line) {
-      if (line.starts_with("step,")) return;
-      if (const auto found = loss_line(line)) {
-        tables_.losses.push_back(*found);
-      } else {
-        ++spoilt;
-      }
-    });
+    tables_.losses_end = text->end;
+    const std::size_t spoilt = parse_losses(text->bytes, tables_);
     settle(tables_.losses);
     pass_over("loss.csv", spoilt);
     if (tables_.losses.empty()) miss("loss.csv", "The file contains no step; none has finished.");
@@ -166,8 +208,8 @@ class TableReader {
            "run.");
       return;
     }
-    std::size_t spoilt = 0;
-    for_each_line(text->bytes, [&](std::string_view line) { spoilt += take_metrics(line) ? 0U : 1U; });
+    tables_.metrics_end = text->end;
+    const std::size_t spoilt = parse_metrics(text->bytes, tables_);
     for (auto& [rank, lines] : tables_.ranks) settle(lines);
     pass_over("metrics.jsonl", spoilt);
     if (tables_.ranks.empty()) miss("metrics.jsonl", "The file contains no step; none has finished.");
@@ -175,35 +217,29 @@ class TableReader {
       miss("metrics.jsonl", concat("The file is long; only its last ", format_bytes(kMaxMetrics), " are shown."));
   }
 
-  bool take_metrics(std::string_view text) {
-    if (tessera::detail::json_depth(text) > kMaxDepth) return false;
-    const PageJson line = PageJson::parse(text, nullptr, false);
-    const auto rank = number_at(line, "rank");
-    const auto step = number_at(line, "step");
-    if (!rank || !step || *rank < 0 || *rank >= kMaxRanks || *step < 1 || *step > 1e15) return false;
-    StepLine found{.step = static_cast<std::int64_t>(*step),
-                   .loss = number_at(line, "loss").value_or(kNone),
-                   .tokens = number_at(line, "tokens").value_or(0),
-                   .seconds = number_at(line, "seconds").value_or(0),
-                   .exposed_seconds = number_at(line, "exposed_seconds").value_or(0)};
-    if (const PageJson& memory = part_at(line, "memory"); memory.is_object()) take_owners(memory, found);
-    tables_.ranks[static_cast<int>(*rank)].push_back(std::move(found));
-    return true;
+  // From the lines of metrics.jsonl, the first of which may precede those that were read, and from launch.json.
+  void read_times() {
+    RunTables head;
+    try {
+      const RegularFile file(directory_ + "/metrics.jsonl");
+      parse_metrics(file.read(0, kHead), head);
+    } catch (const IoError&) {  // a run without metrics
+    }
+    for (const RunTables* tables : {&std::as_const(head), &std::as_const(tables_)}) {
+      for (const auto& [rank, lines] : tables->ranks) {
+        for (const StepLine& line : lines) {
+          if (line.time > 0) take_time(line.time - line.seconds, line.time);
+        }
+      }
+    }
+    std::vector<std::string> ignored;  // the records list them
+    if (const auto launch = read_launch_file(directory_ + "/launch.json", ignored))
+      take_time(static_cast<double>(launch->started_ns) / 1e9, static_cast<double>(launch->ended_ns) / 1e9);
   }
 
-  void take_owners(const PageJson& memory, StepLine& line) {
-    for (const auto& [owner, nbytes] : memory.items()) {
-      if (owner == "total" || !nbytes.is_number_unsigned()) continue;
-      auto place = std::find(tables_.owners.begin(), tables_.owners.end(), owner);
-      if (place == tables_.owners.end()) {
-        if (tables_.owners.size() == kMaxOwners || owner.size() > kMaxName) continue;
-        place = tables_.owners.insert(place, owner);
-      }
-      const auto index = static_cast<std::size_t>(place - tables_.owners.begin());
-      if (line.owners.size() <= index) line.owners.resize(index + 1);
-      line.owners[index] = nbytes.get<std::uint64_t>();
-      line.total += line.owners[index];
-    }
+  void take_time(double began, double ended) {
+    if (sound_time(began) > 0 && (tables_.began == 0 || began < tables_.began)) tables_.began = began;
+    tables_.ended = std::max(tables_.ended, sound_time(ended));
   }
 
   const std::string& directory_;
@@ -219,6 +255,33 @@ void keep_ranks_of(int world_size, RunTables& tables) {
     tables.missing.push_back(
         {"earlier ranks", concat("metrics.jsonl contains ", dropped,
                                  " more ranks, from a larger world before this one of ", world_size, " ranks.")});
+}
+
+std::optional<PageJson> read_summary(const std::string& directory) {
+  const auto text = read_end(directory + "/summary.json", kMaxSummary);
+  if (!text) return std::nullopt;
+  if (tessera::detail::json_depth(text->bytes) > kMaxDepth) return PageJson();
+  PageJson summary = PageJson::parse(text->bytes, nullptr, false);
+  return summary.is_object() ? std::optional(std::move(summary)) : std::optional(PageJson());
+}
+
+std::size_t parse_losses(std::string_view text, RunTables& tables) {
+  std::size_t spoilt = 0;
+  for_each_line(text, [&](std::string_view line) {
+    if (line.starts_with("step,")) return;
+    if (const auto found = loss_line(line)) {
+      tables.losses.push_back(*found);
+    } else {
+      ++spoilt;
+    }
+  });
+  return spoilt;
+}
+
+std::size_t parse_metrics(std::string_view text, RunTables& tables) {
+  std::size_t spoilt = 0;
+  for_each_line(text, [&](std::string_view line) { spoilt += take_metrics(line, tables) ? 0U : 1U; });
+  return spoilt;
 }
 
 RunTables read_run_tables(const std::string& directory) { return TableReader(directory).read(); }

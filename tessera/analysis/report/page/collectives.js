@@ -33,8 +33,8 @@ function sortCollectives(column, heads) {
 }
 
 function showCollectives() {
+  document.querySelector('#collectives-section .scroll').hidden = data.collectives.length === 0;
   if (data.collectives.length === 0) {
-    document.querySelector('#collectives-section .scroll').hidden = true;
     byId('collectives-words').textContent = 'No collectives: the record files contain none.';
     return;
   }
@@ -44,8 +44,8 @@ function showCollectives() {
     const head = make('th', {scope: 'col', class: column.isText ? 'text' : null, 'aria-sort': column.key === 'exposed_seconds' ? 'descending' : 'none'}, button);
     heads.set(column, head);
     button.addEventListener('click', () => sortCollectives(column, heads));
-    byId('collectives').tHead.rows[0].append(head);
   }
+  byId('collectives').tHead.rows[0].replaceChildren(...heads.values());
   fillCollectives(data.collectives);
   const {has_kernels: hasKernels, has_rest: hasRest, has_graphs: hasGraphs} = data.timeline || {};
   const rest = !hasKernels || hasGraphs ? 'time in the collective; kernels were not recorded and may have run meanwhile'

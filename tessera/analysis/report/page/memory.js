@@ -1,6 +1,8 @@
 'use strict';
 // Memory of a rank after each step, by owner, and its peak: who had how much, and what the plan had said.
 
+let memoryChart = null;
+
 function totalOf(owners) {
   return isNumber(owners.total) ? owners.total : Object.values(owners).reduce((sum, each) => sum + each, 0);
 }
@@ -49,28 +51,33 @@ function showMemoryOf(rank) {
   byId('peak').replaceChildren(...(peak ? [peakTable(peak)] : []));
   const areas = lines ? data.memory.owners.map((name, at) => ({name, values: lines.nbytes[at], color: ownerColor(at)})) : [];
   const say = (at) => `step ${lines.step[at]}: ${bytesText(areas.reduce((sum, area) => sum + area.values[at], 0))}`;
-  new Chart(byId('memory-chart'), {
-    title: 'After each step, by owner', steps: lines ? lines.step : [], areas, isBytes: true, text: bytesText, say,
+  const options = {
+    title: 'After each step, by owner', yTitle: 'memory in use (bytes)', steps: lines ? lines.step : [], stride: lines && lines.stride > 1 ? 2 * lines.stride : 1,
+    areas, isBytes: true, text: bytesText, say,
     rules: peak ? [{value: totalOf(peak.measured), name: `peak within steps, ${bytesText(totalOf(peak.measured))}`}] : [],
     empty: 'No memory: metrics.jsonl contains no step of this rank.',
-  });
-  const legend = areas.map((area) => make('li', {}, painted(make('span', {class: 'swatch'}), area.color), area.name));
-  if (legend.length) byId('memory-chart').append(make('ul', {class: 'legend'}, ...legend));
+  };
+  if (memoryChart) memoryChart.set(options);
+  else memoryChart = new Chart(byId('memory-chart'), options);
+  byId('memory-legend').replaceChildren(...areas.map((area) => make('li', {}, painted(make('span', {class: 'swatch'}), area.color), area.name)));
 }
 
+// Draws the memory of the chosen rank; first that of the largest peak.
 function showMemory() {
   const ranks = [...new Set([...data.memory.ranks, ...data.memory.peaks].map((each) => each.rank))].sort((a, b) => a - b);
   const select = byId('memory-rank');
+  select.parentElement.hidden = ranks.length === 0;
+  document.querySelector('#memory-section .pair').hidden = ranks.length === 0;
   if (ranks.length === 0) {
     byId('memory-words').textContent = 'The memory of this run is unknown: neither metrics.jsonl nor summary.json contains it.';
-    select.parentElement.hidden = true;
-    document.querySelector('#memory-section .pair').hidden = true;
     return;
   }
-  for (const rank of ranks) select.append(make('option', {value: rank, text: rank}));
+  const chosen = Number(select.value);
+  const isChosen = select.options.length > 0 && ranks.includes(chosen);
+  select.replaceChildren(...ranks.map((rank) => make('option', {value: rank, text: rank})));
   let most = data.memory.peaks[0];
   for (const peak of data.memory.peaks) if (totalOf(peak.measured) > totalOf(most.measured)) most = peak;
-  select.value = String(most ? most.rank : ranks[0]);
-  select.addEventListener('change', () => showMemoryOf(Number(select.value)));
+  select.value = String(isChosen ? chosen : most ? most.rank : ranks[0]);
+  select.onchange = () => showMemoryOf(Number(select.value));
   showMemoryOf(Number(select.value));
 }

@@ -43,9 +43,11 @@ function chooseRank(rank) {
 function showMesh() {
   const {axes, ranks} = data.mesh;
   const holder = byId('mesh');
+  const pressed = holder.querySelector('[aria-pressed=true]');
+  holder.replaceChildren();
+  document.querySelector('.mesh-pair').hidden = ranks.length === 0;
   if (ranks.length === 0) {
     byId('mesh-words').textContent = 'No ranks found.';
-    document.querySelector('.mesh-pair').hidden = true;
     return;
   }
   const shown = ranks.slice(0, kMaxCells);
@@ -71,5 +73,5 @@ function showMesh() {
       holder.append(make('div', {class: 'copy'}, make('h3', {text: `dp ${dp}`}), cells));
     }
   }
-  chooseRank(ranks[0]);
+  chooseRank((pressed && ranks.find((rank) => rank.rank === Number(pressed.dataset.rank))) || ranks[0]);
 }

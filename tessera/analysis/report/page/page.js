@@ -8,21 +8,53 @@ function showHead() {
   byId('directory').textContent = run.directory;
   const state = byId('state');
   state.textContent = run.state;
-  state.classList.add({done: 'good', ended: 'good', running: 'warn', stopped: 'bad', failed: 'bad'}[run.state] || 'warn');
-  byId('made-by').textContent = `Created by ${data.made_by}. This file contains all of its data and makes no network requests.`;
-  const tile = (name, text, note) => {
-    if (text !== null) byId('tiles').append(make('div', {}, make('dt', {text: name}), make('dd', {text}, ...(note ? [make('small', {text: note})] : []))));
+  const kinds = {done: 'good', ended: 'good', running: 'live', stopped: 'bad', failed: 'bad'};
+  state.className = `pill ${kinds[run.state] || 'warn'}`;
+  byId('made-by').textContent = data.live ? `Created by ${data.made_by}. The page asks tessera view for new data and makes no other network requests.`
+    : `Created by ${data.made_by}. This file contains all of its data and makes no network requests.`;
+  byId('began').textContent = isNumber(run.began) ? `Started ${timeText(run.began)}` : '';
+  byId('tiles').replaceChildren();
+  const tile = (name, text, note, id) => {
+    if (text !== null) byId('tiles').append(make('div', {id}, make('dt', {text: name}), make('dd', {text}, ...(note ? [make('small', {text: note})] : []))));
   };
   const known = (value, text) => isNumber(value) ? text(value) : null;
   const skipped = (run.skipped_nan || 0) + (run.skipped_spike || 0);
-  tile('Steps', known(run.steps, wholeText), skipped ? `${skipped} skipped` : known(run.tokens, (n) => `${countText(n)} tokens`));
+  const planned = plannedSteps();
+  const ofPlanned = isNumber(planned) && planned > run.steps ? `of ${wholeText(planned)}` : known(run.tokens, (n) => `${countText(n)} tokens`);
+  tile('Steps', known(run.steps, wholeText), skipped ? `${skipped} skipped` : ofPlanned);
   tile('Last loss', known(run.last_loss, lossText), known(run.held_out_loss, (loss) => `held out ${lossText(loss)}`));
-  tile('Tokens/s', known(run.tokens_per_second, countText), 'sum of medians');
+  if (isNumber(run.tokens_per_second)) tile('Tokens/s', countText(run.tokens_per_second), 'sum of medians');
+  else tile('Tokens/s', known(recentSpeed(), countText), 'recent steps');
   let peak = null;
   for (const each of data.memory.peaks) if (!peak || totalOf(each.measured) > totalOf(peak.measured)) peak = each;
   tile('Peak memory', peak ? bytesText(totalOf(peak.measured)) : null, peak ? `of rank ${peak.rank}` : null);
   tile('Exposed waits', known(run.exposed_share, shareText), 'of all step time');
   tile('Ranks', known(run.world_size, wholeText), known(run.parameters, (n) => `${countText(n)} parameters`));
+  tile('Duration', known(run.began, () => '–'), '–', 'duration');
+  showTimes(run.ended);
+}
+
+// Number of steps that the run is to take; null if unknown.
+function plannedSteps() {
+  const option = data.configuration.find((each) => each.name === 'train.steps');
+  const steps = option ? Number(option.value) : NaN;
+  return Number.isInteger(steps) ? steps : null;
+}
+
+// Median of the tokens/s of the last steps; null if unknown.
+function recentSpeed() {
+  const speeds = data.curves.speed.tokens_per_second.slice(-20).filter(isNumber).sort((a, b) => a - b);
+  return speeds.length ? speeds[Math.floor(speeds.length / 2)] : null;
+}
+
+// The time from the begin of the run until `now`, in seconds since 1970.
+function showTimes(now) {
+  const {run} = data;
+  const tile = byId('duration');
+  if (!tile) return;
+  const seconds = Math.round(now - run.began);
+  const note = isNumber(run.resumed_from) ? `resumed after step ${wholeText(run.resumed_from)}` : 'wall clock';
+  tile.lastChild.replaceChildren(isNumber(now) && seconds >= 0 ? secondsText(seconds) : '–', make('small', {text: note}));
 }
 
 // "3 of 40 steps were skipped: 2 with a loss or gradient that is not finite, 1 with a spike"; null: none was.
@@ -42,6 +74,8 @@ function showVerdict() {
   const isOwnEnd = ['stopped', 'interrupted'].includes(run.state);
   const skipped = skippedWords(run);
   const lines = [];
+  box.replaceChildren();
+  box.className = 'verdict';
   if (run.reason && (isOwnEnd || !isFault)) lines.push(`${sentenceText(run.state)}: ${run.reason}`);
   if (skipped && !isFault) lines.push(skipped);
   if (verdict) {
@@ -62,15 +96,25 @@ function showVerdict() {
   else if (!verdict) box.classList.add('none');
 }
 
+// Shows the verdict on a rank that hangs, while it does; null: none hangs.
+let verdictBefore;
+function showHang(verdict) {
+  if (verdict && verdictBefore === undefined) verdictBefore = data.verdict;
+  if (!verdict && verdictBefore === undefined) return;
+  data.verdict = verdict || verdictBefore;
+  if (!verdict) verdictBefore = undefined;
+  showVerdict();
+}
+
 function showMissing() {
   const lines = [...data.missing];
   if (data.problem_count) lines.push({what: 'problems', why: `${data.problem_count} while reading: ${data.problems.slice(0, 5).join('; ')}${data.problem_count > 5 ? '; ...' : ''}`});
-  if (lines.length === 0) return;
   const box = byId('missing-box');
-  box.hidden = false;
+  box.hidden = lines.length === 0;
+  if (lines.length === 0) return;
   box.open = data.missing.length > 0 && lines.length <= 6;
   byId('missing-title').textContent = `Missing data: ${lines.map((line) => line.what).join(', ')}`;
-  byId('missing').append(...lines.flatMap((line) => [make('dt', {text: line.what}), make('dd', {text: line.why})]));
+  byId('missing').replaceChildren(...lines.flatMap((line) => [make('dt', {text: line.what}), make('dd', {text: line.why})]));
 }
 
 function isDark() {
@@ -96,13 +140,24 @@ function listenForTheme() {
   nameTheme();
 }
 
+// Shows all data but the timeline.
+function showAll() {
+  verdictBefore = undefined;
+  orderOwners();
+  showHead();
+  showVerdict();
+  showMissing();
+  showCurves();
+  showMemory();
+  showCollectives();
+  showMesh();
+  showConfiguration();
+}
+
 listenForTheme();
-showHead();
-showVerdict();
-showMissing();
-showCurves();
-showMemory();
-showCollectives();
-showMesh();
+showAll();
 // The events stand after this script: they are there once the page is read.
-document.addEventListener('DOMContentLoaded', () => requestAnimationFrame(showTimeline));
+document.addEventListener('DOMContentLoaded', () => requestAnimationFrame(() => {
+  showTimeline();
+  if (data.live) new Live();
+}));

@@ -8,18 +8,25 @@ const kRanksAtOnce = 8;
 class Timeline {
   constructor(canvas) {
     this.canvas = canvas;
+    this.firstRank = 0;
+    this.pointers = new Map();
+    this.load();
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(canvas.parentElement);
+    onTheme.push(() => this.draw());
+  }
+
+  // Reads the data. A part of the run that is shown stays in view.
+  load() {
+    const shown = this.view && (this.view[0] > 0 || this.view[1] < this.whole) ? this.view.map((unit) => unit * this.seconds) : null;
     this.told = data.timeline;
     this.seconds = this.told.unit_ns / 1e9;
     this.whole = this.told.span_ns / this.told.unit_ns;
     this.lanes = timelineLanes();
     this.ranks = [...new Set(this.lanes.map((lane) => lane.rank))];
-    this.firstRank = 0;
+    if (this.firstRank >= this.ranks.length) this.firstRank = 0;
     this.view = [0, this.whole];
-    this.pointers = new Map();
-    this.selected = null;
-    this.listen();
-    new ResizeObserver(() => this.draw()).observe(canvas.parentElement);
-    onTheme.push(() => this.draw());
+    if (shown) this.show(shown[0] / this.seconds, shown[1] / this.seconds);
     this.layOut();
   }
 
@@ -212,6 +219,8 @@ class Timeline {
       pen.fillRect(0, head.top - 7, this.canvas.clientWidth, 1);
     }
     const isNarrow = this.gutter < 100;
+    pen.fillStyle = this.colors.soft;
+    pen.fillText(isNarrow ? 'time' : 'time since begin', 8, 12);
     this.rows.forEach((row, at) => {
       const isFirst = at === 0 || this.rows[at - 1].lane.rank !== row.lane.rank;
       pen.fillStyle = this.colors.ink;
@@ -332,17 +341,20 @@ function timelineWords() {
   return words;
 }
 
+let timeline = null;
+
 function showTimeline() {
+  for (const id of ['timeline-frame', 'timeline-help', 'timeline-output', 'timeline-legend', 'timeline-tools']) byId(id).hidden = !data.timeline;
   if (!data.timeline) {
     byId('timeline-words').textContent = 'No timeline: the record files contain no events. Ranks record unless TESSERA_RECORD=off.';
-    for (const id of ['timeline-frame', 'timeline-help', 'timeline-output', 'timeline-legend']) byId(id).hidden = true;
-    document.querySelector('#timeline-section .tools').hidden = true;
     return;
   }
   byId('timeline-words').textContent = timelineWords();
+  byId('timeline-legend').replaceChildren();
   const kinds = Object.keys(kLaneWords).filter((kind) => data.timeline.lanes.some((lane) => lane.kind === kind));
   for (const kind of kinds) byId('timeline-legend').append(make('li', {}, painted(make('span', {class: 'swatch'}), `var(--${kind})`), kLaneWords[kind]));
   if (data.timeline.lanes.some((lane) => lane.no_data > 0)) byId('timeline-legend').append(make('li', {}, make('span', {class: 'swatch hatched'}), 'no data'));
   byId('timeline').setAttribute('aria-label', `Timeline: ${timelineWords()}`);
-  new Timeline(byId('timeline'));
+  if (timeline) timeline.load();
+  else timeline = new Timeline(byId('timeline'));
 }

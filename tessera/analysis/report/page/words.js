@@ -1,7 +1,7 @@
 'use strict';
 // Numbers as people read them, and elements made without markup: text of a run is only ever put in as textContent.
 
-const data = JSON.parse(document.getElementById('data').textContent);
+let data = JSON.parse(document.getElementById('data').textContent);
 const byId = (id) => document.getElementById(id);
 
 // make('p', {class: 'note', text: words}, child, ...)
@@ -41,14 +41,25 @@ function bytesText(nbytes) {
   return `${place === 0 ? nbytes : Math.floor(nbytes * 100) / 100}\u00a0${units[place]}`;
 }
 
-function countText(value) {
+function countText(value, digits = 3) {
   if (!isNumber(value)) return '–';
   const size = Math.abs(value);
   for (const [limit, unit] of [[1e12, '\u00a0T'], [1e9, '\u00a0G'], [1e6, '\u00a0M'], [1e4, '\u00a0k']]) {
-    if (size >= limit) return trimmed(value / (unit === '\u00a0k' ? 1e3 : limit), 3) + unit;
+    if (size >= limit) return trimmed(value / (unit === '\u00a0k' ? 1e3 : limit), digits) + unit;
   }
-  return size >= 100 ? String(Math.round(value)) : trimmed(value, 3);
+  return size >= 100 ? String(Math.round(value)) : trimmed(value, digits);
 }
+
+// "0.003", "2.5e-7"; values of one axis are written alike, by the largest of them.
+function smallText(value, digits = 3, largest = Math.abs(value)) {
+  return value === 0 || largest >= 1e-3 ? trimmed(value, digits) : Number(value.toPrecision(digits)).toExponential();
+}
+
+function rateTickText(value, digits, largest) {
+  return largest >= 1e4 && largest < 1e6 && value !== 0 ? `${trimmed(value / 1e3, digits)}\u00a0k` : countText(value, digits);
+}
+
+const timeText = (seconds) => isNumber(seconds) ? `${new Date(1000 * seconds).toISOString().slice(0, 19).replace('T', ' ')} UTC` : '–';
 
 const wholeText = (value) => isNumber(value) ? Math.round(value).toLocaleString('en-US') : '–';
 const lossText = (value) => isNumber(value) ? value.toFixed(4) : 'not finite';
@@ -74,10 +85,13 @@ const sentenceText = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const ownerColor = (place) => `var(--owner-${place % 8})`;
 
 // Owners in the order of metrics.jsonl, then those that only a summary names.
-const ownerOrder = [...data.memory.owners];
-for (const peak of data.memory.peaks) {
-  for (const owner of Object.keys(peak.measured)) {
-    if (owner !== 'total' && !ownerOrder.includes(owner)) ownerOrder.push(owner);
+let ownerOrder = [];
+function orderOwners() {
+  ownerOrder = [...data.memory.owners];
+  for (const peak of data.memory.peaks) {
+    for (const owner of Object.keys(peak.measured)) {
+      if (owner !== 'total' && !ownerOrder.includes(owner)) ownerOrder.push(owner);
+    }
   }
 }
 

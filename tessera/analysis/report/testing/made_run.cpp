@@ -31,13 +31,25 @@ Json owners_at_peak(const MadeRun& run, int rank, std::uint64_t off) {
   return owners;
 }
 
+void write_configuration(const std::string& directory, const MadeRun& run) {
+  std::ofstream(directory + "/config.toml")
+      << "[model]\n# Number of blocks; 0: value of the preset (integer, 0 or more)\nlayers = 6  # default: 4\n\n"
+         "[train]\n# Number of steps (integer, 1 or more)\nsteps = "
+      << run.steps << "  # default: 1000\n# Samples per step (integer, 1 or more)\nbatch = 8\n\n"
+      << "[data]\n# Training data (list of texts)\nfiles = "
+      << Json({"text # 1" + run.odd}).dump(-1, ' ', false, Json::error_handler_t::replace) << "  # default: []\n";
+}
+
 void write_tables(const std::string& directory, const MadeRun& run) {
+  write_configuration(directory, run);
   std::ofstream losses(directory + "/loss.csv");
   std::ofstream metrics(directory + "/metrics.jsonl");
   losses << "step,loss,grad_norm,learning_rate,held_out_loss\n";
   for (int step = 1; step <= run.steps; ++step) {
+    if (run.has_gaps && step >= 21 && step <= 25) continue;
     const bool has_held_out = step % 10 == 0 && !run.is_skipped;
-    losses << fmt::format("{},{},{},0.001,{}\n", step, run.is_skipped ? NAN : made_loss(step), 2.0 / step,
+    const bool is_finite = !run.is_skipped && !(run.has_gaps && step >= 11 && step <= 15);
+    losses << fmt::format("{},{},{},0.001,{}\n", step, is_finite ? made_loss(step) : NAN, 2.0 / step,
                           has_held_out ? fmt::format("{}", made_loss(step) + 0.25) : "");
     for (int rank = 0; rank < run.ranks; ++rank) {
       const double seconds = 0.05 + 0.001 * rank;
@@ -50,7 +62,8 @@ void write_tables(const std::string& directory, const MadeRun& run) {
                    {"tokens", 1024},
                    {"seconds", seconds},
                    {"exposed_seconds", 0.01},
-                   {"tokens_per_second", 1024 / seconds}};
+                   {"tokens_per_second", 1024 / seconds},
+                   {"time", kMadeBegin + 0.06 * step}};
       line["memory"] = {{"parameters" + run.odd, 800'000},
                         {"gradients", 0},
                         {"optimizer", 1'600'000},

@@ -17,12 +17,16 @@ struct MadeRun {
   bool has_summary = true;            ///< Writes summary.json.
   bool has_records = true;            ///< Writes record files.
   bool is_skipped = false;            ///< No step has a finite loss.
+  bool has_gaps = false;              ///< Steps 11 to 15 have no finite loss, and steps 21 to 25 no lines.
   std::string end = "done";           ///< End in the summary.
   std::string reason = {};            ///< Reason in the summary; may be empty.
   std::string odd = {};               ///< Text inside every name that a run chooses.
   std::int64_t step_ns = 50'000'000;  ///< Duration of a step.
   std::uint64_t record_nbytes = 0;    ///< Size of a record file; 0: space for all records.
 };
+
+/// Time at which a step 0 would have ended, in seconds since 1970. A step takes 0.06 s.
+inline constexpr double kMadeBegin = 1795032000;
 
 /// Creates the run in an existing directory.
 void make_run(const std::string& directory, const MadeRun& run);

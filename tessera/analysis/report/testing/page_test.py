@@ -97,6 +97,8 @@ class NumbersTest(PageTest):
         self.assertEqual(self.text("#name"), run["name"])
         self.assertEqual(self.text("#state"), "done")
         tiles = dict(zip(self.texts("#tiles dt"), self.texts("#tiles dd")))
+        self.assertEqual(self.text("#began"), "Started 2026-11-18 20:00:00 UTC")
+        self.assertEqual(tiles["Duration"], "2 s" + "wall clock")
         self.assertEqual(tiles["Steps"], "40" + "41 k tokens")
         self.assertEqual(tiles["Last loss"], f"{run['last_loss']:.4f}held out {run['held_out_loss']:.4f}")
         self.assertEqual(tiles["Tokens/s"], "20 k" + "sum of medians")
@@ -118,7 +120,7 @@ class NumbersTest(PageTest):
         self.assertIn(f"held out {held_out:.4f}", self.text("#loss-chart output"))
         x, y = PAGE.place_of("#speed-chart svg")
         PAGE.pointer("mouseMoved", x - 5, y)
-        self.assertRegex(self.text("#speed-chart output"), r"step (19|20|21): 19.3 k tokens/s, exposed 19.4 %")
+        self.assertRegex(self.text("#speed-chart output"), r"step (17|18|19): 19.3 k tokens/s, exposed 19.4 %")
         self.assertEqual(len(self.texts("#loss-chart circle title")), 4)
         self.assertEqual(PAGE.evaluate("document.querySelector('#timeline').dataset.hatched"), "0", "nothing was overwritten")
 
@@ -128,7 +130,7 @@ class NumbersTest(PageTest):
             covered = PAGE.evaluate("""(() => {
                 const box = (e) => e.getBoundingClientRect();
                 const chart = document.querySelector('#loss-chart svg');
-                const names = [...chart.querySelectorAll('text')].filter(e => /[a-z]{3}/.test(e.textContent)).map(box);
+                const names = [...chart.querySelectorAll('text:not(.axis-title)')].filter(e => /[a-z]{3}/.test(e.textContent)).map(box);
                 const dots = [...chart.querySelectorAll('circle.dot')].map(box);
                 return [names.length, dots.filter(d => names.some(n => d.right > n.left && d.left < n.right && d.bottom > n.top
                                                                        && d.top < n.bottom)).length];
@@ -188,6 +190,78 @@ class NumbersTest(PageTest):
         self.assertEqual(pressed, ["3"])
 
 
+    def test_configuration_shows_what_differs_first(self):
+        rows = PAGE.evaluate("[...document.querySelectorAll('#configuration > .scroll tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
+        self.assertEqual([row[:3] for row in rows], [["model.layers", "6", "4"], ["train.steps", "40", "1000"], ["data.files", '["text # 1"]', "[]"]])
+        self.assertEqual(rows[1][3], "Number of steps (integer, 1 or more)")
+        self.assertEqual(self.text("#configuration-words"), "3 of 4 options differ from their defaults.")
+        folded = PAGE.evaluate("(e => [e.open, e.querySelector('tbody').textContent])(document.querySelector('#configuration details'))")
+        self.assertEqual(folded, [False, "train.batch8Samples per step (integer, 1 or more)"])
+
+    def test_every_plot_has_axis_titles_within_its_frame_and_no_label_covers_another(self):
+        units = {"loss-chart": "loss (nats per token)", "speed-chart": "tokens/s", "norm-chart": "gradient norm (no unit)",
+                 "rate-chart": "learning rate (no unit)", "memory-chart": "memory in use (bytes)"}
+        for width in (1200, 400):
+            PAGE.resize(width, 900)
+            for chart, unit in units.items():
+                self.assertEqual(sorted(self.texts(f"#{chart} .axis-title")), sorted([unit, "step"]), chart)
+                bad = PAGE.evaluate("""(id => {
+                    const svg = document.querySelector(`#${id} svg`);
+                    const frame = svg.getBoundingClientRect();
+                    const boxes = [...svg.querySelectorAll('text')].map(e => [e.textContent, e.getBoundingClientRect()]);
+                    const out = boxes.filter(([, b]) => b.left < frame.left || b.right > frame.right || b.top < frame.top || b.bottom > frame.bottom);
+                    const over = boxes.flatMap(([name, a], at) => boxes.slice(at + 1).filter(([, b]) =>
+                        a.right > b.left + 1 && a.left < b.right - 1 && a.bottom > b.top + 3 && a.top < b.bottom - 3).map(([other]) => [name, other]));
+                    return [...out.map(([name]) => name), ...over];
+                })(%s)""" % json.dumps(chart))
+                self.assertEqual(bad, [], f"{chart} in {width} pixels")
+
+    def smooth(self, weight):
+        PAGE.evaluate(f"(e => {{ e.value = '{weight}'; e.dispatchEvent(new Event('input')); }})(document.querySelector('#smoothing'))")
+
+    def heights(self, selector):
+        path = PAGE.evaluate(f"document.querySelector({json.dumps(selector)}).getAttribute('d')")
+        return [float(point.split(",")[1]) for point in path[1:].replace("M", "L").split("L")]
+
+    def test_curves_are_smoothed_by_a_moving_average_and_the_values_remain(self):
+        self.smooth(0)
+        self.assertEqual(self.text("#smoothing-value"), "off")
+        self.assertEqual(PAGE.evaluate("document.querySelectorAll('.series.raw').length"), 0)
+        plain = self.heights("#loss-chart .series")
+        self.smooth(0.75)
+        self.assertEqual(self.text("#smoothing-value"), "0.75")
+        self.assertEqual(PAGE.evaluate("document.querySelectorAll('.series.raw').length"), 3, "the learning rate is not measured")
+        self.assertEqual(self.heights("#loss-chart .series.raw"), plain)
+        mean, expected = 0, []
+        for at, height in enumerate(plain):
+            mean = 0.75 * mean + 0.25 * height
+            expected.append(mean / (1 - 0.75 ** (at + 1)))
+        for shown, wanted in zip(self.heights("#loss-chart .series:not(.raw)"), expected, strict=True):
+            self.assertAlmostEqual(shown, wanted, delta=0.2)
+
+    def test_a_drag_selects_steps_and_a_double_click_shows_all(self):
+        edges = "String(kCurveCharts['norm-chart'].edges())"
+        self.assertEqual(PAGE.evaluate(edges), "1,40")
+        x, y = PAGE.place_of("#loss-chart svg")
+        PAGE.pointer("mousePressed", x - 40, y, button="left", clickCount=1)
+        PAGE.pointer("mouseMoved", x + 60, y, button="left", buttons=1)
+        self.assertEqual(PAGE.evaluate("document.querySelectorAll('#loss-chart .selection').length"), 1)
+        PAGE.pointer("mouseReleased", x + 60, y, button="left", clickCount=1)
+        first, last = map(int, PAGE.evaluate(edges).split(","))
+        self.assertTrue(1 < first < last < 40, (first, last))
+        self.assertEqual(len(self.heights("#loss-chart .series")), last - first + 1)
+        self.assertFalse(PAGE.evaluate("document.querySelector('#all-steps').hidden"))
+        PAGE.click("#all-steps")
+        self.assertEqual(PAGE.evaluate(edges), "1,40")
+        PAGE.evaluate("document.querySelector('#rate-chart svg').focus()")
+        PAGE.key("Home")
+        PAGE.key("+", "+")
+        first, last = map(int, PAGE.evaluate(edges).split(","))
+        self.assertTrue(first == 1 and last < 20, (first, last))
+        PAGE.key("0", "0")
+        self.assertEqual(PAGE.evaluate(edges), "1,40")
+
+
 class ActsTest(PageTest):
     name = "kernels"
 
@@ -206,12 +280,15 @@ class ActsTest(PageTest):
         self.assertEqual(PAGE.evaluate("document.querySelectorAll('th[aria-sort=ascending], th[aria-sort=descending]').length"), 1)
 
     def test_the_loss_has_a_log_scale(self):
-        before = self.texts("#loss-chart svg text")
+        line = "document.querySelector('#loss-chart .series').getAttribute('d')"
+        norms = "document.querySelector('#norm-chart .series').getAttribute('d')"
+        before = [PAGE.evaluate(line), PAGE.evaluate(norms)]
         PAGE.click("#log")
-        self.assertNotEqual(self.texts("#loss-chart svg text"), before)
+        self.assertNotEqual(PAGE.evaluate(line), before[0])
+        self.assertNotEqual(PAGE.evaluate(norms), before[1])
         self.assertEqual(PAGE.evaluate("document.querySelector('#log').getAttribute('aria-pressed')"), "true")
         PAGE.click("#linear")
-        self.assertEqual(self.texts("#loss-chart svg text"), before)
+        self.assertEqual([PAGE.evaluate(line), PAGE.evaluate(norms)], before)
 
     def test_dark_and_light(self):
         colors = "[getComputedStyle(document.body).backgroundColor, document.querySelector('#timeline').toDataURL()]"
@@ -276,13 +353,13 @@ class ActsTest(PageTest):
                 break
             seen.append(told)
         names = [name for name, _, _ in seen]
-        wanted = ["theme", "linear", "log", "memory-rank", "earlier", "closer", "timeline", "ranks-after", "Operation", "Exposed", "rank 0", "rank 15"]
+        wanted = ["theme", "smoothing", "linear", "log", "memory-rank", "earlier", "closer", "timeline", "ranks-after", "Operation", "Exposed", "rank 0", "rank 15"]
         self.assertEqual([name for name in names if name in wanted], wanted)
         for name, outline, _ in seen:
             self.assertNotEqual(outline, "none", name)
 
     def test_all_that_can_be_used_has_a_name(self):
-        nameless = PAGE.evaluate("[...document.querySelectorAll('button, select, canvas, svg[tabindex], [role=region]')].filter(e => !(e.textContent.trim() || e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.closest('label'))).map(e => e.outerHTML)")
+        nameless = PAGE.evaluate("[...document.querySelectorAll('button, select, input, canvas, svg[tabindex], [role=region]')].filter(e => !(e.textContent.trim() || e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.closest('label'))).map(e => e.outerHTML)")
         self.assertEqual(nameless, [])
 
 
@@ -311,6 +388,8 @@ class HostileTest(PageTest):
         self.assertIsNone(PAGE.evaluate("window.wasRun"))
         self.assertEqual(PAGE.evaluate("document.querySelectorAll('img, iframe, object, b:not(.bar b), script:not([nonce]):not([type])').length"), 0)
         self.assertEqual(PAGE.evaluate("document.scripts.length"), 3)
+        PAGE.evaluate("document.querySelector('#configuration details').open = true")
+        self.assertIn("</script><script>window.wasRun=1</script><img src=x onerror=", self.text("#configuration"))
         for selector in ("#verdict", "#peak", "#collectives", "#rank-details"):
             self.assertIn("<img src=x onerror=\"window.wasRun=1\">", self.text(selector), selector)
 
@@ -334,6 +413,117 @@ class BareTest(PageTest):
         self.assertEqual(PAGE.evaluate("document.querySelector('#timeline-frame').hidden"), True)
         self.assertEqual(len(PAGE.evaluate("document.querySelector('#loss-chart .series').getAttribute('d')").split("L")), 40)
         self.keep("bare")
+
+
+class GapsTest(PageTest):
+    name = "gaps"
+
+    def test_missing_values_and_missing_steps_are_gaps(self):
+        for smoothing in ("0", "0.6"):
+            PAGE.evaluate(f"(e => {{ e.value = '{smoothing}'; e.dispatchEvent(new Event('input')); }})(document.querySelector('#smoothing'))")
+            runs = lambda chart: [len(each.split("L")) for each in PAGE.evaluate(f"document.querySelector('#{chart} .series').getAttribute('d')").split("M")[1:]]
+            self.assertEqual(runs("loss-chart"), [10, 5, 15], "no loss of 11 to 15, no line of 21 to 25")
+            self.assertEqual(runs("rate-chart"), [20, 15])
+            self.assertEqual(runs("speed-chart"), [20, 15])
+        areas = PAGE.evaluate("document.querySelector('#memory-chart svg path').getAttribute('d')")
+        self.assertEqual(areas.count("M"), 2)
+        self.keep("gaps")
+
+
+class LiveTest(unittest.TestCase):
+    """A page that is served while the run goes on. The steps are written here."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="tessera-live-")
+        self.run_dir = pathlib.Path(self.folder.name)
+        self.server = subprocess.Popen([OPTIONS.pages, "--serve", self.folder.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url = self.server.stdout.readline().strip()
+        PAGE.events.clear()
+        PAGE.resize(1200, 900)
+        PAGE.prefer("light")
+        PAGE.open(self.url)
+
+    def tearDown(self):
+        self.server.stdin.close()
+        self.server.wait(60)
+        self.server.stdout.close()
+        self.folder.cleanup()
+        PAGE.open("about:blank")
+
+    def take_steps(self, first, last, loss=3.5):
+        for step in range(first, last + 1):
+            with open(self.run_dir / "loss.csv", "a") as file:
+                file.write(f"{step},{loss},{2 / step},0.002,{'2.75' if step % 10 == 0 else ''}\n")
+            line = {"rank": 0, "step": step, "loss": loss, "grad_norm": 2 / step, "learning_rate": 0.002, "end": "done", "tokens": 1000, "seconds": 0.5,
+                    "exposed_seconds": 0.1, "tokens_per_second": 2000, "memory": {"parameters": 800000, "fresh": 5000, "total": 805000}}
+            with open(self.run_dir / "metrics.jsonl", "a") as file:
+                file.write(json.dumps(line) + "\n")
+
+    def text(self, selector):
+        return PAGE.evaluate(f"document.querySelector({json.dumps(selector)}).textContent").replace("\u00a0", " ")
+
+    def asked(self, name):
+        return [url for url in PAGE.requests() if url.split("?")[0].endswith(name)]
+
+    def test_new_steps_appear_and_the_end_stops_the_updates(self):
+        self.assertEqual(self.text("#state"), "running")
+        self.assertEqual(self.text("#tiles dd").split()[0], "20")
+        PAGE.evaluate("(e => { e.value = '0.9'; e.dispatchEvent(new Event('input')); })(document.querySelector('#smoothing'))")
+        PAGE.click("#log")
+        PAGE.evaluate("zoomCharts([5, 12])")
+        PAGE.evaluate("document.querySelector('#configuration details').open = true")
+        PAGE.evaluate("window.isSamePage = true")
+        self.take_steps(21, 25)
+        PAGE.wait_until("data.curves.loss.step.length === 25 && data.curves.speed.step.length === 25")
+        self.assertEqual(PAGE.evaluate("[data.curves.loss.loss[24], data.curves.loss.grad_norm[24], data.curves.loss.learning_rate[24], data.curves.speed.tokens_per_second[24]]"),
+                         [3.5, 2 / 25, 0.002, 2000])
+        self.assertEqual(self.text("#tiles dd").split()[0], "25")
+        self.assertIn("3.5000", self.text("#tiles"))
+        self.assertRegex(self.text("#live"), r"^updated \d+ s ago$")
+        self.assertEqual(PAGE.evaluate("data.memory.owners.includes('fresh')"), True, "an owner that is new")
+        state = "[document.querySelector('#smoothing').value, kCurveCharts['loss-chart'].weight, kCurveCharts['loss-chart'].isLog, String(kCurveCharts['speed-chart'].edges())]"
+        self.assertEqual(PAGE.evaluate(state), ["0.9", 0.9, True, "5,12"])
+        PAGE.evaluate("zoomCharts(null)")
+        self.take_steps(26, 30, 3.25)
+        PAGE.wait_until("data.curves.loss.step.length === 30")
+        self.assertEqual(PAGE.evaluate("data.curves.held_out.length"), 3)
+        self.assertEqual(self.asked("/data.json"), [], "updates are enough")
+        cursors = [url.split("?")[1] for url in self.asked("/update.json")]
+        self.assertGreater(len(set(cursors)), 1, "each asks for what it has not seen")
+
+        self.server.stdin.write("end\n")
+        self.server.stdin.flush()
+        PAGE.wait_until("document.querySelector('#state').textContent === 'done'")
+        self.assertEqual(self.text("#live"), "")
+        self.assertEqual(len(self.asked("/data.json")), 1)
+        self.assertEqual(PAGE.evaluate(state), ["0.9", 0.9, True, "1,30"])
+        self.assertEqual(PAGE.evaluate("data.curves.loss.step.length"), 30)
+        self.assertTrue(PAGE.evaluate("window.isSamePage"), "it was not loaded again")
+        self.assertTrue(PAGE.evaluate("document.querySelector('#configuration details').open"))
+        self.assertEqual(PAGE.evaluate("document.querySelector('#refresh').hidden"), True)
+        self.assertEqual(PAGE.complaints(), [])
+
+    def test_files_that_were_replaced_are_read_again(self):
+        lines = (self.run_dir / "loss.csv").read_text().splitlines(keepends=True)
+        (self.run_dir / "new").write_text("".join(lines[:11]))
+        (self.run_dir / "new").rename(self.run_dir / "loss.csv")
+        PAGE.wait_until("data.curves.loss.step.length === 10")
+        self.take_steps(11, 12, 4.5)
+        PAGE.wait_until("data.curves.loss.step.length === 12")
+        self.assertEqual(self.text("#state"), "running")
+        self.assertEqual(PAGE.complaints(), [])
+
+    def test_points_are_bounded(self):
+        PAGE.evaluate("addLosses(Array.from({length: 100000}, (_, at) => [at + 21, at, 1, 1, null]))")
+        count, stride, last, mean = PAGE.evaluate("(({step, stride, loss}) => [step.length, stride, step[step.length - 1], loss[step.length - 2]])(data.curves.loss)")
+        self.assertLessEqual(count, 4000)
+        self.assertGreaterEqual(count, 2000)
+        self.assertEqual(last, 100020)
+        self.assertGreater(stride, 16)
+        PAGE.evaluate("addMemory(['parameters'], Array.from({length: 5000}, (_, at) => [0, at + 21, [at]]))")
+        told = PAGE.evaluate("(({step, nbytes}) => [step.length, step[step.length - 1], Math.max(...nbytes[0].slice(20)), nbytes[0].length])(data.memory.ranks[0])")
+        self.assertLessEqual(told[0], 800)
+        self.assertEqual(told[3], told[0])
 
 
 class OneStepTest(PageTest):
@@ -429,7 +619,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory(prefix="tessera-pages-") as folder:
         FOLDER = pathlib.Path(folder)
-        names = ["usual", "kernels", "hostile", "bare", "one", "skipped", "stopped", "asked", "lost", "large"]
+        names = ["usual", "kernels", "hostile", "bare", "gaps", "one", "skipped", "stopped", "asked", "lost", "large"]
         subprocess.run([OPTIONS.pages, folder, *names], check=True, stdout=subprocess.DEVNULL)
         for name in names:
             DATA[name] = json.loads((FOLDER / f"{name}.json").read_text())
