@@ -1,10 +1,8 @@
-// `tessera checkpoint`: the saved checkpoints of a run. This file lists its subcommands.
+// `tessera checkpoint`: the saved checkpoints of a run. This file lists its subcommands in declare().
 #include <fmt/chrono.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
-#include <memory>
 
 #include "tessera/base/error.h"
 #include "tessera/cli/checkpoint_verbs.h"
@@ -15,38 +13,23 @@
 namespace tessera::cli {
 namespace {
 
-struct CheckpointVerb {
-  const char* name;
-  const char* summary;
-  std::function<int()> (*declare)(CLI::App& options);
-};
-
-// Add a line for a new subcommand.
-constexpr CheckpointVerb kVerbs[] = {
-    {"ls", "List the checkpoints of a run", declare_checkpoint_ls},
-    {"verify", "Verify all checksums of a checkpoint", declare_checkpoint_verify},
-    {"reshard", "Rewrite a checkpoint for another mesh", declare_checkpoint_reshard},
-    {"diff", "Compare the tensors of two checkpoints", declare_checkpoint_diff},
-};
-
-std::function<int()> declare(CLI::App& app) {
-  auto bodies = std::make_shared<std::map<std::string, std::function<int()>>>();
-  for (const CheckpointVerb& verb : kVerbs) {
-    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Commands");
-    (*bodies)[verb.name] = verb.declare(*options);
-  }
-  app.require_subcommand(1);
-  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
-  app.footer(
+Body declare(Command& command) {
+  const Body run_chosen = command.add_commands({
+      {"ls", "List the checkpoints of a run", declare_checkpoint_ls},
+      {"verify", "Verify all checksums of a checkpoint", declare_checkpoint_verify},
+      {"reshard", "Rewrite a checkpoint for another mesh", declare_checkpoint_reshard},
+      {"diff", "Compare the tensors of two checkpoints", declare_checkpoint_diff},
+  });
+  command.footer =
       "PATH is a checkpoint (RUN_DIR/checkpoints/step-000000120), a directory of checkpoints or a run directory. "
       "Commands that take one checkpoint use the newest one of a directory.\n"
       "  tessera checkpoint ls run\n"
       "  tessera checkpoint verify run/checkpoints/step-000000120\n"
       "  tessera checkpoint reshard run --mesh dp=1,fsdp=2,tp=1 --out for_two\n"
-      "  tessera checkpoint diff run other_run");
-  return [bodies, &app]() -> int {
+      "  tessera checkpoint diff run other_run";
+  return [run_chosen]() -> int {
     try {
-      return bodies->at(app.get_subcommands().front()->get_name())();
+      return run_chosen();
     } catch (const Error& error) {  // concerns a file or an option: the source location does not matter
       std::fprintf(stderr, "tessera: %s\n", shown(error.message()).c_str());
       return kFailed;

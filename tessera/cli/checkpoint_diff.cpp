@@ -55,7 +55,7 @@ std::vector<std::string> row_of(const CheckpointDifference& each) {
 
 }  // namespace
 
-std::function<int()> declare_checkpoint_diff(CLI::App& app) {
+Body declare_checkpoint_diff(Command& command) {
   struct Options {
     std::string a;
     std::string b;
@@ -63,16 +63,18 @@ std::function<int()> declare_checkpoint_diff(CLI::App& app) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("A", options->a, "First checkpoint, or a run directory for its newest checkpoint")->required();
-  app.add_option("B", options->b, "Second checkpoint, or a run directory for its newest checkpoint")->required();
-  app.add_flag("--all", options->all, "Show equal tensors too");
-  app.add_flag("--json", options->json, "Print all tensors as JSON");
-  app.footer(
+  command.add("A", &options->a, "First checkpoint, or a run directory for its newest checkpoint",
+              {.is_required = true, .paths = Paths::kDirectories});
+  command.add("B", &options->b, "Second checkpoint, or a run directory for its newest checkpoint",
+              {.is_required = true, .paths = Paths::kDirectories});
+  command.add("--all", &options->all, "Show equal tensors too");
+  command.add("--json", &options->json, "Print all tensors as JSON");
+  command.footer =
       "Compares global tensors bit for bit; the checkpoints may have different meshes. DIFFERING is the number of "
       "elements with different bits, LARGEST is their largest absolute difference. Exits 1 if a tensor differs, or if "
       "a checkpoint is corrupt; a corrupt checkpoint is not compared, and stderr names the fault. Metadata (step, "
       "position in the data, configuration) is shown if it differs, and does not change the exit code.\n"
-      "  tessera checkpoint diff run/checkpoints/step-000000100 run/checkpoints/step-000000120");
+      "  tessera checkpoint diff run/checkpoints/step-000000100 run/checkpoints/step-000000120";
   return [options] {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     Table table{{"NAME", "DTYPE", "SHAPE", "DIFFERS IN", "DIFFERING", "LARGEST"}, {}};

@@ -62,20 +62,21 @@ CheckpointVerdict one_verdict(const std::string& path, CheckDepth depth, const t
 
 }  // namespace
 
-std::function<int()> declare_checkpoint_ls(CLI::App& app) {
+Body declare_checkpoint_ls(Command& command) {
   struct Options {
     std::string path;
     bool verify = false;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("PATH", options->path, "Run directory, directory of checkpoints, or one checkpoint")->required();
-  app.add_flag("--verify", options->verify, "Read all files and verify their checksums");
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("PATH", &options->path, "Run directory, directory of checkpoints, or one checkpoint",
+              {.is_required = true, .paths = Paths::kDirectories});
+  command.add("--verify", &options->verify, "Read all files and verify their checksums");
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "STATE: complete (all files exist and have the right sizes), good (with --verify: all checksums match too), "
       "damaged (corrupt, with the reason; a resumed run skips it), partial (incomplete, or still being written).\n"
-      "  tessera checkpoint ls run");
+      "  tessera checkpoint ls run";
   return [options] {
     const CheckDepth depth = options->verify ? CheckDepth::kEverything : CheckDepth::kSizes;
     train::Progress progress({}, 0, stderr);

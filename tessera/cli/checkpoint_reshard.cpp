@@ -32,7 +32,7 @@ std::filesystem::path meant_place(const std::string& directory, const train::Che
 
 }  // namespace
 
-std::function<int()> declare_checkpoint_reshard(CLI::App& app) {
+Body declare_checkpoint_reshard(Command& command) {
   struct Options {
     std::string path;
     std::string mesh;
@@ -41,21 +41,21 @@ std::function<int()> declare_checkpoint_reshard(CLI::App& app) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("PATH", options->path, "Checkpoint, or a run directory for its newest checkpoint")->required();
-  CLI::Option* given = app.add_option("--mesh", options->mesh, "Target mesh, as in dp=1,fsdp=2,tp=1")
-                           ->check(CLI::Validator(fault_of_mesh, "", "mesh"));
-  app.add_option("--ranks", options->ranks, "Number of ranks of the target mesh, instead of --mesh")
-      ->excludes(given)
-      ->check(CLI::Range(1, kMaxRanks));
-  app.add_option("--out", options->out, "Directory of checkpoints to write to; created if missing")->required();
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("PATH", &options->path, "Checkpoint, or a run directory for its newest checkpoint",
+              {.is_required = true, .paths = Paths::kDirectories});
+  command.add("--mesh", &options->mesh, "Target mesh, as in dp=1,fsdp=2,tp=1", {.fault = fault_of_mesh});
+  command.add("--ranks", &options->ranks, "Number of ranks of the target mesh, instead of --mesh",
+              {.range = Range{1, kMaxRanks}, .excludes = "--mesh"});
+  command.add("--out", &options->out, "Directory of checkpoints to write to; created if missing",
+              {.is_required = true, .paths = Paths::kDirectories});
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "An axis of the target mesh shards the same dimensions as the axis of that name in the checkpoint. Axes that are "
       "new, or had one rank, replicate. Runs load checkpoints of any mesh; use this command for programs that read "
       "other shards, or one file. With --ranks, each axis, from last to first, keeps the largest divisor of its size "
       "that also divides the remaining number of ranks; fsdp takes the rest. A corrupt checkpoint is rejected.\n"
       "  tessera checkpoint reshard run --mesh dp=1,fsdp=2,tp=1 --out for_two\n"
-      "  tessera checkpoint reshard run --ranks 1 --out whole");
+      "  tessera checkpoint reshard run --ranks 1 --out whole";
   return [options] {
     if (options->mesh.empty() && options->ranks == 0) {
       std::fprintf(

@@ -1,24 +1,22 @@
 // The subcommands of `tessera checkpoint`. Each has one file (checkpoint_ls.cpp, ...), a function declared here and a
-// line in the table of checkpoint.cpp.
+// line in declare() of checkpoint.cpp.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <nlohmann/json.hpp>
 
+#include "tessera/cli/command.h"
 #include "tessera/cli/table.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 
 namespace tessera::cli {
 
 // Each function adds its options and returns the function to run after they are parsed.
-std::function<int()> declare_checkpoint_ls(CLI::App& options);
-std::function<int()> declare_checkpoint_verify(CLI::App& options);
-std::function<int()> declare_checkpoint_reshard(CLI::App& options);
-std::function<int()> declare_checkpoint_diff(CLI::App& options);
+Body declare_checkpoint_ls(Command& command);
+Body declare_checkpoint_verify(Command& command);
+Body declare_checkpoint_reshard(Command& command);
+Body declare_checkpoint_diff(Command& command);
 
 /// Returns true if the path is a checkpoint, even a corrupt one: it has an index, or its name is step-N and it contains
 /// none.

@@ -11,17 +11,18 @@
 
 namespace tessera::cli {
 
-std::function<int()> declare_checkpoint_verify(CLI::App& app) {
+Body declare_checkpoint_verify(Command& command) {
   struct Options {
     std::string path;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("PATH", options->path, "Checkpoint, or a run directory for its newest checkpoint")->required();
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("PATH", &options->path, "Checkpoint, or a run directory for its newest checkpoint",
+              {.is_required = true, .paths = Paths::kDirectories});
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "Exits 1 if the checkpoint is corrupt, and prints the file and the tensor of each corrupt shard.\n"
-      "  tessera checkpoint verify run/checkpoints/step-000000120");
+      "  tessera checkpoint verify run/checkpoints/step-000000120";
   return [options] {
     train::Progress progress({}, 0, stderr);
     train::PhaseProgress phase(progress, "verifying", "bytes");

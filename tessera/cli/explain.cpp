@@ -89,25 +89,25 @@ int show(const Options& options) {
   return found.verdict.fault == analysis::Fault::kNone ? kDone : kFaultFound;
 }
 
-std::function<int()> declare(CLI::App& app) {
+Body declare(Command& command) {
   const auto options = std::make_shared<Options>();
-  app.add_option("RUN_DIR", options->directory,
-                 "Run directory, or a directory of PyTorch flight recorder pickles (default: the newest under ./runs)");
-  app.add_option("--ranks", options->ranks, "Ranks to show, as in 0,3-5 (default: all)")
-      ->check([](const std::string& text) {
-        return ranks_in(text).empty() ? "must be a list of ranks and ranges, as in 0,3-5, got '" + text + "'"
-                                      : std::string();
-      });
-  app.add_option("--group", options->group, "Group to show (default: all)");
-  app.add_option("--last", options->last, "Launches to show per group and rank")->capture_default_str();
-  app.add_option("--color", options->color, "Colors; auto uses them on a terminal")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("RUN_DIR", &options->directory,
+              "Run directory, or a directory of PyTorch flight recorder pickles (default: the newest under ./runs)",
+              {.paths = Paths::kDirectories});
+  command.add("--ranks", &options->ranks, "Ranks to show, as in 0,3-5 (default: all)",
+              {.fault = [](const std::string& text) {
+                return ranks_in(text).empty() ? "must be a list of ranks and ranges, as in 0,3-5, got '" + text + "'"
+                                              : std::string();
+              }});
+  command.add("--group", &options->group, "Group to show (default: all)");
+  command.add("--last", &options->last, "Launches to show per group and rank", {.shows_default = true});
+  command.add("--color", &options->color, "Colors; auto uses them on a terminal",
+              {.shows_default = true, .choices = {"auto", "always", "never"}});
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "Explains active, hanging and ended runs. The last lines are the verdict, its confidence and the next action.\n"
       "Exit codes: 0 no fault found, 1 the run cannot be read, 2 invalid command line, 3 a fault was found.\n"
-      "  tessera explain runs/20261116-070000-4242 --ranks 0,3-5 --last 20");
+      "  tessera explain runs/20261116-070000-4242 --ranks 0,3-5 --last 20";
   return [options]() -> int {
     try {
       return show(*options);

@@ -170,26 +170,26 @@ int run(const Options& options) {
   return kDone;
 }
 
-std::function<int()> declare(CLI::App& app) {
+Body declare(Command& command) {
   const auto options = std::make_shared<Options>();
-  app.add_option("RUN_DIR", options->run, "Run directory of an active or ended run")->required();
-  app.add_option("--to", options->to, "Format: torch-fr, chrome, torch-memory or json")
-      ->required()
-      ->check(CLI::IsMember({"torch-fr", "chrome", "torch-memory", "json"}))
-      ->type_name("FORMAT");
-  app.add_option("--out", options->out, "Output directory (default: RUN_DIR/export/FORMAT)")->type_name("DIR");
-  app.add_option(
-         "--max-size", options->max_size,
-         "Maximum size of a Chrome trace; the oldest launches, kernels and annotations are omitted (default: 64MiB)")
-      ->type_name("SIZE");
-  app.add_flag("--json", options->json, "Print the written files as JSON");
-  app.footer(
+  command.add("RUN_DIR", &options->run, "Run directory of an active or ended run",
+              {.is_required = true, .paths = Paths::kDirectories});
+  command.add("--to", &options->to, "Format: torch-fr, chrome, torch-memory or json",
+              {.type = "FORMAT", .is_required = true, .choices = {"torch-fr", "chrome", "torch-memory", "json"}});
+  command.add("--out", &options->out, "Output directory (default: RUN_DIR/export/FORMAT)",
+              {.type = "DIR", .paths = Paths::kDirectories});
+  command.add(
+      "--max-size", &options->max_size,
+      "Maximum size of a Chrome trace; the oldest launches, kernels and annotations are omitted (default: 64MiB)",
+      {.type = "SIZE"});
+  command.add("--json", &options->json, "Print the written files as JSON");
+  command.footer =
       "Prints the written files, one per line.\n"
       "  torch-fr      comm_lib_trace_rank_N, for torchfrtrace (PyTorch flight recorder, version 2.10)\n"
       "  chrome        trace_rank_N.json, for ui.perfetto.dev, chrome://tracing and trace analyzers\n"
       "  torch-memory  memory_rank_N.pickle, for pytorch.org/memory_viz\n"
       "  json          evidence.json: all facts about the run, machine-readable\n"
-      "  tessera export runs/night --to chrome --out traces --max-size 16MiB");
+      "  tessera export runs/night --to chrome --out traces --max-size 16MiB";
   return [options]() -> int {
     if (!options->max_size.empty() && options->to != "chrome") {
       warn("export: --max-size: requires --to chrome, got --to " + options->to);

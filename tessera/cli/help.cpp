@@ -1,6 +1,7 @@
 // `tessera help COMMAND` and `tessera version`: aliases of `tessera COMMAND --help` and `tessera --version`. The main
 // program converts `help` to that option before parsing.
 #include <cstdio>
+#include <memory>
 
 #include "tessera/base/version.h"
 #include "tessera/cli/verb.h"
@@ -8,11 +9,12 @@
 namespace tessera::cli {
 namespace {
 
-std::function<int()> declare_help(CLI::App& app) {
-  app.add_option("COMMAND", "Command to describe (default: tessera itself)")->expected(0, -1);
-  return [] { return static_cast<int>(kDone); };
+Body declare_help(Command& command) {
+  const auto words = std::make_shared<std::vector<std::string>>();
+  command.add("COMMAND", words.get(), "Command to describe (default: tessera itself)");
+  return [words] { return static_cast<int>(kDone); };
 }
-std::function<int()> declare_version(CLI::App& /*app*/) {
+Body declare_version(Command& /*command*/) {
   return [] {
     std::printf("tessera %s\n", std::string(version()).c_str());
     return static_cast<int>(kDone);

@@ -219,17 +219,16 @@ int show() {
   return kDone;
 }
 
-std::function<int()> declare(CLI::App& app) {
+Body declare(Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* env = app.add_flag("--env", options->env, "Show all environment variables with value, default and meaning");
-  app.add_flag("--json", options->json, "Print JSON");
-  auto* clean_flag = app.add_flag(
-      "--clean", options->clean,
-      "Remove the record files of dead processes; move those that a run directory links to into that directory");
-  clean_flag->excludes(env);
-  app.add_flag("--lost", options->lost, "With --clean: also remove records whose run directory does not exist")
-      ->needs(clean_flag);
-  app.footer("Without a terminal, lines are KEY<tab>VALUE; --env prints a tab-separated table with headings.");
+  command.add("--env", &options->env, "Show all environment variables with value, default and meaning");
+  command.add("--json", &options->json, "Print JSON");
+  command.add("--clean", &options->clean,
+              "Remove the record files of dead processes; move those that a run directory links to into that directory",
+              {.excludes = "--env"});
+  command.add("--lost", &options->lost, "With --clean: also remove records whose run directory does not exist",
+              {.needs = "--clean"});
+  command.footer = "Without a terminal, lines are KEY<tab>VALUE; --env prints a tab-separated table with headings.";
   return [options] {
     if (options->clean) return clean(*options);
     if (options->env) return show_env(*options);

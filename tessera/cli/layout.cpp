@@ -1,10 +1,8 @@
-// `tessera layout`: layouts of tensors on a mesh. This file lists its subcommands.
+// `tessera layout`: layouts of tensors on a mesh. This file lists its subcommands in declare().
 #include <fmt/format.h>
 
 #include <charconv>
 #include <cstdio>
-#include <map>
-#include <memory>
 
 #include "tessera/base/error.h"
 #include "tessera/cli/layout_verbs.h"
@@ -13,38 +11,24 @@
 namespace tessera::cli {
 namespace {
 
-struct LayoutVerb {
-  const char* name;
-  const char* summary;
-  std::function<int()> (*declare)(CLI::App& options);
-};
-
-// Add a line for a new subcommand.
-constexpr LayoutVerb kVerbs[] = {
-    {"show", "Show the shard of each rank, and draw which ranks own which elements", declare_layout_show},
-    {"plan", "Find the cheapest redistribution plan between two layouts, and its cost", declare_layout_plan},
-    {"explain", "Show the output layouts of an operator, or the fixes for incompatible inputs", declare_layout_explain},
-};
-
-std::function<int()> declare(CLI::App& app) {
-  auto bodies = std::make_shared<std::map<std::string, std::function<int()>>>();
-  for (const LayoutVerb& verb : kVerbs) {
-    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Commands");
-    (*bodies)[verb.name] = verb.declare(*options);
-  }
-  app.require_subcommand(1);
-  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
-  app.footer(
+Body declare(Command& command) {
+  const Body run_chosen = command.add_commands({
+      {"show", "Show the shard of each rank, and draw which ranks own which elements", declare_layout_show},
+      {"plan", "Find the cheapest redistribution plan between two layouts, and its cost", declare_layout_plan},
+      {"explain", "Show the output layouts of an operator, or the fixes for incompatible inputs",
+       declare_layout_explain},
+  });
+  command.footer =
       "A mesh is a list of axes in row-major order: dp=2,tp=4. An axis may name its link: dp=2@network.\n"
       "A layout is one placement per axis: \"S0,R\" is {Shard(0), Replicate()}; \"P(max)\" is Partial(max).\n"
       "  S(0,order=1)      the axis is the second to shard dimension 0, whatever the order of the axes\n"
       "  S(0,blocks=4)     each of 4 blocks of dimension 0 is sharded\n"
       "  S(0,sizes=3/5)    explicit shard sizes\n"
       "  2:S0*4:R          sub-axes of the axis, the major one first\n"
-      "  tessera layout show --mesh dp=2,tp=4 --shape 8x6 --layout \"S0,S1\"");
-  return [bodies, &app]() -> int {
+      "  tessera layout show --mesh dp=2,tp=4 --shape 8x6 --layout \"S0,S1\"";
+  return [run_chosen]() -> int {
     try {
-      return bodies->at(app.get_subcommands().front()->get_name())();
+      return run_chosen();
     } catch (const InvalidArgument& error) {  // all input comes from the command line
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kUsage;

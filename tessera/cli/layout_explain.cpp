@@ -198,26 +198,23 @@ int explain(const ExplainOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_layout_explain(CLI::App& app) {
+Body declare_layout_explain(Command& command) {
   const auto options = std::make_shared<ExplainOptions>();
-  app.add_option("--mesh", options->mesh,
-                 "Axes of the mesh, as in dp=2@network,tp=4 (default: the mesh in the layouts)");
-  app.add_option("--rule", options->rule, "Factor rule of the operator");
-  app.add_option("--view", options->view, "Shape of a view of the input, instead of --rule");
-  app.add_option("--input", options->inputs, "Shape and layout of an input, as in 4096x512:S0,R; repeat for each input")
-      ->required()
-      ->allow_extra_args(false);
-  app.add_option("--output", options->outputs,
-                 "Shape of an output if the inputs do not determine it; repeat for each output")
-      ->allow_extra_args(false);
-  app.add_option("--dtype", options->dtype, "Data type of the inputs")->capture_default_str();
-  app.add_option("--model", options->model, "File with a measured cost model");
-  app.add_option("--fixes", options->fixes, "Maximum number of fixes to show")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--most", options->most, "Maximum number of candidates to show")->capture_default_str();
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("--mesh", &options->mesh, "Axes of the mesh, as in dp=2@network,tp=4 (default: the mesh in the layouts)");
+  command.add("--rule", &options->rule, "Factor rule of the operator");
+  command.add("--view", &options->view, "Shape of a view of the input, instead of --rule");
+  command.add("--input", &options->inputs, "Shape and layout of an input, as in 4096x512:S0,R; repeat for each input",
+              {.type = "TEXT ...", .is_required = true, .repeat = Repeat::kAll});
+  command.add("--output", &options->outputs,
+              "Shape of an output if the inputs do not determine it; repeat for each output",
+              {.type = "TEXT ...", .repeat = Repeat::kAll});
+  command.add("--dtype", &options->dtype, "Data type of the inputs", {.shows_default = true});
+  command.add("--model", &options->model, "File with a measured cost model", {.paths = Paths::kFiles});
+  command.add("--fixes", &options->fixes, "Maximum number of fixes to show",
+              {.shows_default = true, .range = Range{.min = 0}});
+  command.add("--most", &options->most, "Maximum number of candidates to show", {.shows_default = true});
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "A rule lists the factors (independent indices) of each dimension, then the factors that are reduced (k=sum) or "
       "must\n"
       "be replicated (s=replicate), then the algebra of each input (none, joint, multi, +up, +down).\n"
@@ -225,7 +222,7 @@ std::function<int()> declare_layout_explain(CLI::App& app) {
       "lines.\n"
       "  tessera layout explain --mesh dp=2,tp=4 --rule \"mm: [i,k],[k,j]->[i,j]; k=sum; multi, multi\" \\\n"
       "      --input 4096x512:S0,R --input 512x1024:R,S0\n"
-      "  tessera layout explain --mesh tp=4 --view 48 --input 6x8:S1");
+      "  tessera layout explain --mesh tp=4 --view 48 --input 6x8:S1";
   return [options] { return explain(*options); };
 }
 

@@ -241,24 +241,24 @@ int plan(const PlanOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_layout_plan(CLI::App& app) {
+Body declare_layout_plan(Command& command) {
   const auto options = std::make_shared<PlanOptions>();
-  app.add_option("--mesh", options->mesh,
-                 "Axes of the mesh, as in dp=2@network,tp=4 (default: the mesh in the layouts)");
-  app.add_option("--shape", options->shape, "Shape of the tensor, as in 4096x512")->required();
-  app.add_option("--from", options->from, "Source layout, as in \"S0,R\"")->required();
-  app.add_option("--to", options->to, "Target layout")->required();
-  app.add_option("--dtype", options->dtype, "Data type of the tensor")->capture_default_str();
-  app.add_option("--model", options->model, "File with a measured cost model (default: the values shown as assumed.*)");
-  app.add_option(
-      "--budget", options->budget,
+  command.add("--mesh", &options->mesh, "Axes of the mesh, as in dp=2@network,tp=4 (default: the mesh in the layouts)");
+  command.add("--shape", &options->shape, "Shape of the tensor, as in 4096x512", {.is_required = true});
+  command.add("--from", &options->from, "Source layout, as in \"S0,R\"", {.is_required = true});
+  command.add("--to", &options->to, "Target layout", {.is_required = true});
+  command.add("--dtype", &options->dtype, "Data type of the tensor", {.shows_default = true});
+  command.add("--model", &options->model, "File with a measured cost model (default: the values shown as assumed.*)",
+              {.paths = Paths::kFiles});
+  command.add(
+      "--budget", &options->budget,
       "Maximum size of an intermediate shard, as in 64MiB (default: the larger of the source and target shards)");
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "Bytes and times are those of the rank with the largest shard.\n"
       "Without a terminal: lines \"title.key<tab>value\" and tab-separated tables with headings, separated by empty "
       "lines.\n"
-      "  tessera layout plan --mesh dp=2,tp=4 --shape 4096x512 --from \"S0,R\" --to \"R,S1\"");
+      "  tessera layout plan --mesh dp=2,tp=4 --shape 4096x512 --from \"S0,R\" --to \"R,S1\"";
   return [options] { return plan(*options); };
 }
 

@@ -280,24 +280,23 @@ Shown read(const ShowOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_layout_show(CLI::App& app) {
+Body declare_layout_show(Command& command) {
   const auto options = std::make_shared<ShowOptions>();
-  app.add_option("--mesh", options->mesh,
-                 "Axes of the mesh, as in dp=2,tp=4 (default: the mesh that the layout begins with)");
-  app.add_option("--layout", options->layout, "One placement per axis, as in \"S0,R\"")->required();
-  app.add_option("--shape", options->shape, "Shape of a tensor, as in 4096x512 (default: show only the layout)");
-  app.add_option("--rank", options->ranks, "Ranks to show (default: the first --most)")->delimiter(',');
-  app.add_option("--most", options->most, "Maximum number of ranks, and of shards of a dimension, to show")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
-      ->capture_default_str();
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("--mesh", &options->mesh,
+              "Axes of the mesh, as in dp=2,tp=4 (default: the mesh that the layout begins with)");
+  command.add("--layout", &options->layout, "One placement per axis, as in \"S0,R\"", {.is_required = true});
+  command.add("--shape", &options->shape, "Shape of a tensor, as in 4096x512 (default: show only the layout)");
+  command.add("--rank", &options->ranks, "Ranks to show (default: the first --most)", {.separator = ','});
+  command.add("--most", &options->most, "Maximum number of ranks, and of shards of a dimension, to show",
+              {.shows_default = true, .range = Range{1, 2'147'483'648}});
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "HOLDS is a range of indices per dimension: 3:6 is 3, 4 and 5; 3:6+6x4 is four such ranges, 6 apart.\n"
       "Tensors of one or two dimensions are drawn with the owners of each block. All ranks own a partial tensor.\n"
       "Without a terminal: lines of name and value, then two tables, tab-separated, with empty lines in between.\n"
       "  tessera layout show --mesh dp=2,tp=4 --shape 8x6 --layout \"S0,S1\"\n"
       "  tessera layout show --mesh pp=10,dp=1250,tp=8 --shape 4096x512 --layout \"R,S0,S1\" --rank 99999\n"
-      "  tessera layout show --layout \"dp=2,tp=4 {Shard(0, order=1), Shard(0, order=0)}\" --shape 16");
+      "  tessera layout show --layout \"dp=2,tp=4 {Shard(0, order=1), Shard(0, order=0)}\" --shape 16";
   return [options] {
     const Shown shown = read(*options);
     options->json ? show_json(shown) : show_text(shown);

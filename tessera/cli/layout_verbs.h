@@ -1,13 +1,11 @@
 // The subcommands of `tessera layout`. Each has one file (layout_show.cpp, ...), a function declared here and a line in
-// the table of layout.cpp.
+// declare() of layout.cpp.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
-#include <functional>
 #include <string>
 
 #include "tessera/base/shape.h"
+#include "tessera/cli/command.h"
 #include "tessera/cli/table.h"
 #include "tessera/layout/layout.h"
 
@@ -15,9 +13,9 @@ namespace tessera::cli {
 
 // Each function adds its options and returns the function to run after they are parsed. Exceptions are printed in one
 // line; InvalidArgument means that the command line is invalid.
-std::function<int()> declare_layout_show(CLI::App& options);
-std::function<int()> declare_layout_plan(CLI::App& options);
-std::function<int()> declare_layout_explain(CLI::App& options);
+Body declare_layout_show(Command& command);
+Body declare_layout_plan(Command& command);
+Body declare_layout_explain(Command& command);
 
 /// Parses "8x6" or "8,6"; "scalar" or an empty text has no dimensions. Throws InvalidArgument with the fault.
 Shape read_shape(const std::string& text);

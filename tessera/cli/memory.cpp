@@ -1,11 +1,9 @@
-// `tessera memory`: the memory records of a record file. This file lists its subcommands.
+// `tessera memory`: the memory records of a record file. This file lists its subcommands in declare().
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <map>
-#include <memory>
 
 #include "tessera/analysis/memory/history_reader.h"
 #include "tessera/base/bytes.h"
@@ -16,20 +14,6 @@
 
 namespace tessera::cli {
 namespace {
-
-struct MemoryVerb {
-  const char* name;
-  const char* summary;
-  std::function<int()> (*declare)(CLI::App& options);
-};
-
-// Add a line for a new subcommand.
-constexpr MemoryVerb kVerbs[] = {
-    {"dump", "Write a snapshot for the PyTorch memory viewer", declare_memory_dump},
-    {"stat", "Show the memory of each allocator, pool and label", declare_memory_stat},
-    {"top", "Show the largest labels, call sites and blocks", declare_memory_top},
-    {"replay", "Replay a log of allocations with one or more policies", declare_memory_replay},
-};
 
 // A run directory contains a file or link rank-N.HOST.PID.X for each rank.
 std::string record_in(const std::string& path) {
@@ -46,22 +30,21 @@ std::string record_in(const std::string& path) {
   return found.front();
 }
 
-std::function<int()> declare(CLI::App& app) {
-  auto bodies = std::make_shared<std::map<std::string, std::function<int()>>>();
-  for (const MemoryVerb& verb : kVerbs) {
-    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Commands");
-    (*bodies)[verb.name] = verb.declare(*options);
-  }
-  app.require_subcommand(1);
-  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
-  app.footer(
+Body declare(Command& command) {
+  const Body run_chosen = command.add_commands({
+      {"dump", "Write a snapshot for the PyTorch memory viewer", declare_memory_dump},
+      {"stat", "Show the memory of each allocator, pool and label", declare_memory_stat},
+      {"top", "Show the largest labels, call sites and blocks", declare_memory_top},
+      {"replay", "Replay a log of allocations with one or more policies", declare_memory_replay},
+  });
+  command.footer =
       "FILE is the record file of a rank, active or ended. A run directory has one per rank; `tessera info` lists the "
       "others.\n"
       "  tessera memory stat run/rank-0.node7.4242.a1\n"
-      "  tessera memory dump run/rank-0.node7.4242.a1 -o snapshot.pickle    # open it at pytorch.org/memory_viz");
-  return [bodies, &app]() -> int {
+      "  tessera memory dump run/rank-0.node7.4242.a1 -o snapshot.pickle    # open it at pytorch.org/memory_viz";
+  return [run_chosen]() -> int {
     try {
-      return bodies->at(app.get_subcommands().front()->get_name())();
+      return run_chosen();
     } catch (const IoError& error) {  // a missing or invalid file: the source location does not matter
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kFailed;

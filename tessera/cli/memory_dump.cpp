@@ -69,19 +69,20 @@ int dump(const Options& options) {
 
 }  // namespace
 
-std::function<int()> declare_memory_dump(CLI::App& app) {
+Body declare_memory_dump(Command& command) {
   const auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "Record file of a rank, or a run directory with one")->required();
-  app.add_option("--format", options->format, "Format: pickle (protocol 4) or json")
-      ->check(CLI::IsMember({"pickle", "json"}))
-      ->capture_default_str();
-  app.add_option("-o,--output", options->output,
-                 "Output file; - is stdout (default: the name of FILE plus the format, in the current directory)");
-  app.add_flag("--symbolize", options->symbolize, "Look up functions and lines of call stacks with addr2line");
-  app.add_flag("--json", options->json, "Print the written file as JSON");
-  app.footer(
+  command.add("FILE", &options->file, "Record file of a rank, or a run directory with one",
+              {.is_required = true, .paths = Paths::kFiles});
+  command.add("--format", &options->format, "Format: pickle (protocol 4) or json",
+              {.shows_default = true, .choices = {"pickle", "json"}});
+  command.add("-o,--output", &options->output,
+              "Output file; - is stdout (default: the name of FILE plus the format, in the current directory)",
+              {.paths = Paths::kFiles});
+  command.add("--symbolize", &options->symbolize, "Look up functions and lines of call stacks with addr2line");
+  command.add("--json", &options->json, "Print the written file as JSON");
+  command.footer =
       "Open the result at pytorch.org/memory_viz, or with `python -m torch.cuda._memory_viz`.\n"
-      "  tessera memory dump run/rank-0.node7.4242.a1 --symbolize -o snapshot.pickle");
+      "  tessera memory dump run/rank-0.node7.4242.a1 --symbolize -o snapshot.pickle";
   return [options]() -> int {
     try {
       return dump(*options);

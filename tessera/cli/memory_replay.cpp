@@ -102,20 +102,20 @@ int run(const ReplayOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_memory_replay(CLI::App& app) {
+Body declare_memory_replay(Command& command) {
   const auto options = std::make_shared<ReplayOptions>();
-  app.add_option("FILE", options->file, "Record file, or CSV log of RMM")->required();
-  app.add_option(
-         "--policy", options->policies,
-         "Policy as in TESSERA_MEMORY_POLICY, for example granule_nbytes=4MiB,cross_stream=grow; repeat to compare")
-      ->allow_extra_args(false);
-  app.add_option("--capacity", options->capacity, "Memory available to the allocator")->capture_default_str();
-  app.add_option("--device", options->device, "Device to replay, if the record file has several");
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("FILE", &options->file, "Record file, or CSV log of RMM", {.is_required = true, .paths = Paths::kFiles});
+  command.add(
+      "--policy", &options->policies,
+      "Policy as in TESSERA_MEMORY_POLICY, for example granule_nbytes=4MiB,cross_stream=grow; repeat to compare",
+      {.type = "TEXT ...", .repeat = Repeat::kAll});
+  command.add("--capacity", &options->capacity, "Memory available to the allocator", {.shows_default = true});
+  command.add("--device", &options->device, "Device to replay, if the record file has several");
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "Replays the log with a real allocator, without memory. RATIO is peak reserved over peak live. FREE AT PEAK is "
       "the\n"
-      "reserved memory that is not live at the peak; LARGEST FREE is its largest contiguous range.");
+      "reserved memory that is not live at the peak; LARGEST FREE is its largest contiguous range.";
   return [options] { return run(*options); };
 }
 

@@ -74,19 +74,20 @@ void show(const AllocatorRecords& file) {
 
 }  // namespace
 
-std::function<int()> declare_memory_stat(CLI::App& app) {
+Body declare_memory_stat(Command& command) {
   struct Options {
     std::string file;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "Record file of a rank, or a run directory with one")->required();
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("FILE", &options->file, "Record file of a rank, or a run directory with one",
+              {.is_required = true, .paths = Paths::kFiles});
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "reserved = live (requested and in use) + rounding + pending (freed, still used by a stream) + cached.\n"
       "Peaks and allocation counts cover only the events that the file still contains.\n"
       "Without a terminal: two tab-separated tables with headings, separated by an empty line, sizes in bytes.\n"
-      "  tessera memory stat run/rank-0.node7.4242.a1");
+      "  tessera memory stat run/rank-0.node7.4242.a1";
   return [options] {
     const AllocatorRecords file = load_memory(options->file);
     options->json ? show_json(file) : show(file);

@@ -152,16 +152,17 @@ int top(const Options& options) {
 
 }  // namespace
 
-std::function<int()> declare_memory_top(CLI::App& app) {
+Body declare_memory_top(Command& command) {
   const auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "Record file of a rank, or a run directory with one")->required();
-  app.add_option("-n,--count", options->count, "Number of rows per table")->capture_default_str();
-  app.add_flag("--symbolize", options->symbolize, "Look up functions and lines of call stacks with addr2line");
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("FILE", &options->file, "Record file of a rank, or a run directory with one",
+              {.is_required = true, .paths = Paths::kFiles});
+  command.add("-n,--count", &options->count, "Number of rows per table", {.shows_default = true});
+  command.add("--symbolize", &options->symbolize, "Look up functions and lines of call stacks with addr2line");
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "Call sites require Allocator::record_stacks(true) in the run.\n"
       "Without a terminal: three tab-separated tables with headings, separated by empty lines, sizes in bytes.\n"
-      "  tessera memory top run/rank-0.node7.4242.a1 -n 3");
+      "  tessera memory top run/rank-0.node7.4242.a1 -n 3";
   return [options] { return top(*options); };
 }
 

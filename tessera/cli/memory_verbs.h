@@ -1,26 +1,24 @@
 // The subcommands of `tessera memory`. Each has one file (memory_dump.cpp, ...), a function declared here and a line in
-// the table of memory.cpp.
+// declare() of memory.cpp.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 #include <nlohmann/json.hpp>
 
 #include "tessera/analysis/memory/torch_snapshot.h"
+#include "tessera/cli/command.h"
 #include "tessera/cli/table.h"
 #include "tessera/memory/snapshot.h"
 
 namespace tessera::cli {
 
 // Each function adds its options and returns the function to run after they are parsed.
-std::function<int()> declare_memory_dump(CLI::App& options);
-std::function<int()> declare_memory_stat(CLI::App& options);
-std::function<int()> declare_memory_top(CLI::App& options);
-std::function<int()> declare_memory_replay(CLI::App& options);
+Body declare_memory_dump(Command& command);
+Body declare_memory_stat(Command& command);
+Body declare_memory_top(Command& command);
+Body declare_memory_replay(Command& command);
 
 /// The allocators of a record file.
 struct AllocatorRecords {

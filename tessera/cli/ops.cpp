@@ -234,21 +234,21 @@ int show(const Options& options) {
   return kDone;
 }
 
-std::function<int()> declare(CLI::App& app) {
+Body declare(Command& command) {
   const auto options = std::make_shared<Options>();
-  app.add_option("NAME", options->name, "Operator to show in full");
-  app.add_option(
-      "--match", options->match,
+  command.add("NAME", &options->name, "Operator to show in full");
+  command.add(
+      "--match", &options->match,
       "Show operators whose name contains this, or that a function of this name uses (matmul: mm, bmm, contract)");
-  app.add_option("--has", options->has, "Show operators with this property: host, cuda, grad, rule, cost, view, ...");
-  app.add_option("--lacks", options->lacks, "Show operators without this property");
-  app.add_flag("--json", options->json, "Print JSON");
-  app.add_flag("--markdown", options->markdown, "Print the page docs/operators.md");
-  app.footer(
+  command.add("--has", &options->has, "Show operators with this property: host, cuda, grad, rule, cost, view, ...");
+  command.add("--lacks", &options->lacks, "Show operators without this property");
+  command.add("--json", &options->json, "Print JSON");
+  command.add("--markdown", &options->markdown, "Print the page docs/operators.md");
+  command.footer =
       "Arguments: x? is optional, x* is any number of tensors.\n"
       "Without a terminal: a tab-separated table with headings; for one operator, lines of key and value.\n"
       "  tessera ops --has host --lacks cuda\n"
-      "  tessera ops softmax");
+      "  tessera ops softmax";
   return [options]() -> int {
     try {
       return show(*options);

@@ -98,18 +98,18 @@ int show(const Options& options) {
   return kDone;
 }
 
-std::function<int()> declare(CLI::App& app) {
+Body declare(Command& command) {
   const auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "Record file of a rank, active or ended")->required();
-  app.add_option("--ring", options->ring, "Kind of records to show")
-      ->check(CLI::IsMember({"comm", "memory", "launch", "all"}))
-      ->capture_default_str();
-  app.add_option("--last", options->last, "Number of records to show, the latest")->capture_default_str();
-  app.add_flag("--json", options->json, "Print JSON");
-  app.footer(
+  command.add("FILE", &options->file, "Record file of a rank, active or ended",
+              {.is_required = true, .paths = Paths::kFiles});
+  command.add("--ring", &options->ring, "Kind of records to show",
+              {.shows_default = true, .choices = {"comm", "memory", "launch", "all"}});
+  command.add("--last", &options->last, "Number of records to show, the latest", {.shows_default = true});
+  command.add("--json", &options->json, "Print JSON");
+  command.footer =
       "Prints the groups of the rank with their last enqueued and active operations, then records: time (UTC), thread, "
       "text.\n"
-      "  tessera record run/rank-0.node7.4242.a1 --last 20");
+      "  tessera record run/rank-0.node7.4242.a1 --last 20";
   return [options]() -> int {
     try {
       return show(*options);

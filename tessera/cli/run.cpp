@@ -12,46 +12,35 @@
 namespace tessera::cli {
 namespace {
 
-std::function<int()> declare(CLI::App& app) {
+Body declare(Command& command) {
   const auto options = std::make_shared<comm::LaunchOptions>();
   const auto on_failure = std::make_shared<std::string>("kill");
-  app.add_option("-n,--ranks", options->ranks, "Number of ranks to start")
-      ->required()
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N");
-  app.add_option("--on-failure", *on_failure,
-                 "Action if a rank fails: kill (the others get SIGTERM, after 3 s SIGKILL), keep (the others continue) "
-                 "or shrink (the others continue; the exit code is 0 if one of them succeeds)")
-      ->check(CLI::IsMember({"kill", "keep", "shrink"}))
-      ->capture_default_str()
-      ->type_name("WHAT");
-  app.add_option("--restarts", options->restarts, "Number of times to restart all ranks after a failure")
-      ->check(CLI::Range(0, 1'000'000))
-      ->capture_default_str()
-      ->type_name("N");
-  app.add_option("--run-dir", options->run_dir,
-                 "Directory for launch.json and the record files (default: TESSERA_RUN_DIR, or ./runs/TIME-PID)")
-      ->type_name("DIR");
-  app.add_flag("--shared", options->shared,
-               "Let the user group read the run directory (modes 0750 and 0640 instead of 0700 and 0600)");
-  app.add_flag("--pin", options->pinned,
-               "Pin each rank to separate adjacent cores, and set TESSERA_THREADS to their number");
-  app.add_option("--port", options->port, "Port of the store; 0 selects a free port")
-      ->check(port_check())
-      ->capture_default_str()
-      ->type_name("P");
+  command.add("-n,--ranks", &options->ranks, "Number of ranks to start",
+              {.type = "N", .is_required = true, .range = Range{1, 4096}});
+  command.add("--on-failure", on_failure.get(),
+              "Action if a rank fails: kill (the others get SIGTERM, after 3 s SIGKILL), keep (the others continue) "
+              "or shrink (the others continue; the exit code is 0 if one of them succeeds)",
+              {.type = "WHAT", .shows_default = true, .choices = {"kill", "keep", "shrink"}});
+  command.add("--restarts", &options->restarts, "Number of times to restart all ranks after a failure",
+              {.type = "N", .shows_default = true, .range = Range{0, 1'000'000}});
+  command.add("--run-dir", &options->run_dir,
+              "Directory for launch.json and the record files (default: TESSERA_RUN_DIR, or ./runs/TIME-PID)",
+              {.type = "DIR", .paths = Paths::kDirectories});
+  command.add("--shared", &options->shared,
+              "Let the user group read the run directory (modes 0750 and 0640 instead of 0700 and 0600)");
+  command.add("--pin", &options->pinned,
+              "Pin each rank to separate adjacent cores, and set TESSERA_THREADS to their number");
+  command.add("--port", &options->port, "Port of the store; 0 selects a free port",
+              {.type = "P", .shows_default = true, .fault = fault_of_port});
   const auto patience = std::make_shared<double>(10);
-  app.add_option("--patience", *patience, "Seconds without a heartbeat before a rank is reported as stopped or stuck")
-      ->check(CLI::Range(0.1, 1e6))
-      ->capture_default_str()
-      ->type_name("SECONDS");
+  command.add("--patience", patience.get(), "Seconds without a heartbeat before a rank is reported as stopped or stuck",
+              {.type = "SECONDS", .shows_default = true, .range = Range{0.1, 1e6}});
   const auto deadline = std::make_shared<int>(0);
-  app.add_option("--deadline", *deadline, "Deadline of group operations in seconds (default: TESSERA_DEADLINE, 300)")
-      ->check(CLI::Range(1, 31'536'000))
-      ->type_name("SECONDS");
-  app.add_option("PROGRAM", options->command, "Program and its arguments, after --")->required()->type_name("");
-  app.positionals_at_end();
-  app.footer(
+  command.add("--deadline", deadline.get(), "Deadline of group operations in seconds (default: TESSERA_DEADLINE, 300)",
+              {.type = "SECONDS", .range = Range{1, 31'536'000}});
+  command.add("PROGRAM", &options->command, "Program and its arguments, after --",
+              {.is_required = true, .is_rest = true, .paths = Paths::kFiles});
+  command.footer =
       "Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_STORE,\n"
       "TESSERA_STORE_SECRET and TESSERA_RUN_DIR. Output of the ranks is printed as \"[rank] line\", to stdout and "
       "stderr\n"
@@ -62,7 +51,7 @@ std::function<int()> declare(CLI::App& app) {
       "run\n"
       "cannot start.\n"
       "  tessera run -n 4 -- ./train --steps 1000\n"
-      "  tessera run -n 2 --restarts 3 --run-dir runs/night -- python3 train.py");
+      "  tessera run -n 2 --restarts 3 --run-dir runs/night -- python3 train.py";
   return [options, on_failure, patience, deadline]() -> int {
     if (*deadline > 0) ::setenv("TESSERA_DEADLINE", std::to_string(*deadline).c_str(), 1);  // for the ranks
     options->patience = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(*patience));

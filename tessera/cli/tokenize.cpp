@@ -111,30 +111,26 @@ int tokenize(const Options& options) {
   return kDone;
 }
 
-std::function<int()> declare(CLI::App& app) {
+Body declare(Command& command) {
   const auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->files, "Text files, or directories of text files; each file is one document")
-      ->required();
-  app.add_option("-o,--output", options->out, "Token file to write")->required();
-  CLI::Option* given =
-      app.add_option("--tokenizer", options->tokenizer, "bytes, or the path of a tokenizer.json (byte-level BPE)")
-          ->capture_default_str();
-  CLI::Option* learn =
-      app.add_option("--learn", options->learn, "Learn a tokenizer with this number of tokens from the files")
-          ->check(CLI::Range(std::int64_t{257}, std::int64_t{1} << 24))
-          ->excludes(given);
-  CLI::Option* save =
-      app.add_option("--save-tokenizer", options->save_tokenizer, "File for the learned tokenizer.json")->needs(learn);
-  learn->needs(save);
-  app.add_option("--dtype", options->dtype, "Width of a token (default: the narrower one that fits)")
-      ->check(CLI::IsMember({"u16", "u32"}));
-  app.footer(
+  command.add("FILE", &options->files, "Text files, or directories of text files; each file is one document",
+              {.is_required = true, .paths = Paths::kFiles});
+  command.add("-o,--output", &options->out, "Token file to write", {.is_required = true, .paths = Paths::kFiles});
+  command.add("--tokenizer", &options->tokenizer, "bytes, or the path of a tokenizer.json (byte-level BPE)",
+              {.shows_default = true, .paths = Paths::kFiles});
+  command.add("--learn", &options->learn, "Learn a tokenizer with this number of tokens from the files",
+              {.range = Range{257, 1 << 24}, .needs = "--save-tokenizer", .excludes = "--tokenizer"});
+  command.add("--save-tokenizer", &options->save_tokenizer, "File for the learned tokenizer.json",
+              {.needs = "--learn", .paths = Paths::kFiles});
+  command.add("--dtype", &options->dtype, "Width of a token (default: the narrower one that fits)",
+              {.choices = {"u16", "u32"}});
+  command.footer =
       "Each document ends with the end-of-text token of the tokenizer (bytes: 0). Special tokens in the text stay "
       "text.\n"
       "Learning holds all files in memory. Without a terminal: lines of key and value.\n"
       "  tessera tokenize docs README.md -o docs.tokens\n"
       "  tessera tokenize corpus -o corpus.tokens --learn 8192 --save-tokenizer tokenizer.json\n"
-      "  tessera tokenize more -o more.tokens --tokenizer tokenizer.json --dtype u32");
+      "  tessera tokenize more -o more.tokens --tokenizer tokenizer.json --dtype u32";
   return [options]() -> int {
     try {
       return tokenize(*options);

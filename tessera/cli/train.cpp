@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -32,14 +34,6 @@
 namespace tessera::cli {
 namespace {
 
-// A short name of an option.
-struct ShortName {
-  CLI::Option* given;  // the option with the short name
-  CLI::Option* full;
-  std::size_t at;     // index of the full option
-  std::string value;  // value of a flag; empty: its argument
-};
-
 // The parsed command line.
 struct Words {
   int ranks = 0;  // 0: omitted
@@ -51,7 +45,6 @@ struct Words {
   std::string on_failure = "kill";
   bool is_started = false;  // by `tessera train -n`, which writes the report after all ranks have ended
   std::vector<std::vector<std::string>> values;  // one element per option; empty: omitted
-  std::vector<ShortName> short_names;
 };
 
 bool is_list(const train::Option& option) {
@@ -85,14 +78,17 @@ std::string type_of(const train::Option& option) {
   return kind == "text" ? "TEXT" : kind;
 }
 
-// If an option was given under both names, the last value counts.
-void take_short_names(const std::vector<CLI::Option*>& order, Words& words) {
-  for (const ShortName& name : words.short_names) {
-    const auto is_either = [&](const CLI::Option* option) { return option == name.given || option == name.full; };
-    const auto last = std::find_if(order.rbegin(), order.rend(), is_either);
-    if (last == order.rend() || *last != name.given) continue;
-    words.values[name.at] = {name.value.empty() ? name.given->results().back() : name.value};
-  }
+// Returns the values that a shell offers.
+std::vector<std::string> examples_of(const train::Option& option) {
+  train::Config none;
+  if (std::holds_alternative<bool*>(option.place(none))) return {"true", "false"};
+  return option.choices;
+}
+
+Paths paths_of(const train::Option& option) {
+  if (option.name.ends_with(".directory")) return Paths::kDirectories;
+  constexpr std::string_view kFiles[] = {"data.files", "data.held_out", "data.tokenizer", "checkpoint.resume"};
+  return std::ranges::count(kFiles, option.name) > 0 ? Paths::kFiles : Paths::kNone;
 }
 
 train::Config read_config(const Words& words) {
@@ -253,63 +249,51 @@ int train(const Words& words) {
   return code;
 }
 
-// Adds the options of the table, and short names of some.
-void add_table(CLI::App& app, Words& words) {
-  std::vector<CLI::Option*> options;
-  for (const train::Option& option : train::options()) {
-    CLI::Option* added = app.add_option("--" + option.name, words.values[options.size()], help_of(option));
-    added->group(group_of(option))->type_name(type_of(option))->type_size(1)->expected(1)->take_all();
-    if (!is_list(option)) added->take_last();
-    options.push_back(added);
+// Adds the options of the table, and short names of some for interactive use.
+void add_table(Command& command, Words& words) {
+  const auto table = train::options();
+  for (std::size_t at = 0; at < table.size(); ++at) {
+    const train::Option& option = table[at];
+    command.add("--" + option.name, &words.values[at], help_of(option),
+                {.type = type_of(option),
+                 .group = group_of(option),
+                 .examples = examples_of(option),
+                 .repeat = is_list(option) ? Repeat::kAll : Repeat::kLast,
+                 .paths = paths_of(option)});
   }
-  const auto place_of = [](std::string_view full) {
-    const auto is_it = [&](const train::Option& option) { return option.name == full; };
-    return static_cast<std::size_t>(std::ranges::find_if(train::options(), is_it) - train::options().begin());
+  const auto add_short = [&](const char* name, std::string_view full, const std::string& help, bool is_flag) {
+    const auto found = std::ranges::find(table, full, &train::Option::name);
+    command.add(name, &words.values[static_cast<std::size_t>(found - table.begin())], help,
+                {.type = is_flag ? "" : type_of(*found), .is_flag = is_flag, .repeat = Repeat::kLast});
   };
-  // Options for interactive use also have a short name.
-  for (const auto& [name, full] :
-       {std::pair{"--dump-step", "run.dump_step"}, {"--profile-steps", "run.profile_steps"}}) {
-    const std::size_t at = place_of(full);
-    const std::string help = std::string("Short for --") + full;
-    CLI::Option* added = app.add_option(name, help);
-    added->type_name(type_of(train::options()[at]))->type_size(1)->expected(1)->take_last();
-    words.short_names.push_back({added, options[at], at, ""});
-  }
-  for (const auto& [name, full, help] :
-       {std::tuple{"--graph", "train.graph", "Capture the step once and replay it: --train.graph true"},
-        {"--force", "run.force", "Start even if the predicted memory exceeds the free memory: --run.force true"}}) {
-    const std::size_t at = place_of(full);
-    words.short_names.push_back({app.add_flag(name, help), options[at], at, "true"});
-  }
+  add_short("--dump-step", "run.dump_step", "Short for --run.dump_step", false);
+  add_short("--profile-steps", "run.profile_steps", "Short for --run.profile_steps", false);
+  add_short("--graph", "train.graph", "Capture the step once and replay it: --train.graph true", true);
+  add_short("--force", "run.force", "Start even if the predicted memory exceeds the free memory: --run.force true",
+            true);
 }
 
-std::function<int()> declare(CLI::App& app) {
+Body declare(Command& command) {
   const auto words = std::make_shared<Words>();
   words->values.resize(train::options().size());
-  app.add_option("-n,--ranks", words->ranks, "Number of ranks to start on this machine (default: run as one rank)")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N");
-  app.add_option("--config", words->config_file, "TOML file with options; options of the command line override it")
-      ->type_name("FILE");
-  app.add_option("--restarts", words->restarts,
-                 "With -n: number of times to restart all ranks after a failure; they resume from the last checkpoint")
-      ->check(CLI::Range(0, 1'000'000))
-      ->type_name("N");
-  app.add_option("--deadline", words->deadline, "Deadline of collectives in seconds (default: TESSERA_DEADLINE, 300)")
-      ->check(CLI::Range(1, 31'536'000))
-      ->type_name("SECONDS");
-  app.add_option("--on-failure", words->on_failure,
-                 "With -n, action if a rank dies: kill the others, or let them continue as a shrunk world (shrink)")
-      ->check(CLI::IsMember({"kill", "shrink"}))
-      ->capture_default_str()
-      ->type_name("WHAT");
-  app.add_flag("--pin", words->is_pinned,
-               "With -n: pin each rank to separate adjacent cores, and set TESSERA_THREADS to their number");
-  app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
-  app.add_flag("--started", words->is_started)->group("");
-  add_table(app, *words);
-  app.get_formatter()->column_width(40);
-  app.footer(
+  command.add("-n,--ranks", &words->ranks, "Number of ranks to start on this machine (default: run as one rank)",
+              {.type = "N", .range = Range{1, 4096}});
+  command.add("--config", &words->config_file, "TOML file with options; options of the command line override it",
+              {.type = "FILE", .paths = Paths::kFiles});
+  command.add("--restarts", &words->restarts,
+              "With -n: number of times to restart all ranks after a failure; they resume from the last checkpoint",
+              {.type = "N", .range = Range{0, 1'000'000}});
+  command.add("--deadline", &words->deadline, "Deadline of collectives in seconds (default: TESSERA_DEADLINE, 300)",
+              {.type = "SECONDS", .range = Range{1, 31'536'000}});
+  command.add("--on-failure", &words->on_failure,
+              "With -n, action if a rank dies: kill the others, or let them continue as a shrunk world (shrink)",
+              {.type = "WHAT", .shows_default = true, .choices = {"kill", "shrink"}});
+  command.add("--pin", &words->is_pinned,
+              "With -n: pin each rank to separate adjacent cores, and set TESSERA_THREADS to their number");
+  command.add("--print-config", &words->is_print, "Print the resolved configuration as TOML and exit");
+  command.add("--started", &words->is_started, "", {.group = ""});
+  add_table(command, *words);
+  command.footer =
       "A TOML file uses the same names: --model.layers 6 is layers = 6 under [model].\n"
       "Writes config.toml, metrics.jsonl, loss.csv, summary.json and report.html to the run directory.\n"
       "An unfinished run in the run directory resumes from its last valid checkpoint. After SIGTERM, SIGHUP or one "
@@ -320,11 +304,8 @@ std::function<int()> declare(CLI::App& app) {
       "checkpoint or\n"
       "a line of its files could not be written; 2 invalid options.\n"
       "  tessera train -n 4 --mesh.tp 2 --data.files my_text --train.steps 500 --run.sample 200\n"
-      "  mpirun -n 16 tessera train --config run.toml --train.seed 2");
-  return [words, &app] {
-    take_short_names(app.parse_order(), *words);
-    return train(*words);
-  };
+      "  mpirun -n 16 tessera train --config run.toml --train.seed 2";
+  return [words] { return train(*words); };
 }
 
 const VerbRegistration kTrain({"train", "Train a Llama-style model on a mesh of ranks", declare});

@@ -5,29 +5,11 @@
 // so that a new subcommand is only a new file.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
-#include <functional>
-#include <string>
 #include <vector>
 
+#include "tessera/cli/command.h"
+
 namespace tessera::cli {
-
-/// Exit codes of the command.
-enum ExitCode : int {
-  kDone = 0,    ///< success
-  kFailed = 1,  ///< the subcommand failed; stderr states the reason
-  kUsage = 2,   ///< the command line is invalid; nothing was done
-};
-
-/// One subcommand.
-struct Verb {
-  std::string name;
-  std::string summary;  ///< one line for --help
-  /// Adds the options of the subcommand to its parser and returns the function to run after they are parsed. This
-  /// function returns an ExitCode; an exception means kFailed.
-  std::function<std::function<int()>(CLI::App& options)> declare;
-};
 
 /// Returns all subcommands, sorted by name.
 std::vector<Verb> verbs();

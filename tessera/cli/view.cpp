@@ -89,24 +89,24 @@ int view(const Options& options) {
   return kDone;
 }
 
-std::function<int()> declare(CLI::App& app) {
+Body declare(Command& command) {
   const auto options = std::make_shared<Options>();
-  app.add_option("RUN_DIR", options->run, "Run directory of an active or ended run (default: the newest under ./runs)");
-  app.add_option("--out", options->out, "Write the HTML report to this file instead of serving it")->type_name("FILE");
-  app.add_option("--port", options->port, "Port to listen on (default: a free port)")
-      ->check(port_check())
-      ->type_name("N");
-  app.add_flag("--open", options->open, "Open the HTML report in the default browser (xdg-open)");
-  app.add_option("--bind", options->bind, "Address to listen on; other hosts can reach addresses that are not loopback")
-      ->capture_default_str()
-      ->type_name("ADDRESS");
-  app.footer(
+  command.add("RUN_DIR", &options->run, "Run directory of an active or ended run (default: the newest under ./runs)",
+              {.paths = Paths::kDirectories});
+  command.add("--out", &options->out, "Write the HTML report to this file instead of serving it",
+              {.type = "FILE", .paths = Paths::kFiles});
+  command.add("--port", &options->port, "Port to listen on (default: a free port)",
+              {.type = "N", .fault = fault_of_port});
+  command.add("--open", &options->open, "Open the HTML report in the default browser (xdg-open)");
+  command.add("--bind", &options->bind, "Address to listen on; other hosts can reach addresses that are not loopback",
+              {.type = "ADDRESS", .shows_default = true});
+  command.footer =
       "Prints the address of the HTML report and serves it until Ctrl-C. Each load reads the run again, and the\n"
       "report of an active run updates itself.\n"
       "The address contains a random token, without which other users of this machine get no page.\n"
       "On a remote machine: ssh -L 8080:127.0.0.1:8080 HOST tessera view runs/night --port 8080\n"
       "  tessera view runs/night\n"
-      "  tessera view runs/night --out night.html");
+      "  tessera view runs/night --out night.html";
   return [options]() -> int {
     try {
       options->run = run_or_newest(options->run);

@@ -283,26 +283,23 @@ int show_once(const Reading& reading) {
   return kDone;
 }
 
-std::function<int()> declare(CLI::App& app) {
+Body declare(Command& command) {
   const auto options = std::make_shared<Options>();
-  app.add_option("RUN_DIR", options->run, "Run directory (default: the newest under ./runs)");
-  app.add_option("--interval", options->interval, "Seconds between readings")
-      ->check(CLI::Range(0.05, 3600.0))
-      ->capture_default_str()
-      ->type_name("S");
-  app.add_option("--hung-after", options->hung_after, "Seconds after which an operation in flight counts as hung")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str()
-      ->type_name("S");
-  app.add_flag("--once", options->once, "Print one table and exit; the default without a terminal");
-  app.footer(
+  command.add("RUN_DIR", &options->run, "Run directory (default: the newest under ./runs)",
+              {.paths = Paths::kDirectories});
+  command.add("--interval", &options->interval, "Seconds between readings",
+              {.type = "S", .shows_default = true, .range = Range{0.05, 3600.0}});
+  command.add("--hung-after", &options->hung_after, "Seconds after which an operation in flight counts as hung",
+              {.type = "S", .shows_default = true, .range = Range{0.0, 1e6}});
+  command.add("--once", &options->once, "Print one table and exit; the default without a terminal");
+  command.footer =
       "Shows one row per rank: state, step, loss, rate, memory, and the operation in flight with its age. Keys: q "
       "quits,\n"
       "e explains, r reads again, p requests a profile of the next steps of a training run, ? shows help. Apart from "
       "the\n"
       "profile request, the command only reads files of the run directory.\n"
       "  tessera watch runs/night\n"
-      "  tessera watch runs/night --once | cut -f 1,2,8");
+      "  tessera watch runs/night --once | cut -f 1,2,8";
   return [options]() -> int {
     try {
       options->run = run_or_newest(options->run);
