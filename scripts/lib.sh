@@ -45,6 +45,10 @@ doxygen             command doxygen
 packages_report="
 chromium            command chromium
 "
+packages_package="
+dpkg-dev            command dpkg-shlibdeps
+file                command file
+"
 packages_full="
 clang               command clang++
 "

@@ -1,24 +1,42 @@
 # cmake -DBUILD=... -DWORK=... -DCONSUMER=... -P run.cmake
 # Installs the build into WORK/prefix, copies the consumer out of the tree, builds it against the prefix and runs it.
+# With PACKAGE in place of BUILD, unpacks this Debian package instead.
 foreach(folder prefix source build)
   file(REMOVE_RECURSE ${WORK}/${folder})
 endforeach()
 file(COPY ${CONSUMER}/ DESTINATION ${WORK}/source)
-execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+set(prefix ${WORK}/prefix)
+set(man_pages "man/man1/tessera.1;man/man1/tessera-train.1")
+set(zsh_folder zsh/site-functions)
+if(PACKAGE)
+  execute_process(COMMAND dpkg-deb -x ${PACKAGE} ${prefix} COMMAND_ERROR_IS_FATAL ANY)
+  set(prefix ${prefix}/usr)
+  list(TRANSFORM man_pages APPEND .gz)
+  set(zsh_folder zsh/vendor-completions)
+else()
+  execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+endif()
+execute_process(COMMAND ${prefix}/bin/tessera version COMMAND_ERROR_IS_FATAL ANY)
+foreach(file ${man_pages} bash-completion/completions/tessera ${zsh_folder}/_tessera
+    fish/vendor_completions.d/tessera.fish doc/tessera/copyright)
+  if(NOT EXISTS ${prefix}/share/${file})
+    message(FATAL_ERROR "${prefix}/share contains no ${file}")
+  endif()
+endforeach()
 set(arguments "")
 if(CMAKE_CXX_COMPILER)
   list(APPEND arguments -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER})
 endif()
 execute_process(
-  COMMAND ${CMAKE_COMMAND} -S ${WORK}/source -B ${WORK}/build -G Ninja -DCMAKE_PREFIX_PATH=${WORK}/prefix ${arguments}
+  COMMAND ${CMAKE_COMMAND} -S ${WORK}/source -B ${WORK}/build -G Ninja -DCMAKE_PREFIX_PATH=${prefix} ${arguments}
   COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${WORK}/build/consumer COMMAND_ERROR_IS_FATAL ANY)
 
 # The package must not lead back into the tree it was built in.
-file(GLOB package ${WORK}/prefix/lib*/cmake/tessera/*.cmake ${WORK}/prefix/lib*/*/cmake/tessera/*.cmake)
+file(GLOB package ${prefix}/lib*/cmake/tessera/*.cmake ${prefix}/lib*/*/cmake/tessera/*.cmake)
 if(NOT package)
-  message(FATAL_ERROR "no package files under ${WORK}/prefix")
+  message(FATAL_ERROR "no package files under ${prefix}")
 endif()
 foreach(file IN LISTS package)
   file(READ ${file} text)
@@ -29,9 +47,9 @@ foreach(file IN LISTS package)
 endforeach()
 
 # The list of dependencies is installed and names each with a version.
-file(GLOB bill ${WORK}/prefix/share/doc/*/sbom.json)
+file(GLOB bill ${prefix}/share/doc/*/sbom.json)
 if(NOT bill)
-  message(FATAL_ERROR "no sbom.json under ${WORK}/prefix/share/doc")
+  message(FATAL_ERROR "no sbom.json under ${prefix}/share/doc")
 endif()
 file(READ ${bill} text)
 string(JSON count LENGTH "${text}" components)
