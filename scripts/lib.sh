@@ -118,17 +118,20 @@ require_cmake() {
   [[ $(printf '3.25\n%s\n' "$version" | sort -V | head -1) == 3.25 ]] || die "cmake $version is too old; 3.25 or later is needed"
 }
 
-# configure PRESET [ARGUMENT...]: configures a build from scratch with grouped sources. Groups are formed again each
-# time, because changed sources may no longer fit together. A build that a user configured differently is not changed.
+# configure PRESET [ARGUMENT...]: configures a build with grouped sources. Groups are formed again each time, because
+# changed sources may no longer fit together. A build that a user configured differently is not changed.
 configure() {
   local preset=$1
   shift
   if [[ ! -f build/$preset/build.ninja ]]; then
     cmake --preset "$preset" -DTESSERA_GROUP_SOURCES=ON "$@"
   elif grep -q '^TESSERA_GROUP_SOURCES:BOOL=ON' "build/$preset/CMakeCache.txt"; then
-    cmake "build/$preset" >/dev/null
+    cmake "build/$preset" "$@" >/dev/null
   fi
 }
+
+# Returns true if this machine has an NVIDIA GPU.
+has_gpu() { [[ -e /dev/nvidiactl || -e /dev/dxg ]]; }
 
 stage_names=()
 stage_seconds=()
