@@ -1,6 +1,7 @@
 // Tests `tessera help`: completion scripts in the shells that are installed, and man pages.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
