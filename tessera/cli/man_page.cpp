@@ -157,7 +157,8 @@ std::string man_page(const Command& command) {
   const Footer footer = read_footer(command.footer);
   std::string text = fmt::format(".TH \"{}\" 1 \"\" \"tessera {}\" \"Tessera manual\"\n", roff(title), version());
   text += ".SH NAME\n" + roff(name) + " \\- " + roff(command.summary) + "\n";
-  text += ".SH SYNOPSIS\n" + synopsis_of(command) + ".SH DESCRIPTION\n" + paragraphs(footer.text);
+  text += ".SH SYNOPSIS\n" + synopsis_of(command);
+  if (!footer.text.empty()) text += ".SH DESCRIPTION\n" + paragraphs(footer.text);
   text += ".SH OPTIONS\n" + options_of(command, false) + commands_of(command);
   if (!footer.examples.empty()) text += ".SH EXAMPLES\n" + literal(footer.examples);
   if (command.parent != nullptr) text += ".SH \"SEE ALSO\"\n" + bold(command.parent->name) + "(1)\n";
