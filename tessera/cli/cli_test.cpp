@@ -64,6 +64,12 @@ TEST(Command, AnUnknownOptionSuggestsTheNearest) {
   EXPECT_EQ(tessera("info --env --clean").code, 2);
 }
 
+TEST(Command, AnOptionForEachInputTakesOneValue) {
+  EXPECT_EQ(tessera("layout explain --input a b").err,
+            "tessera: layout explain: unknown argument 'b'; see `tessera layout explain --help`\n");
+  EXPECT_EQ(tessera("layout explain --input").err, "tessera: --input: 1 required TEXT missing\n");
+}
+
 TEST(Command, AFullDiskIsAFailure) {
   EXPECT_EQ(std::system("'" TESSERA_PROGRAM "' info >/dev/full 2>/dev/null") >> 8, 1);
 }

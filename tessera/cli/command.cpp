@@ -50,7 +50,9 @@ void add_option(CLI::App& app, const Option& option) {
   CLI::Option* added = std::visit(AddTarget{app, option}, option.target);
   added->group(rules.group)->required(rules.is_required);
   if (!rules.type.empty() || rules.is_rest) added->type_name(rules.type);
-  if (rules.repeat != Repeat::kDefault) {
+  if (rules.repeat == Repeat::kEach) {
+    added->allow_extra_args(false);
+  } else if (rules.repeat != Repeat::kDefault) {
     if (!option.is_flag()) added->type_size(1)->expected(1)->take_all();
     if (rules.repeat == Repeat::kLast) added->take_last()->trigger_on_parse();
   }

@@ -42,7 +42,8 @@ enum class Paths : std::uint8_t {
 enum class Repeat : std::uint8_t {
   kDefault,  ///< A second value is an error, or, for a vector, all words up to the next option are values.
   kLast,     ///< The last value counts, also among options that share the variable.
-  kAll,      ///< All values count, one per occurrence of the option.
+  kAll,      ///< All values count, one or more per occurrence of the option.
+  kEach,     ///< All values count, one per occurrence of the option.
 };
 
 /// Bounds of a number, both included.

@@ -204,10 +204,10 @@ Body declare_layout_explain(Command& command) {
   command.add("--rule", &options->rule, "Factor rule of the operator");
   command.add("--view", &options->view, "Shape of a view of the input, instead of --rule");
   command.add("--input", &options->inputs, "Shape and layout of an input, as in 4096x512:S0,R; repeat for each input",
-              {.type = "TEXT ...", .is_required = true, .repeat = Repeat::kAll});
+              {.is_required = true, .repeat = Repeat::kEach});
   command.add("--output", &options->outputs,
               "Shape of an output if the inputs do not determine it; repeat for each output",
-              {.type = "TEXT ...", .repeat = Repeat::kAll});
+              {.repeat = Repeat::kEach});
   command.add("--dtype", &options->dtype, "Data type of the inputs", {.shows_default = true});
   command.add("--model", &options->model, "File with a measured cost model", {.paths = Paths::kFiles});
   command.add("--fixes", &options->fixes, "Maximum number of fixes to show",

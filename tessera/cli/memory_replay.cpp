@@ -108,7 +108,7 @@ Body declare_memory_replay(Command& command) {
   command.add(
       "--policy", &options->policies,
       "Policy as in TESSERA_MEMORY_POLICY, for example granule_nbytes=4MiB,cross_stream=grow; repeat to compare",
-      {.type = "TEXT ...", .repeat = Repeat::kAll});
+      {.repeat = Repeat::kEach});
   command.add("--capacity", &options->capacity, "Memory available to the allocator", {.shows_default = true});
   command.add("--device", &options->device, "Device to replay, if the record file has several");
   command.add("--json", &options->json, "Print JSON");
