@@ -70,10 +70,10 @@ void save_all(Node& node, const std::vector<Tensor>& kept, const std::vector<Ten
     SavedInput::Role role = SavedInput::Role::kOther;
     std::size_t place = 0;
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      if (kept[i] == outputs[k]) role = SavedInput::Role::kOutput, place = k;
+      if (kept[i].is_same(outputs[k])) role = SavedInput::Role::kOutput, place = k;
     }
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      if (kept[i] == inputs[k]) role = SavedInput::Role::kInput, place = k;
+      if (kept[i].is_same(inputs[k])) role = SavedInput::Role::kInput, place = k;
     }
     node.save(node.saved[i], kept[i], role, place);
   }

@@ -70,7 +70,7 @@ void LeafNode::merge(Tensor gradient, const CallContext& on, bool is_ready) {
       after = sum_of(before, gradient);
     }
     const std::lock_guard lock(mutex);
-    if (!(grad == before)) continue;
+    if (!grad.is_same(before)) continue;
     grad = std::move(after);
     written = on;
     if (is_ready) hooks_now = ready_hooks;

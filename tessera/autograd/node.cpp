@@ -98,7 +98,8 @@ void Node::produce(std::span<Tensor> results, const Tensor* view_of) {
         state->base = of->node;
         state->base_output = of->output;
       }
-      if (result == *view_of) result = result.detach();  // a view may be the tensor itself, which has its own history
+      if (result.is_same(*view_of))
+        result = result.detach();  // a view may be the tensor itself, which has its own history
     }
     result.set_gradient_state(std::move(state));
   }

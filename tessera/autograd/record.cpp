@@ -118,7 +118,7 @@ const tensor::Storage* storage_of(const Tensor& tensor) {
 // the old history.
 void check_given(const Call& call, const Tensor& out) {
   bool is_input = false;
-  for (const Tensor& input : call.inputs) is_input |= input == out;
+  for (const Tensor& input : call.inputs) is_input |= input.is_same(out);
   TESSERA_CHECK_CALL(call, is_input, "cannot record a call that writes into ", tensor::describe(out),
                      ", which is not one of its inputs; omit the output, or write under NoGrad");
   const AutogradState* state = state_of(out);

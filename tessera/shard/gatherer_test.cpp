@@ -125,7 +125,7 @@ TEST(Gather, GradientsReturnAsShardsOfTheAxis) {
   simulate(2, [] {
     const layout::Mesh mesh = layout::Mesh::create({{"rows", 2, layout::Link::kMemory}});
     const layout::Layout whole = layout::Layout::replicated(mesh);
-    const Tensor weight = ones({4, 2}, layout::Layout::create(mesh, {layout::Shard(0)}));
+    const Tensor weight = ops::ones({4, 2}, {.layout = layout::Layout::create(mesh, {layout::Shard(0)})});
     autograd::set_requires_grad(weight, true);
     ExposedTime exposed;
     Gatherer gatherer({.axis = "rows"}, exposed);
@@ -148,8 +148,8 @@ TEST(Gather, UnitsThatDoNotFitAreRejected) {
     const layout::Mesh mesh = layout::Mesh::create({{"rows", 2, layout::Link::kMemory}});
     const layout::Layout stored = layout::Layout::create(mesh, {layout::Shard(0)});
     const layout::Layout whole = layout::Layout::replicated(mesh);
-    const Tensor weight = ones({4, 2}, stored);
-    const Tensor wide = ones({4, 2}, stored, {.dtype = DType::kF64});
+    const Tensor weight = ops::ones({4, 2}, {.layout = stored});
+    const Tensor wide = ops::ones({4, 2}, {.dtype = DType::kF64, .layout = stored});
     const Tensor plain = ops::ones({4, 2});
     ExposedTime exposed;
     Gatherer gatherer({.axis = "rows"}, exposed);

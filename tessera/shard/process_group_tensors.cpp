@@ -105,7 +105,7 @@ void count_and_trace(const TensorCall& call, const ProcessGroup& group) {
 
 Work run(const TensorCall& call, const ProcessGroup& group) {
   const Tensor& any = call.in != nullptr ? *call.in : *call.out;
-  if (shard::moving() == shard::Moving::kForbidden) {
+  if (shard::redistribute_mode() == shard::RedistributeMode::kForbidden) {
     shard::detail::check_may_communicate(
         tessera::detail::concat(to_string(call.kind), " of ", describe(any), " in group ", group.name()));
   }

@@ -61,7 +61,7 @@ void Optimizer::step(const ops::StepScalars& scalars) {
 std::vector<std::pair<std::string, Tensor>> Optimizer::state(std::span<const Parameter> parameters) const {
   const auto name_of = [&](const Tensor& tensor) -> const std::string& {
     for (const Parameter& parameter : parameters) {
-      if (parameter.tensor == tensor) return parameter.name;
+      if (parameter.tensor.is_same(tensor)) return parameter.name;
     }
     TESSERA_THROW(InvalidArgument, "optimizer: a parameter is not one of the ", parameters.size(), " given");
   };

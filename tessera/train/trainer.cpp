@@ -118,7 +118,7 @@ void Trainer::State::settle_gradients() {
   for (const Tensor& leaf : leaves) {
     together.push_back(leaf);
     nbytes += static_cast<std::int64_t>(leaf.local().nbytes());
-    if (nbytes < kSettledTogether && !(leaf == leaves.back())) continue;
+    if (nbytes < kSettledTogether && !leaf.is_same(leaves.back())) continue;
     shard::reduce_gradients(together);
     together.clear();
     nbytes = 0;

@@ -56,8 +56,8 @@ TEST(Convert, CopiesAnyStrides) {
     const std::size_t want = i / 12 + i % 12 * 5;
     EXPECT_EQ(got[i], static_cast<double>(want)) << i;
   }
-  EXPECT_EQ(contiguous(dense), dense);
-  EXPECT_FALSE(clone(dense) == dense);
+  EXPECT_TRUE(contiguous(dense).is_same(dense));
+  EXPECT_FALSE(clone(dense).is_same(dense));
 }
 
 TEST(Convert, CopyBroadcastsAndCounts) {
@@ -81,7 +81,7 @@ TEST(Convert, GoesToAnotherDeviceBehindTheWorkOnBoth) {
     mul_(y, 2);
     EXPECT_TRUE(y.device() == there);
     EXPECT_EQ(to_array(y).values, Values(1000, 42));
-    EXPECT_EQ(to(y, there), y);
+    EXPECT_TRUE(to(y, there).is_same(y));
     const Tensor z = zeros({20, 50}, {.dtype = DType::kI32, .device = stream_owner});
     copy_(z.as_strided({50, 20}, Strides({1, 50}), 0), y.as_strided({50, 20}, Strides({20, 1}), 0));
     EXPECT_EQ(to_array(z).values, Values(1000, 42));

@@ -181,7 +181,7 @@ TEST(Reductions, RefuseWhatMakesNoSense) {
 
 TEST(SumTo, UndoesBroadcasting) {
   const Tensor x = of({2, 3}, {1, 2, 3, 4, 5, 6});
-  EXPECT_EQ(sum_to(x, {2, 3}), x);
+  EXPECT_TRUE(sum_to(x, {2, 3}).is_same(x));
   EXPECT_EQ(values(sum_to(x, {3})), (Values{5, 7, 9}));
   EXPECT_EQ(values(sum_to(x, {2, 1})), (Values{6, 15}));
   EXPECT_EQ(sum_to(x, {2, 1}).shape(), Shape({2, 1}));

@@ -250,7 +250,7 @@ Parts SimulatedShards::parts_of(const Tensor& tensor) const {
   const auto found = entries_.find(tensor.state());
   if (found != entries_.end()) return found->second.parts;
   for (const auto& [state, entry] : entries_) {  // a detached handle of a known tensor
-    if (entry.tensor.local() == tensor.local()) return entry.parts;
+    if (entry.tensor.local().is_same(tensor.local())) return entry.parts;
   }
   TESSERA_THROW(InvalidArgument, "this simulation did not create ", describe(tensor));
 }

@@ -199,7 +199,7 @@ void ByPlace::take_list(std::span<const Tensor> tensors, tensor::BorrowedTensors
 std::size_t ByPlace::twin_of(std::size_t list) const {
   const Tensor* const targets = call_.outputs.data() + list * count_;
   std::size_t twin = 0;
-  while (twin < lists_ && count_ > 0 && !(in(twin, 0) == targets[0])) ++twin;
+  while (twin < lists_ && count_ > 0 && !in(twin, 0).is_same(targets[0])) ++twin;
   if (twin == lists_ || count_ == 0 || !targets[0]) return kNoTwin;
   std::uintptr_t difference = 0;
   for (std::size_t i = 0; i < count_; ++i) {
