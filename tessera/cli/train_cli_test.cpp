@@ -99,7 +99,8 @@ TEST_F(Train, TrainsOnRanksItStarts) {
 
   train::Config config;
   train::read_toml(config, directory + "/run/config.toml");
-  EXPECT_EQ(train::hash_of(config), summary.at("configuration").at("hash")) << "what is kept is what ran";
+  EXPECT_EQ(train::hash_of(config), summary.at("configuration").at("hash").get<std::string>())
+      << "what is kept is what ran";
   EXPECT_EQ(config.mesh.tp, 2);
   EXPECT_EQ(train("-n 2 --mesh.tp 2 " + small).code, 1) << "a directory that holds a run is not written over";
 }

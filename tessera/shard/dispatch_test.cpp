@@ -249,7 +249,8 @@ TEST(Dispatch, InPlaceFormsKeepTheLayoutOfTheirTarget) {
     ops::add_(w, g);
     EXPECT_TRUE(w.local().is_same(held));
     const Tensor whole = placed(counted({8, 4}, DType::kF64), on_line("R"));
-    expect_error<InvalidArgument>([&] { ops::add_(w, whole); }, {"add", "{Shard(0)}", "slice"});
+    expect_error<InvalidArgument>([&] { ops::add_(w, whole); },
+                                  {"add", "redistribute(b, {{\"tp\", Shard(0)}})", "no communication"});
     expect_error<InvalidArgument>([&] { ops::copy_(w, whole); }, {"keeps its layout"});
     const Tensor pending = placed(counted({8, 4}, DType::kF64), on_line("P"));
     const AutoRedistribute automatic;

@@ -205,12 +205,12 @@ TEST(ListUpdates, WhatIsPendingOrCutOtherwiseIsRefusedWithAFix) {
         [&] {
           sgd(params, {good, placed(counted({8, 4}), on_grid("R,S1"))});
         },
-        {"index 1 of the lists", "redistribute input 1 to {Replicate(), Shard(0)}"});
+        {"index 1 of the lists", "redistribute(grads, {{\"tp\", Shard(0)}})"});
     expect_error<InvalidArgument>(
         [&] {
           sgd(params, {good, placed(counted({8, 4}), on_grid("R,R"))});
         },
-        {"index 1 of the lists", "redistribute input 1 to {Replicate(), Shard(0)}", "slice"});
+        {"index 1 of the lists", "redistribute(grads, {{\"tp\", Shard(0)}})", "no communication"});
     expect_error<InvalidArgument>(
         [&] {
           sgd(params, {good, testing::plain(counted({8, 4}))});

@@ -151,13 +151,13 @@ TEST(ShardedTensor, HasAGlobalShapeAndALocalPart) {
   EXPECT_EQ(x.numel(), 12);
   EXPECT_TRUE(x.has_layout());
   EXPECT_EQ(x.layout(), cut_in_two());
-  EXPECT_TRUE(x.local() == local);
-  EXPECT_TRUE(local.local() == local) << "a plain tensor is its own part";
+  EXPECT_TRUE(x.local().is_same(local));
+  EXPECT_TRUE(local.local().is_same(local)) << "a plain tensor is its own part";
   EXPECT_EQ(x.device(), host());
   EXPECT_EQ(describe(x), "f32[4, 3] dp=2 {Shard(0)}");
   local.storage().bump_version();
   EXPECT_EQ(x.version(), local.version());
-  EXPECT_TRUE(x.detach().local() == local);
+  EXPECT_TRUE(x.detach().local().is_same(local));
   EXPECT_EQ(x.detach().layout(), cut_in_two());
 }
 

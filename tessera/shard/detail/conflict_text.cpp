@@ -60,7 +60,7 @@ std::string code_of(const Layout& layout) {
   return '{' + code + '}';
 }
 
-// Returns the name of an input: that of the argument, with the index for an argument that is a list.
+// Returns the name of an input: that of the argument, with the index if the argument is a list of several tensors.
 std::string name_of(const Call& call, std::size_t input) {
   const std::size_t lists = call.op->input_lists;
   const std::size_t length = lists == 0 ? 0 : (call.inputs.size() - call.op->input_singles) / lists;
@@ -68,7 +68,7 @@ std::string name_of(const Call& call, std::size_t input) {
   for (const tensor::OpArgument& argument : call.op->inputs) {
     const std::size_t count = argument.is_list ? length : 1;
     if (input < first + count) {
-      return argument.is_list ? fmt::format("{}[{}]", argument.name, input - first) : argument.name;
+      return count > 1 ? fmt::format("{}[{}]", argument.name, input - first) : argument.name;
     }
     first += count;
   }
