@@ -213,7 +213,8 @@ TEST_F(Timeline, EachLaneTellsSinceWhenItsRecordsRemain) {
   EXPECT_GT(compute->since_ns, collectives->since_ns) << "marks and kernels share a ring, which holds fewer steps";
   EXPECT_EQ(compute->since_ns, lane_of(spans, 0, LaneKind::kMark)->since_ns);
   EXPECT_GE(compute->spans.front().begin_ns, compute->since_ns) << "no compute where kernels were overwritten";
-  for (const auto& lane : detail::pack_timeline(spans, 1'000'000).json.at("lanes")) {
+  const auto packed = detail::pack_timeline(spans, 1'000'000).json;
+  for (const auto& lane : packed.at("lanes")) {
     if (lane.at("kind") == "compute") {
       EXPECT_GT(lane.at("no_data"), 0);
     }
