@@ -21,7 +21,8 @@ struct ValueAndGrad {
 
 /// Calls `function` with `arguments` and returns its result, which must have one element, and the gradients. Neither
 /// the arguments nor tensors that the function captures accumulate gradients. Throws InvalidArgument if the result does
-/// not depend on an argument.
+/// not depend on an argument. Calls do not nest: the gradients are constants for autograd. For second derivatives, use
+/// gradients() with create_graph.
 TESSERA_API ValueAndGrad value_and_grad_of(const std::function<Tensor(const std::vector<Tensor>&)>& function,
                                            const std::vector<Tensor>& arguments);
 

@@ -105,6 +105,8 @@ TEST(Dispatch, OperandsThatDoNotFitAreRefusedWithThePricesOfFixes) {
                                    "dimension 1 of b\n  a  f32[8, 8]  {tp: Shard(0)}\n  b  f32[8, 8]  "
                                    "{tp: Shard(1)}\ncheapest fixes:\n  redistribute(",
                                    "{})", "all-gather over tp, ", " us", "AutoRedistribute"});
+    const Tensor p = from_local(ops::ones({8, 8}), on_line("P"), {.shape = Shape{8, 8}});
+    expect_error<InvalidArgument>([&] { ops::mm(p, p); }, {"not linear in a, b together"});
     const ForbidCommunication none;
     expect_error<InvalidArgument>([&] { ops::mm(a, b); },
                                   {"a ForbidCommunication scope forbids redistribution", "all-gather"});

@@ -37,7 +37,7 @@ std::string_view differentiable(OpKind kind) {
 
 void check_tensor(OpKind kind, std::string_view argument, const Tensor& x) {
   const std::string_view name = to_string(kind);
-  TESSERA_CHECK(x, name, ": ", argument, " must be a tensor, got an empty handle; allocate it with ops::empty()");
+  TESSERA_CHECK(x, name, ": ", argument, " must be a tensor, got an empty handle; allocate it with empty()");
   TESSERA_CHECK(!x.has_layout(), name, ": ", argument, " must be a plain tensor, got ", describe(x),
                 "; use redistribute(), or local() for the local shard");
   TESSERA_CHECK(x.is_contiguous(), name, ": ", argument, " must be contiguous, got ", describe(x), " with strides ",
@@ -50,13 +50,13 @@ void check_tensors(OpKind kind, const Tensor& out, const Tensor& x) {
   check_tensor(kind, "out", out);
   check_tensor(kind, "x", x);
   TESSERA_CHECK(out.dtype() == x.dtype(), to_string(kind), ": out and x must have one dtype, got ", describe(out),
-                " and ", describe(x), "; cast() one of them");
+                " and ", describe(x), "; convert one of them with to()");
   TESSERA_CHECK(out.device() == x.device(), to_string(kind), ": out and x must be on one device, got ", describe(out),
                 " and ", describe(x), "; copy one of them with to()");
 }
 
 void check_root(OpKind kind, int root, int size) {
-  TESSERA_CHECK(root >= 0 && root < size, to_string(kind), ": root must be a group rank in [0, ", size - 1, "], got ",
+  TESSERA_CHECK(root >= 0 && root < size, to_string(kind), ": root must be a group rank in [0, ", size, "), got ",
                 root);
 }
 
@@ -128,6 +128,10 @@ Work run(const TensorCall& call, const ProcessGroup& group) {
   }
   Work work = group.launch(operation, stream);
   if (call.out != nullptr && call.is_written) call.out->storage().bump_version();
+  // Also on ranks whose tensor is only read: constants must be the same tensors on all ranks.
+  for (const Tensor* each : {call.in, call.out}) {
+    if (each != nullptr) each->state()->is_constant = false;
+  }
   count_and_trace(call, group);
   return work;
 }

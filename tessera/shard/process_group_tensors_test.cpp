@@ -243,6 +243,9 @@ TEST(GroupTensors, BumpTheVersionOfWrittenTensorsOnly) {
     EXPECT_EQ(writes(x, [&] { return world.all_gather(out, x); }), 0U);
     EXPECT_EQ(writes(out, [&] { return world.all_gather(out, x); }), 1U);
     EXPECT_EQ(writes(x, [&] { return world.broadcast(x, 0); }), rank() == 0 ? 0U : 1U);
+    const Tensor constant = ops::zeros({2});
+    world.broadcast(constant, 0);
+    EXPECT_FALSE(constant.is_constant()) << "on all ranks, also on the root, which writes nothing";
     EXPECT_EQ(writes(x, [&] { return world.reduce(x, 0); }), rank() == 0 ? 1U : 0U);
     EXPECT_EQ(writes(x, [&] { return rank() == 0 ? world.send(x, 1) : world.recv(x, 0); }), rank() == 0 ? 0U : 1U);
   });

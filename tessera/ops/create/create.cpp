@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 
 #include "tessera/base/rank.h"
@@ -217,15 +218,21 @@ Tensor zeros(const Shape& shape, const CreateOptions& options) { return full(sha
 Tensor ones(const Shape& shape, const CreateOptions& options) { return full(shape, 1, options); }
 std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& step) {
   TESSERA_CHECK(step.as_double() != 0, "arange: step must not be 0");
+  TESSERA_CHECK(std::max({start.kind(), end.kind(), step.kind()}) <= Scalar::Kind::kFloating,
+                "arange: start, end and step must be real numbers, got a complex number");
   const bool is_whole = std::max({start.kind(), end.kind(), step.kind()}) <= Scalar::Kind::kInteger;
   if (is_whole) {
-    const std::int64_t length = end.as_int64() - start.as_int64();
+    std::int64_t length = 0;
+    TESSERA_CHECK(!__builtin_sub_overflow(end.as_int64(), start.as_int64(), &length) && length != INT64_MIN,
+                  "arange: range must have fewer than 2^63 elements, got start ", start.as_int64(), " and end ",
+                  end.as_int64());
     const std::int64_t by = step.as_int64();
-    return (length > 0) != (by > 0) || length == 0 ? 0 : (length + by - (by > 0 ? 1 : -1)) / by;
+    if (length == 0 || (length > 0) != (by > 0)) return 0;
+    return length / by + (length % by != 0 ? 1 : 0);
   }
   const double size = std::ceil((end.as_double() - start.as_double()) / step.as_double());
-  TESSERA_CHECK(size < 9e15, "arange: range must have fewer than 9e15 elements, got start ", start.as_double(),
-                ", end ", end.as_double(), " and step ", step.as_double());
+  TESSERA_CHECK(std::abs(size) < 9e15, "arange: range must have fewer than 9e15 elements, got start ",
+                start.as_double(), ", end ", end.as_double(), " and step ", step.as_double());
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(size));
 }
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const CreateOptions& options) {

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <complex>
+#include <cstdint>
+
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/ops/testing/op_case.h"
 #include "tessera/tensor/call.h"
@@ -44,7 +48,11 @@ TEST(Create, CountsInIntegersAndInSteps) {
   EXPECT_EQ(to_array(arange(1.0, 2.0, 0.25, {.dtype = DType::kF32})).values, (Values{1, 1.25, 1.5, 1.75}));
   EXPECT_EQ(arange(3, 3, 1).numel(), 0);
   EXPECT_EQ(arange(3, 5, -1).numel(), 0);
+  EXPECT_EQ(arange_size(0, INT64_MAX, INT64_MAX - 1), 2);
   expect_error<InvalidArgument>([] { (void)arange(0, 3, 0); }, {"arange", "step must not be 0"});
+  expect_error<InvalidArgument>([] { (void)arange(INT64_MIN, 1, 1); }, {"arange", "fewer than 2^63 elements"});
+  expect_error<InvalidArgument>([] { (void)arange(0, -HUGE_VAL, 1); }, {"arange", "fewer than 9e15 elements"});
+  expect_error<InvalidArgument>([] { (void)arange(0, std::complex<double>(3, 1), 1); }, {"arange", "real numbers"});
 }
 
 TEST(Create, EyeHasOnesOnItsDiagonal) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <regex>
 #include <vector>
 
 #include "tessera/base/bytes.h"
@@ -53,7 +54,8 @@ std::string code_of(const Layout& layout) {
     const std::string argument = placement.substr(open + 1, placement.size() - open - 2);
     const std::string value =
         is_reduction
-            ? fmt::format("Partial(Reduction::k{}{})", static_cast<char>(std::toupper(argument[0])), argument.substr(1))
+            ? fmt::format("Partial(Reduction::k{}{})",
+                          static_cast<char>(std::toupper(static_cast<unsigned char>(argument[0]))), argument.substr(1))
             : placement;
     code += fmt::format("{}{{\"{}\", {}}}", code.empty() ? "" : ", ", axis, value);
   }
@@ -140,8 +142,11 @@ std::string fixes_text(const Call& call, std::span<const layout::Fix> fixes) {
     std::string cost;
     for (std::size_t i = 0; i < fix.moves.size(); ++i) {
       if (fix.moves[i] == nullptr) continue;
-      code +=
-          fmt::format("{}redistribute({}, {})", code.empty() ? "" : " and ", name_of(call, i), code_of(fix.inputs[i]));
+      const Tensor& input = call.inputs[i];  // a plain constant is replicated first
+      const std::string name = name_of(call, i);
+      code += fmt::format("{}redistribute({}, {})", code.empty() ? "" : " and ",
+                          input && !input.has_layout() ? fmt::format("replicate({}, mesh)", name) : name,
+                          code_of(fix.inputs[i]));
       cost += (cost.empty() ? "" : "; ") + steps_of(*fix.moves[i]);
     }
     rows.push_back({code, cost});
@@ -150,28 +155,24 @@ std::string fixes_text(const Call& call, std::span<const layout::Fix> fixes) {
 }
 
 std::string conflict_with_names(const Call& call, std::string_view conflict, std::span<const std::size_t> places) {
-  constexpr std::string_view kInput = "input ";
+  static const std::regex kInputs("inputs? ([0-9]+(?:, [0-9]+)*)(?: \\{[^}]*\\})?");
+  static const std::regex kNumber("[0-9]+");
+  const std::string all(conflict);
   std::string text;
-  while (!conflict.empty()) {
-    const std::size_t at = conflict.find(kInput);
-    const std::size_t digits = at == std::string_view::npos ? at : at + kInput.size();
-    if (at == std::string_view::npos || digits >= conflict.size() || std::isdigit(conflict[digits]) == 0) {
-      const std::size_t end = at == std::string_view::npos ? conflict.size() : digits;
-      text += conflict.substr(0, end);
-      conflict.remove_prefix(end);
-      continue;
+  auto rest = all.begin();
+  for (std::sregex_iterator found(all.begin(), all.end(), kInputs), end; found != end; ++found) {
+    text.append(rest, (*found)[0].first);
+    const std::string numbers = (*found)[1];
+    std::string names;
+    for (std::sregex_iterator each(numbers.begin(), numbers.end(), kNumber); each != end; ++each) {
+      const auto operand = static_cast<std::size_t>(std::stoul(each->str()));
+      names += (names.empty() ? "" : ", ") +
+               (operand < places.size() ? name_of(call, places[operand]) : "input " + each->str());
     }
-    text += conflict.substr(0, at);
-    std::size_t end = digits;
-    std::size_t operand = 0;
-    for (; end < conflict.size() && std::isdigit(conflict[end]) != 0; ++end) {
-      operand = operand * 10 + static_cast<std::size_t>(conflict[end] - '0');
-    }
-    text += operand < places.size() ? name_of(call, places[operand]) : std::string(conflict.substr(at, end - at));
-    if (conflict.substr(end).starts_with(" {")) end = std::min(conflict.find('}', end), conflict.size() - 1) + 1;
-    conflict.remove_prefix(end);
+    text += names;
+    rest = (*found)[0].second;
   }
-  return text;
+  return text.append(rest, all.end());
 }
 
 }  // namespace tessera::shard::detail
