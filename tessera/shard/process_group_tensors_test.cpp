@@ -301,7 +301,7 @@ TEST(GroupTensors, ThatDoNotFitAreRejectedAndUnchanged) {
         [&] {
           world.all_gather(ops::zeros({8, 2}), x);
         },
-        {"all_gather: out and x must have one dtype, got f32[8, 2]", "and f64[4, 2]", "cast()"});
+        {"all_gather: out and x must have one dtype, got f32[8, 2]", "and f64[4, 2]", "convert one of them with to()"});
     rejects(
         [&] {
           world.reduce_scatter(unset({3, 2}), x);
@@ -316,7 +316,7 @@ TEST(GroupTensors, ThatDoNotFitAreRejectedAndUnchanged) {
             {"all_to_all: dimension 0 must be divisible by the 2 ranks, got f64[3]"});
     rejects([&] { world.all_to_all(unset({}), unset({})); }, {"dimension 0 must be divisible by the 2 ranks"});
     rejects([&] { world.all_to_all(x, x); }, {"input and output must not overlap"});
-    rejects([&] { world.broadcast(x, 2); }, {"broadcast: root must be a group rank in [0, 1], got 2"});
+    rejects([&] { world.broadcast(x, 2); }, {"broadcast: root must be a group rank in [0, 2), got 2"});
     rejects([&] { world.gather(x, x, rank()); }, {"gather: out must have shape [8, 2]"});
     rejects([&] { world.gather(Tensor(), x, rank()); }, {"gather: out must be a tensor, got an empty handle"});
     rejects([&] { world.scatter(x, Tensor(), rank()); }, {"scatter: x must be a tensor, got an empty handle"});
