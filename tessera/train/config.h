@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tessera/base/export.h"
+#include "tessera/nn/optim/schedule.h"
 
 namespace tessera::train {
 
@@ -76,12 +77,7 @@ struct OptimizerConfig {
 };
 
 /// Learning rate schedule.
-struct ScheduleConfig {
-  std::string kind = "cosine";  ///< cosine, wsd (warm-up, stable, decay) or constant
-  std::int64_t warmup = 0;      ///< Steps of the rise from 0 to the peak learning rate.
-  double decay = 0.2;           ///< wsd: fraction of the steps in which the rate falls.
-  double floor = 0.1;           ///< Final learning rate as a fraction of the peak.
-};
+using ScheduleConfig = nn::Schedule;
 
 /// Training and held-out tokens.
 struct DataConfig {

@@ -25,7 +25,6 @@
 #include "tessera/train/detail/replica_check.h"
 #include "tessera/train/detail/trainer_state.h"
 #include "tessera/train/memory_plan.h"
-#include "tessera/train/schedule.h"
 
 namespace tessera::train {
 namespace {
@@ -206,8 +205,8 @@ StepReport Trainer::step() {
   report.step = ++state.steps;
   const probe::Annotation mark("step", report.step);
   report.tokens = state.config.train.batch * state.config.model.sequence;
-  report.learning_rate =
-      learning_rate(state.config.schedule, state.config.optimizer.learning_rate, report.step, state.config.train.steps);
+  report.learning_rate = nn::learning_rate(state.config.schedule, state.config.optimizer.learning_rate, report.step,
+                                           state.config.train.steps);
   if (state.is_replayed()) {
     state.replay_step(report);
   } else {

@@ -20,9 +20,10 @@ using tensor::KernelCall;
 // Singles: learning rate, clip factor, skip; adamw has the step before them.
 ListCall sgd_call(const Call& call) { return {call, call.op->outputs.size() + 1, 3}; }
 ListCall adamw_call(const Call& call) { return {call, 4, 4}; }
+ListCall lion_call(const Call& call) { return {call, 3, 3}; }
 
-void infer_sgd(const Call& call, std::span<tensor::OutputInfo> outputs) {
-  const ListCall of = sgd_call(call);
+// Parameters, gradients and, with three lists, one state per parameter.
+void infer_step(const ListCall& of, std::span<tensor::OutputInfo> outputs) {
   of.check();
   of.check_single(0, false, ListCall::Single::kNumber);
   of.check_single(1, true, ListCall::Single::kNumber);
@@ -32,6 +33,8 @@ void infer_sgd(const Call& call, std::span<tensor::OutputInfo> outputs) {
     if (of.lists == 3) outputs[of.count + i] = {of.at(2, i).shape(), of.at(2, i).dtype()};
   }
 }
+void infer_sgd(const Call& call, std::span<tensor::OutputInfo> outputs) { infer_step(sgd_call(call), outputs); }
+void infer_lion(const Call& call, std::span<tensor::OutputInfo> outputs) { infer_step(lion_call(call), outputs); }
 
 void infer_adamw(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const ListCall of = adamw_call(call);
@@ -183,10 +186,57 @@ void adamw_kernel(const KernelCall& call) {
   });
 }
 
+struct LionWork {
+  LionWork(const ListCall& of, const LionAttributes& attributes)
+      : work(of, 2),
+        scalars{ScalarSource(of.single(0)), ScalarSource(of.single(1)), ScalarSource(of.single(2))},
+        how(attributes) {}
+
+  ListWork work;
+  Scalars scalars;
+  LionAttributes how;
+};
+
+template <class T>
+void lion_piece(const ListWork& work, const detail::LionStep<double>& step, const ListPiece& at, T* scratch) {
+  const auto i = static_cast<std::size_t>(at.place);
+  const auto part = [&](int n) { return scratch + n * at.count; };
+  const detail::LionRow<T> row = {
+      work.in(0, i).read(at.row, at.begin, at.count, part(0)), work.in(1, i).read(at.row, at.begin, at.count, part(1)),
+      work.in(2, i).read(at.row, at.begin, at.count, part(2)), work.out(0, i).begin_write(at.row, at.begin, part(3)),
+      work.out(1, i).begin_write(at.row, at.begin, part(4))};
+  const detail::LionStep<T> typed = {static_cast<T>(step.beta1), static_cast<T>(step.beta2), static_cast<T>(step.keep),
+                                     static_cast<T>(step.clip), static_cast<T>(step.learning_rate)};
+  detail::update_kernels<T>().lion(row, typed, at.count);
+  for (int n = 0; n < 2; ++n) {
+    work.out(static_cast<std::size_t>(n), i).finish(at.row, at.begin, at.count, part(3 + n));
+  }
+}
+
+void lion_kernel(const KernelCall& call) {
+  const auto of = std::make_shared<const LionWork>(lion_call(call), call.as<LionAttributes>());
+  detail::enqueue(call, [of] {
+    if (of->scalars.is_skipped()) {
+      detail::for_list_pieces(of->work, 1, [&](const ListPiece& at, auto* scratch) {
+        const auto i = static_cast<std::size_t>(at.place);
+        keep(of->work.in(0, i), of->work.out(0, i), at, scratch);
+        keep(of->work.in(2, i), of->work.out(1, i), at, scratch);
+      });
+      return;
+    }
+    const double rate = of->scalars.learning_rate.read(0);
+    const detail::LionStep<double> step = {of->how.beta1, of->how.beta2, 1 - rate * of->how.weight_decay,
+                                           of->scalars.clip.read(1), rate};
+    detail::for_list_pieces(of->work, 5,
+                            [&](const ListPiece& at, auto* scratch) { lion_piece(of->work, step, at, scratch); });
+  });
+}
+
 layout::FactorRule sgd_rule(const Call& call) {
   const ListCall of = sgd_call(call);
   return of.rule(layout::FactorKind::kPass, of.lists - 1);
 }
+layout::FactorRule lion_rule(const Call& call) { return lion_call(call).rule(layout::FactorKind::kPass, 2); }
 layout::FactorRule adamw_rule(const Call& call) {
   layout::FactorRule rule = adamw_call(call).rule(layout::FactorKind::kPass, 3);
   rule.outputs.emplace_back();
@@ -229,6 +279,15 @@ const tensor::Operator kAdamW =
                          .rule = adamw_rule,
                          .cost = cost<4>,
                          .traits = {.is_pointwise = true}});
+const tensor::Operator kLion =
+    tensor::register_op({.name = "lion",
+                         .inputs = "params*, grads*, means*, learning_rate, clip_factor?, skip?",
+                         .outputs = "new_params*, new_means*",
+                         .infer = infer_lion,
+                         .host = lion_kernel,
+                         .rule = lion_rule,
+                         .cost = cost<3>,
+                         .traits = {.is_pointwise = true}});
 
 }  // namespace
 
@@ -256,6 +315,18 @@ void adamw_(std::span<const Tensor> params, std::span<const Tensor> grads, std::
   const tensor::BorrowedTensors inputs = detail::joined({params, grads, first, second, numbers});
   const tensor::BorrowedTensors outputs = detail::joined({params, first, second, {&step, 1}});
   tensor::call_into({kAdamW, inputs.tensors(), how, outputs.tensors()});
+}
+
+void lion_(std::span<const Tensor> params, std::span<const Tensor> grads, std::span<const Tensor> means,
+           const StepScalars& scalars, const LionAttributes& how) {
+  TESSERA_CHECK(params.size() == grads.size() && params.size() == means.size(),
+                "lion_: lists must have the same length, got ", params.size(), " parameters, ", grads.size(),
+                " gradients and ", means.size(), " means");
+  if (params.empty()) return;
+  const Tensor numbers[] = {scalars.learning_rate, scalars.clip_factor, scalars.skip};
+  const tensor::BorrowedTensors inputs = detail::joined({params, grads, means, numbers});
+  const tensor::BorrowedTensors outputs = detail::joined({params, means});
+  tensor::call_into({kLion, inputs.tensors(), how, outputs.tensors()});
 }
 
 }  // namespace tessera::ops

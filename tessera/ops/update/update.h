@@ -46,6 +46,13 @@ struct AdamWAttributes {
   double weight_decay = 0.01;  ///< each parameter is reduced by this times the learning rate
   TESSERA_ATTRIBUTES(beta1, beta2, eps, weight_decay)
 };
+/// Attributes of lion.
+struct LionAttributes {
+  double beta1 = 0.9;       ///< weight of the mean in the direction of the step
+  double beta2 = 0.99;      ///< decay of the mean of gradients
+  double weight_decay = 0;  ///< each parameter is reduced by this times the learning rate
+  TESSERA_ATTRIBUTES(beta1, beta2, weight_decay)
+};
 
 /// Returns a[i] + by * b[i] for each i.
 TESSERA_API std::vector<Tensor> foreach_add(std::span<const Tensor> a, std::span<const Tensor> b, double by = 1);
@@ -81,5 +88,9 @@ TESSERA_API void sgd_(std::span<const Tensor> params, std::span<const Tensor> gr
 TESSERA_API void adamw_(std::span<const Tensor> params, std::span<const Tensor> grads, std::span<const Tensor> first,
                         std::span<const Tensor> second, const Tensor& step, const StepScalars& scalars,
                         const AdamWAttributes& how = {});
+/// Runs a step of Lion in place: each element moves by the learning rate, in the direction of the sign of
+/// beta1 * mean + (1 - beta1) * gradient.
+TESSERA_API void lion_(std::span<const Tensor> params, std::span<const Tensor> grads, std::span<const Tensor> means,
+                       const StepScalars& scalars, const LionAttributes& how = {});
 
 }  // namespace tessera::ops

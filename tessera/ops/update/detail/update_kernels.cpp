@@ -105,6 +105,36 @@ void Sgd(const SgdRow<T>& row, const SgdStep<T>& step, std::int64_t n) {
 }
 
 template <class T>
+HWY_INLINE void LionVector(const LionRow<T>& row, const LionStep<T>& step, std::int64_t i) {
+  const Tag<T> d;
+  const auto zero = hn::Zero(d);
+  const auto grad = hn::Mul(hn::LoadU(d, row.grad + i), hn::Set(d, step.clip));
+  const auto mean = hn::LoadU(d, row.mean + i);
+  const auto between = hn::MulAdd(hn::Set(d, T(1) - step.beta1), grad, hn::Mul(hn::Set(d, step.beta1), mean));
+  // The sign: 0 for 0, and NaN for NaN, so that a bad gradient shows.
+  const auto one = hn::CopySign(hn::Set(d, T(1)), between);
+  const auto sign = hn::IfThenElse(hn::Or(hn::Lt(between, zero), hn::Gt(between, zero)), one, between);
+  const auto param = hn::Mul(hn::LoadU(d, row.param + i), hn::Set(d, step.keep));
+  hn::StoreU(hn::NegMulAdd(hn::Set(d, step.learning_rate), sign, param), d, row.new_param + i);
+  hn::StoreU(hn::MulAdd(hn::Set(d, T(1) - step.beta2), grad, hn::Mul(hn::Set(d, step.beta2), mean)), d,
+             row.new_mean + i);
+}
+
+template <class T>
+void Lion(const LionRow<T>& row, const LionStep<T>& step, std::int64_t n) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag<T>()));
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) LionVector(row, step, i);
+  if (i == n) return;
+  Padded<T> param(row.param + i, n - i);
+  const Padded<T> grad(row.grad + i, n - i);
+  Padded<T> mean(row.mean + i, n - i);
+  LionVector<T>({param.values, grad.values, mean.values, param.values, mean.values}, step, 0);
+  std::copy_n(param.values, n - i, row.new_param + i);
+  std::copy_n(mean.values, n - i, row.new_mean + i);
+}
+
+template <class T>
 void Add(const T* a, const T* b, T by, T* out, std::int64_t n) {
   const Tag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -131,7 +161,7 @@ void Mul(const T* a, T by, T* out, std::int64_t n) {
 
 template <class T>
 const UpdateKernels<T>* Kernels() {
-  static constexpr UpdateKernels<T> kAll = {&AdamW<T>, &Sgd<T>, &Add<T>, &Mul<T>};
+  static constexpr UpdateKernels<T> kAll = {&AdamW<T>, &Sgd<T>, &Lion<T>, &Add<T>, &Mul<T>};
   return &kAll;
 }
 const UpdateKernels<float>* FloatUpdates() { return Kernels<float>(); }

@@ -35,11 +35,27 @@ struct SgdRow {
   T *new_param, *new_momentum;
 };
 
+/// A step of Lion with everything that does not depend on the element worked out.
+template <class T>
+struct LionStep {
+  T beta1, beta2;
+  T keep;  // 1 - learning rate * weight decay
+  T clip;  // of gradients
+  T learning_rate;
+};
+/// Operands of a row. Results may overwrite inputs.
+template <class T>
+struct LionRow {
+  const T *param, *grad, *mean;
+  T *new_param, *new_mean;
+};
+
 /// All of them for one vector width.
 template <class T>
 struct UpdateKernels {
   void (*adamw)(const AdamWRow<T>& row, const AdamWStep<T>& step, std::int64_t n);
   void (*sgd)(const SgdRow<T>& row, const SgdStep<T>& step, std::int64_t n);
+  void (*lion)(const LionRow<T>& row, const LionStep<T>& step, std::int64_t n);
   /// out = a + by * b.
   void (*add)(const T* a, const T* b, T by, T* out, std::int64_t n);
   /// out = a * by.

@@ -233,5 +233,36 @@ const OpCase kAdamW{{.op = "adamw",
                            return adamw_reference(in, attributes.as<AdamWAttributes>());
                          }}};
 
+std::vector<Array> lion_reference(std::span<const Array> in, const LionAttributes& how) {
+  const double rate = in[3 * kCount].values[0];
+  const bool is_given = !in[3 * kCount + 1].values.empty();
+  const double clip = single(in, 3 * kCount + 1, is_given, 1);
+  std::vector<Array> out(in.begin(), in.begin() + kCount);
+  out.insert(out.end(), in.begin() + 2 * kCount, in.begin() + 3 * kCount);
+  if (single(in, 3 * kCount + 2, is_given, 0) != 0) return out;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    for (std::size_t e = 0; e < out[i].values.size(); ++e) {
+      const double grad = in[kCount + i].values[e] * clip;
+      double& mean = out[kCount + i].values[e];
+      const double between = how.beta1 * mean + (1 - how.beta1) * grad;
+      const double sign = between > 0 ? 1 : between < 0 ? -1 : 0;
+      mean = how.beta2 * mean + (1 - how.beta2) * grad;
+      out[i].values[e] -= rate * (sign + how.weight_decay * in[i].values[e]);
+    }
+  }
+  return out;
+}
+
+const OpCase kLion{{.op = "lion",
+                    .samples =
+                        [](Random& random) {
+                          return step_samples(random, 3, 3, static_cast<int>(2 * kCount), {scalar(0.125)},
+                                              tensor::Attributes(LionAttributes{0.875, 0.75, 0.25}));
+                        },
+                    .reference =
+                        [](std::span<const Array> in, const tensor::AttributesRef& attributes) {
+                          return lion_reference(in, attributes.as<LionAttributes>());
+                        }}};
+
 }  // namespace
 }  // namespace tessera::ops::testing
