@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "tessera/autograd/autograd.h"
+#include "tessera/autograd/detail/kept_calls.h"
 #include "tessera/autograd/detail/node.h"
 #include "tessera/ops/create/generator.h"
 
@@ -41,9 +42,15 @@ class RandomScope {
 // the order in which they are saved.
 class Frame {
  public:
-  Frame(CheckpointBody body, const std::vector<Tensor>& inputs)
-      : body_(std::move(body)), inputs_(NodeRef::adopt(new InputsNode(inputs))), random_(ops::generator_state()) {}
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs) const { return body_(inputs); }
+  Frame(CheckpointBody body, const std::vector<Tensor>& inputs, const CheckpointOptions& options)
+      : body_(std::move(body)),
+        inputs_(NodeRef::adopt(new InputsNode(inputs))),
+        random_(ops::generator_state()),
+        kept_(options.kept_operators) {}
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
+    const KeptCalls::Scope keeping(kept_, false);
+    return body_(inputs);
+  }
   /// Counts a value that is saved in the first computation. Returns its number.
   std::size_t note() { return count_++; }
   /// Returns the value with this number.
@@ -59,6 +66,7 @@ class Frame {
   CheckpointBody body_;
   NodeRef inputs_;
   ops::GeneratorState random_;
+  KeptCalls kept_;
   std::size_t count_ = 0;
   std::mutex mutex_;  // two runs may reach parts of one checkpoint that share no call
   std::vector<Tensor> values_;
@@ -79,6 +87,7 @@ void Frame::recompute() {
   {
     const RandomScope random(random_);
     const EnableGrad enabled;
+    const KeptCalls::Scope keeping(kept_, true);
     const SavedHooksScope collecting(
         {.pack = [&values](const Tensor& tensor) -> std::shared_ptr<void> {
            values.push_back(tensor);
@@ -100,9 +109,10 @@ struct Token {
 }  // namespace
 }  // namespace detail
 
-std::vector<Tensor> checkpoint(CheckpointBody body, const std::vector<Tensor>& inputs) {
+std::vector<Tensor> checkpoint(CheckpointBody body, const std::vector<Tensor>& inputs,
+                               const CheckpointOptions& options) {
   if (!tensor::is_grad_enabled()) return body(inputs);
-  const auto frame = std::make_shared<detail::Frame>(std::move(body), inputs);
+  const auto frame = std::make_shared<detail::Frame>(std::move(body), inputs, options);
   const SavedHooksScope dropping({.pack = [frame](const Tensor& /*tensor*/) -> std::shared_ptr<void> {
                                     return std::make_shared<detail::Token>(detail::Token{frame, frame->note()});
                                   },

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "tessera/base/export.h"
@@ -19,7 +20,14 @@ namespace tessera::autograd {
 /// A computation. It may hold parameters. It is kept and called again in backward.
 using CheckpointBody = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
 
-/// Returns body(inputs) and saves only the inputs for backward.
-TESSERA_API std::vector<Tensor> checkpoint(CheckpointBody body, const std::vector<Tensor>& inputs);
+/// Options of checkpoint().
+struct CheckpointOptions {
+  /// Names of operators whose results are kept instead of computed again, such as "scaled_dot_product_attention".
+  std::vector<std::string> kept_operators = {};
+};
+
+/// Returns body(inputs). Saves only the inputs, and the results of kept operators, for backward.
+TESSERA_API std::vector<Tensor> checkpoint(CheckpointBody body, const std::vector<Tensor>& inputs,
+                                           const CheckpointOptions& options = {});
 
 }  // namespace tessera::autograd

@@ -81,6 +81,8 @@ HookHandle on_gradient_ready(const Tensor& leaf, ReadyHook hook) {
 
 void at_end_of_run(std::function<void()> callback) { detail::BackwardRun::at_end(std::move(callback)); }
 
+bool is_in_backward() { return detail::BackwardRun::current() != nullptr; }
+
 std::string backward_of() {
   const Node* node = detail::BackwardRun::current();
   return node != nullptr ? node->title() : std::string();

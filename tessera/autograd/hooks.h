@@ -84,6 +84,8 @@ TESSERA_API void at_end_of_run(std::function<void()> callback);
 
 /// Returns the call whose gradient this thread computes, such as "mm (label 'encoder')"; empty outside a backward run.
 TESSERA_API std::string backward_of();
+/// Returns true if this thread is in a backward run.
+TESSERA_API bool is_in_backward();
 
 /// Functions for gradients that have layouts, or of tensors that have one. Backward runs call them, recorded if second
 /// derivatives are requested.

@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "tessera/autograd/autograd.h"
+#include "tessera/autograd/detail/kept_calls.h"
 #include "tessera/autograd/detail/run.h"
 #include "tessera/tensor/call.h"
 
@@ -152,7 +153,11 @@ void record(const Call& call) {
   if (node->op().def.gradient != nullptr) node->save_inputs(call);  // before the call can overwrite one of them
   {
     const NoGrad no_grad;
-    tensor::call_below(tensor::HookKind::kAutograd, call);
+    KeptCalls* kept = KeptCalls::current();
+    if (kept == nullptr || !kept->replay(call)) {
+      tensor::call_below(tensor::HookKind::kAutograd, call);
+      if (kept != nullptr) kept->note(call);
+    }
   }
   bool is_differentiable_at_all = false;
   for (const Tensor& out : call.outputs) is_differentiable_at_all |= out && is_differentiable(out.dtype());
