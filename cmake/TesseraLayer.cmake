@@ -1,22 +1,23 @@
 # A folder is a layer is a target.
 #
-#   tessera_layer(device DEPS base [MUTANTS])
+#   tessera_layer(device DEPS base [TEST_DEPS models] [MUTANTS])
 #
 # makes from the folder tessera/device
 #   tessera_device           objects of every *.cpp (and, where CUDA is built, of cuda/): no test, fuzzer, bench or suite
 #   tessera_device_mutants   the same with the bugs of testing/mutants.toml, which a test selects by name (only with MUTANTS,
 #                            only in test builds)
 #   one test per *_test.cpp and *_mp_test.cpp, one program per *_fuzz.cpp and *_bench.cpp,
-# each linked with the layer and its declared dependencies alone, so that a call upwards fails to link.
+# each linked with the layer and its declared dependencies alone, so that a call upwards fails to link. TEST_DEPS names
+# layers beside this one that its tests and benches need.
 # Files are globbed: a new file or folder needs no edit here.
 
 include(TesseraPrograms)
 set_property(GLOBAL PROPERTY TESSERA_LAYERS "")
 
 function(tessera_layer name)
-  cmake_parse_arguments(arg "MUTANTS" "" "DEPS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "MUTANTS" "" "DEPS;TEST_DEPS;LIBRARIES" ${ARGN})
   get_property(layers GLOBAL PROPERTY TESSERA_LAYERS)
-  foreach(dep IN LISTS arg_DEPS)
+  foreach(dep IN LISTS arg_DEPS arg_TEST_DEPS)
     if(NOT dep IN_LIST layers)
       message(FATAL_ERROR "layer ${name} names ${dep}, which does not stand below it")
     endif()
@@ -70,6 +71,12 @@ function(tessera_layer name)
   list(REMOVE_DUPLICATES libraries)
   set_property(GLOBAL PROPERTY TESSERA_CLOSURE_${name} ${closure})
   set_property(GLOBAL PROPERTY TESSERA_LIBRARIES_${name} ${libraries})
+  foreach(dep IN LISTS arg_TEST_DEPS)
+    get_property(beside GLOBAL PROPERTY TESSERA_CLOSURE_${dep})
+    list(APPEND closure ${beside})
+  endforeach()
+  list(REMOVE_DUPLICATES closure)
+  set_property(GLOBAL PROPERTY TESSERA_PROGRAM_CLOSURE_${name} ${closure})
 
   if(TESSERA_TESTS)
     if(arg_MUTANTS)
@@ -178,7 +185,7 @@ endfunction()
 
 # Links `target` with the objects of `layer` and of all it declares below it. `flavour` is "" or "_mutants".
 function(tessera_link_closure target layer flavour)
-  get_property(closure GLOBAL PROPERTY TESSERA_CLOSURE_${layer})
+  get_property(closure GLOBAL PROPERTY TESSERA_PROGRAM_CLOSURE_${layer})
   get_property(libraries GLOBAL PROPERTY TESSERA_LIBRARIES_${layer})
   foreach(member IN LISTS closure)
     if(flavour AND member STREQUAL layer)

@@ -105,7 +105,7 @@ endfunction()
 
 function(tessera_program target layer flavour)
   add_executable(${target} ${ARGN})
-  get_property(closure GLOBAL PROPERTY TESSERA_CLOSURE_${layer})
+  get_property(closure GLOBAL PROPERTY TESSERA_PROGRAM_CLOSURE_${layer})
   foreach(member IN LISTS closure)
     if(TARGET tessera_${member}_testing)
       target_link_libraries(${target} PRIVATE tessera_${member}_testing)

@@ -38,7 +38,7 @@ def read_layers(root):
     for path in sorted(root.glob("tessera/*/CMakeLists.txt")):
         text = re.sub(r"#.*", "", path.read_text())
         for name, rest in re.findall(r"\btessera_layer\s*\(\s*(\w+)([^)]*)\)", text):
-            dependencies = re.search(r"\bDEPS\b((?:\s+(?!MUTANTS\b|LIBRARIES\b)[\w:]+)*)", rest)
+            dependencies = re.search(r"\bDEPS\b((?:\s+(?!MUTANTS\b|LIBRARIES\b|TEST_DEPS\b)[\w:]+)*)", rest)
             declared[name] = dependencies.group(1).split() if dependencies else []
     closures = {}
 

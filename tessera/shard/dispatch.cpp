@@ -188,7 +188,7 @@ void dispatch(const Call& call);
 
 // Redistributes the operands as the entry states, and calls again.
 void run_moved(const Call& call, const DispatchPlan& entry, const ThreadCache& memory) {
-  const bool is_silent = entry.is_free || (entry.is_local && !autograd::backward_of().empty());
+  const bool is_silent = entry.is_free || (entry.is_local && autograd::is_in_backward());
   if (redistribute_mode() != RedistributeMode::kAutomatic && !is_silent) refuse_moves(call);
   std::vector<Tensor> inputs(call.inputs.begin(), call.inputs.end());
   {

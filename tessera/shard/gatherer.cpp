@@ -24,8 +24,13 @@ struct Unit {
   std::vector<Tensor> leaves;
   std::vector<Layout> in_use;  // empty: plain tensors
   std::string axis;
-  bool is_used_in_backward = true;
+  bool is_read_in_backward = false;  // a gradient, or a repeated computation, reads these parameters
   [[nodiscard]] DType dtype() const { return leaves[0].dtype(); }
+  [[nodiscard]] std::vector<std::uint64_t> versions() const {
+    std::vector<std::uint64_t> out;
+    for (const Tensor& leaf : leaves) out.push_back(leaf.version());
+    return out;
+  }
 };
 
 // A gathered unit.
@@ -41,14 +46,15 @@ struct Gathered {
   Gathered& operator=(const Gathered&) = delete;
 
   std::vector<Tensor> tensors;
-  device::Event ready;  // empty: on the requesting stream
+  std::vector<std::uint64_t> versions;  // of the leaves, when the gather was enqueued
+  device::Event ready;                  // empty: on the requesting stream
   std::int64_t nbytes = 0;
   std::shared_ptr<HeldBytes> held;
 };
 
 // Returns the layout of a gradient on its way back: shards of its leaf, partial along all other axes.
 Layout way_back(const Tensor& gradient, const Layout& leaf, const std::string& axis) {
-  const int gathered = leaf.mesh().index_of(axis);
+  const int gathered = axis.empty() ? -1 : leaf.mesh().index_of(axis);
   layout::LayoutParts parts = leaf.parts();
   for (const layout::PartialAxis& pending : gradient.layout().partials()) {
     if (pending.by.axis != gathered) parts.partials.push_back(pending);
@@ -98,15 +104,15 @@ class GatherFunction final : public autograd::Function {
 
 }  // namespace
 
-struct Gatherer::State {
+struct Gatherer::State : std::enable_shared_from_this<Gatherer::State> {
   State(GathererOptions given, ExposedTime& waited) : options(std::move(given)), exposed(waited) {}
 
   // Units that are sharded over the axis need a stream to be gathered ahead.
-  void add(std::shared_ptr<const Unit> unit) {
+  void add(std::shared_ptr<Unit> unit) {
     const layout::Mesh mesh = unit->in_use.empty() ? layout::Mesh() : unit->in_use[0].mesh();
-    if (mesh && mesh.axis(mesh.index_of(options.axis)).size > 1) is_sharded = true;
+    if (mesh && !options.axis.empty() && mesh.axis(mesh.index_of(options.axis)).size > 1) is_sharded = true;
     if (is_sharded && options.prefetches && !side)
-      side = device::Device::get("host").create_stream({.name = "gather", .may_spin = true});
+      side = unit->leaves[0].device().create_stream({.name = "gather", .may_spin = true});
     units.push_back(std::move(unit));
   }
 
@@ -124,6 +130,7 @@ struct Gatherer::State {
     std::optional<ExposedTime::Scope> waiting;
     if (is_sharded && !side) waiting.emplace(exposed, tensor::current_stream(unit.leaves[0].device()));
     auto out = std::make_shared<Gathered>(gathered(unit), held);
+    out->versions = unit.versions();
     waiting.reset();
     if (side) {
       out->ready = side.device().create_event();
@@ -146,8 +153,10 @@ struct Gatherer::State {
     // A replay may run the following gathers concurrently with the current stream or, in capture order, in between. In
     // both cases the current stream has nothing else to do until they were waited for.
     if (side && current.is_capturing()) waiting.emplace(exposed, current);
-    std::shared_ptr<Gathered> out = ahead_of == number ? std::move(ahead) : nullptr;
+    std::shared_ptr<Gathered> out = std::move(ahead);
     ahead = nullptr;
+    // A unit whose leaves were updated since is outdated.
+    if (out && (ahead_of != number || out->versions != units[number]->versions())) out = nullptr;
     ahead_of.reset();
     if (!out) out = start(number);
     prefetch_behind(number);
@@ -160,11 +169,24 @@ struct Gatherer::State {
 
   void prefetch_behind(std::size_t number) {
     if (!side) return;
-    const bool is_backward = !autograd::backward_of().empty();
-    if (is_backward ? number == 0 || !units[number - 1]->is_used_in_backward : number + 1 == units.size()) return;
+    const bool is_backward = autograd::is_in_backward();
+    if (is_backward ? number == 0 || !units[number - 1]->is_read_in_backward : number + 1 == units.size()) return;
     const std::size_t next = is_backward ? number - 1 : number + 1;
     ahead = start(next);
     ahead_of = next;
+    if (!is_backward) return;
+    autograd::at_end_of_run([state = weak_from_this()] {
+      if (const auto alive = state.lock()) alive->drop_ahead();
+    });
+  }
+
+  // Backward may end without reading the unit that it prefetched. A replay of the optimizer would then leave outdated
+  // parameters there.
+  void drop_ahead() {
+    if (!ahead) return;
+    tensor::current_stream(side.device()).wait(ahead->ready);
+    ahead = nullptr;
+    ahead_of.reset();
   }
 
   static void order(const device::Stream& first, const device::Stream& then) {
@@ -177,7 +199,7 @@ struct Gatherer::State {
   bool is_sharded = false;
   ExposedTime& exposed;
   device::Stream side;  // empty: units are gathered on the current stream when they are used
-  std::vector<std::shared_ptr<const Unit>> units;
+  std::vector<std::shared_ptr<Unit>> units;
   std::shared_ptr<Gathered> ahead;
   std::optional<std::size_t> ahead_of;
   std::shared_ptr<HeldBytes> held = std::make_shared<HeldBytes>();
@@ -188,14 +210,16 @@ namespace {
 // One use of a unit in forward, from which the gradients of its calls get it again.
 class SavedUnit {
  public:
-  SavedUnit(std::function<std::shared_ptr<Gathered>()> again, const std::vector<Tensor>& leaves)
-      : again_(std::move(again)), leaves_(leaves) {
-    for (const Tensor& leaf : leaves) versions_.push_back(leaf.version());
+  SavedUnit(std::shared_ptr<Unit> unit, std::function<std::shared_ptr<Gathered>()> again)
+      : unit_(std::move(unit)), again_(std::move(again)), versions_(unit_->versions()) {}
+  void note_saved() {
+    unit_->is_read_in_backward = true;
+    ++left_;
   }
-  void note_saved() { ++left_; }
   Tensor tensor(std::size_t place) {
     if (!gathered_) {
-      TESSERA_CHECK(leaves_[place].version() == versions_[place], "gather: ", tensor::describe(leaves_[place]),
+      const Tensor& leaf = unit_->leaves[place];
+      TESSERA_CHECK(leaf.version() == versions_[place], "gather: ", tensor::describe(leaf),
                     " must not change in place between forward and backward; change parameters after backward");
       gathered_ = again_();
     }
@@ -205,8 +229,8 @@ class SavedUnit {
   }
 
  private:
+  std::shared_ptr<Unit> unit_;
   std::function<std::shared_ptr<Gathered>()> again_;
-  std::vector<Tensor> leaves_;
   std::vector<std::uint64_t> versions_;
   std::size_t left_ = 0;
   std::shared_ptr<Gathered> gathered_;
@@ -239,11 +263,10 @@ Gatherer::Gatherer(GathererOptions options, ExposedTime& exposed)
 
 Gatherer::~Gatherer() = default;
 
-std::size_t Gatherer::add_unit(std::vector<UnitParameter> parameters, bool is_used_in_backward) {
+std::size_t Gatherer::add_unit(std::vector<UnitParameter> parameters) {
   TESSERA_CHECK(!parameters.empty(), "gather: a unit must have a parameter");
   auto unit = std::make_shared<Unit>();
   unit->axis = state_->options.axis;
-  unit->is_used_in_backward = is_used_in_backward;
   for (UnitParameter& parameter : parameters) {
     TESSERA_CHECK(parameter.leaf.dtype() == parameters[0].leaf.dtype(),
                   "gather: parameters of a unit must have one dtype, got ", parameters[0].leaf.dtype(), " and ",
@@ -260,7 +283,7 @@ std::size_t Gatherer::add_unit(std::vector<UnitParameter> parameters, bool is_us
 }
 
 GatheredUnit Gatherer::use(std::size_t number, SavedWeights saved) {
-  const Unit& unit = *state_->units[number];
+  Unit& unit = *state_->units[number];
   GatheredUnit out;
   out.tensors_ = unit.leaves;
   if (!state_->is_sharded && state_->options.dtype == unit.dtype()) return out;
@@ -275,8 +298,11 @@ GatheredUnit Gatherer::use(std::size_t number, SavedWeights saved) {
         std::make_shared<const GatherFunction>(state_->units[number], gathered->tensors), unit.leaves);
   }
   if (saved == SavedWeights::kGatheredAgain) {
-    save_as(std::make_shared<SavedUnit>([state = state_, number] { return state->take(number); }, unit.leaves),
-            out.tensors_);
+    save_as(
+        std::make_shared<SavedUnit>(state_->units[number], [state = state_, number] { return state->take(number); }),
+        out.tensors_);
+  } else {
+    unit.is_read_in_backward = true;
   }
   return out;
 }

@@ -5,6 +5,8 @@
 //   backward   the unit is gathered again at the first gradient that reads it (no copy is kept), while the next unit
 //              still computes; gradients return as shards in the stored dtype, by one reduce-scatter per unit
 //
+// Without an axis, units are only cast to the compute dtype.
+//
 // Along other axes, gradients stay partial: micro-batches accumulate partial sums, and reduce_gradients() reduces them
 // once. If nothing is sharded over the axis and nothing is cast, a unit is the parameters themselves.
 #pragma once
@@ -57,7 +59,7 @@ enum class SavedWeights : std::uint8_t {
 /// Options of a Gatherer.
 struct GathererOptions {
   DType dtype = DType::kF32;  ///< Dtype of the parameters in use.
-  std::string axis = "fsdp";  ///< Mesh axis over which parameters are gathered.
+  std::string axis = "fsdp";  ///< Mesh axis over which parameters are gathered. Empty: none.
   bool prefetches = true;     ///< True if units are gathered ahead of their use, on a separate stream.
 };
 
@@ -70,10 +72,9 @@ class TESSERA_API Gatherer {
   Gatherer(const Gatherer&) = delete;
   Gatherer& operator=(const Gatherer&) = delete;
 
-  /// Appends a unit and returns its number. Forward uses units in this order. `is_used_in_backward` states whether a
-  /// gradient reads these parameters. Throws InvalidArgument if the unit is empty, its dtypes differ, only some of its
-  /// parameters have layouts, or a mesh does not have the axis.
-  std::size_t add_unit(std::vector<UnitParameter> parameters, bool is_used_in_backward = true);
+  /// Appends a unit and returns its number. Forward uses units in this order. Throws InvalidArgument if the unit is
+  /// empty, its dtypes differ, only some of its parameters have layouts, or a mesh does not have the axis.
+  std::size_t add_unit(std::vector<UnitParameter> parameters);
   /// Returns the parameters of a unit for calls on the current stream.
   [[nodiscard]] GatheredUnit use(std::size_t unit, SavedWeights saved);
   /// Returns the current and the maximum number of gathered bytes.

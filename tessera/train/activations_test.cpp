@@ -94,8 +94,8 @@ void expect_near(const LookedAt& got, const LookedAt& want) {
 
 TEST(Activations, AreTheSameOnEveryMesh) {
   const LookedAt want = on_ranks(config_of_run());
-  EXPECT_TRUE(want.whole.contains("activations/layers.1.attention"));
-  EXPECT_TRUE(want.whole.contains("activation_gradients/layers.1.attention"));
+  EXPECT_TRUE(want.whole.contains("activations/layers.1.self_attn.values"));
+  EXPECT_TRUE(want.whole.contains("activation_gradients/layers.1.self_attn.values"));
   std::vector<Config> meshes{on_mesh(config_of_run(), 2, 1, 1), on_mesh(config_of_run(), 1, 2, 1),
                              on_mesh(config_of_run(), 1, 1, 2), on_mesh(config_of_run(), 1, 1, 2)};
   meshes.back().mesh.sequence_parallel = false;
@@ -131,7 +131,7 @@ TEST(Activations, OfMicroBatchesAreThoseOfTheFirst) {
     want.insert(want.end(), sample.begin(), sample.end() - 1);
   }
   EXPECT_EQ(tokens, want);
-  EXPECT_EQ(halves.whole.at("activations/embedding").size(), 2u * 8 * 32);
+  EXPECT_EQ(halves.whole.at("activations/embed_tokens").size(), 2u * 8 * 32);
 }
 
 TEST(Activations, LookingChangesNoBitOfTheRun) {
@@ -163,20 +163,24 @@ TEST_F(DumpedStep, HasWhatEveryModuleGave) {
   const std::map<std::string, Shape> want{
       {"tokens", {4, 16}},
       {"targets", {4, 16}},
-      {"embedding", {4, 16, 16}},
-      {"layers.0.attention_norm", {4, 16, 16}},
-      {"layers.0.query", {4, 16, 16}},
-      {"layers.0.key", {4, 16, 16}},
-      {"layers.0.value", {4, 16, 16}},
-      {"layers.0.attention", {4, 16, 16}},
-      {"layers.0.out", {4, 16, 16}},
-      {"layers.0.feed_forward_norm", {4, 16, 16}},
-      {"layers.0.gate", {4, 16, 32}},
-      {"layers.0.up", {4, 16, 32}},
-      {"layers.0.down", {4, 16, 16}},
+      {"embed_tokens", {4, 16, 16}},
+      {"layers.0.input_layernorm", {4, 16, 16}},
+      {"layers.0.self_attn.q_proj", {4, 16, 16}},
+      {"layers.0.self_attn.k_proj", {4, 16, 16}},
+      {"layers.0.self_attn.v_proj", {4, 16, 16}},
+      {"layers.0.self_attn.values", {4, 16, 16}},
+      {"layers.0.self_attn.o_proj", {4, 16, 16}},
+      {"layers.0.self_attn", {4, 16, 16}},
+      {"layers.0.attention_dropout", {4, 16, 16}},
+      {"layers.0.post_attention_layernorm", {4, 16, 16}},
+      {"layers.0.mlp.gate_proj", {4, 16, 32}},
+      {"layers.0.mlp.up_proj", {4, 16, 32}},
+      {"layers.0.mlp.down_proj", {4, 16, 16}},
+      {"layers.0.mlp", {4, 16, 16}},
+      {"layers.0.mlp_dropout", {4, 16, 16}},
       {"layers.0", {4, 16, 16}},
-      {"last_norm", {4, 16, 16}},
-      {"head", {4, 16, 260}},
+      {"norm", {4, 16, 16}},
+      {"scores", {4, 16, 260}},
       {"loss", {}},
   };
   std::size_t found = 0;
@@ -185,7 +189,7 @@ TEST_F(DumpedStep, HasWhatEveryModuleGave) {
   for (const auto& [module, shape] : want) {
     ASSERT_TRUE(file.contains("activations/" + module)) << module;
     EXPECT_EQ(file.entry("activations/" + module).shape, shape) << module;
-    const bool has_gradient = module != "tokens" && module != "targets" && module != "head";
+    const bool has_gradient = module != "tokens" && module != "targets" && module != "scores";
     EXPECT_EQ(file.contains("activation_gradients/" + module), has_gradient) << module;
   }
   EXPECT_EQ(file.metadata().at("micro_batch"), "0 of 1");
@@ -197,19 +201,21 @@ TEST_F(DumpedStep, EqualsWhatItsParametersGive) {
   const tensor::SafetensorsFile file = dump(config);
   const auto given = [&](const std::string& name) { return file.map(name); };
   const auto same = [](const Tensor& got, const Tensor& want) { return values_of(got) == values_of(want); };
-  EXPECT_TRUE(
-      same(given("activations/embedding"), ops::embedding(given("parameters/embedding"), given("activations/tokens"))));
-  EXPECT_TRUE(same(given("activations/layers.0.attention_norm"),
-                   ops::rms_norm(given("activations/embedding"), given("parameters/layers.0.attention_norm"),
+  EXPECT_TRUE(same(given("activations/embed_tokens"),
+                   ops::embedding(given("parameters/embed_tokens.weight"), given("activations/tokens"))));
+  EXPECT_TRUE(same(given("activations/layers.0.input_layernorm"),
+                   ops::rms_norm(given("activations/embed_tokens"), given("parameters/layers.0.input_layernorm.weight"),
                                  config.model.norm_eps)));
-  EXPECT_TRUE(same(given("activations/layers.0.query"),
-                   ops::linear(given("activations/layers.0.attention_norm"), given("parameters/layers.0.query"))));
-  EXPECT_TRUE(same(given("activations/head"), ops::linear(given("activations/last_norm"), given("parameters/head"))));
+  EXPECT_TRUE(same(given("activations/layers.0.self_attn.q_proj"),
+                   ops::linear(given("activations/layers.0.input_layernorm"),
+                               given("parameters/layers.0.self_attn.q_proj.weight"))));
+  EXPECT_TRUE(
+      same(given("activations/scores"), ops::linear(given("activations/norm"), given("parameters/lm_head.weight"))));
   // The gradient of a matrix is the gradient of its output times its input.
-  const Tensor back = ops::view(given("activation_gradients/layers.0.query"), {64, 16});
-  const Tensor rows = ops::view(given("activations/layers.0.attention_norm"), {64, 16});
+  const Tensor back = ops::view(given("activation_gradients/layers.0.self_attn.q_proj"), {64, 16});
+  const Tensor rows = ops::view(given("activations/layers.0.input_layernorm"), {64, 16});
   const std::vector<float> got = values_of(ops::matmul(ops::transpose(back, 0, 1), rows));
-  const std::vector<float> want = values_of(given("gradients/layers.0.query"));
+  const std::vector<float> want = values_of(given("gradients/layers.0.self_attn.q_proj.weight"));
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << i;
 }
@@ -218,12 +224,13 @@ TEST_F(DumpedStep, OnAMeshEachRankHasItsPartAndSaysHowItIsCut) {
   Config config = testing::told_config(directory.path());
   config.mesh.tp = 2;
   const tensor::SafetensorsFile file = dump(config);
-  EXPECT_EQ(file.entry("activations/layers.0.query").shape, (Shape{4, 16, 8}));
-  EXPECT_EQ(file.entry("activations/layers.0.out").shape, (Shape{4, 8, 16})) << "the sequence is cut between blocks";
-  for (const char* module : {"layers.0.query", "layers.0.out", "head", "loss"})
+  EXPECT_EQ(file.entry("activations/layers.0.self_attn.q_proj").shape, (Shape{4, 16, 8}));
+  EXPECT_EQ(file.entry("activations/layers.0.self_attn").shape, (Shape{4, 8, 16}))
+      << "the sequence is cut between blocks";
+  for (const char* module : {"layers.0.self_attn.q_proj", "layers.0.self_attn", "scores", "loss"})
     EXPECT_TRUE(file.metadata().contains(std::string("layout/activations/") + module)) << module;
   const fs::path other = directory.path() / "run" / "dump-3" / "rank-1.safetensors";
-  EXPECT_TRUE(tensor::SafetensorsFile(other.string()).contains("activations/layers.0.query"));
+  EXPECT_TRUE(tensor::SafetensorsFile(other.string()).contains("activations/layers.0.self_attn.q_proj"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
 #include "tessera/train/detail/rank_facts.h"
-#include "tessera/train/model.h"
+#include "tessera/train/make_model.h"
 #include "tessera/train/run.h"
 #include "tessera/train/testing/runs.h"
 #include "tessera/train/testing/told_runs.h"
@@ -167,7 +167,7 @@ TEST_F(RankAgreement, ARankThatCannotStartStopsAllAndIsNamed) {
 }
 
 // Flips a bit of the first value of this rank's shard.
-void flip(const Parameter& parameter) { parameter.tensor.local().data()[2] ^= std::byte{1 << 4}; }
+void flip(const Tensor& leaf) { leaf.local().data()[2] ^= std::byte{1 << 4}; }
 
 // Takes steps on the mesh. After the second, a bit of the parameter of one rank flips.
 void flip_a_bit(Config config, const std::string& name, int rank, const std::vector<std::string_view>& words) {
@@ -177,9 +177,9 @@ void flip_a_bit(Config config, const std::string& name, int rank, const std::vec
   simulate(config.mesh.dp * config.mesh.fsdp * config.mesh.tp, [&] {
     Trainer trainer(config, testing::synthetic_samples(config));
     for (int i = 0; i < 2; ++i) trainer.step();
-    for (const Parameter& each : trainer.model().parameters()) {
-      if (each.name != name || current_place().rank != Rank(rank)) continue;
-      flip(each);
+    for (const auto& [path, leaf] : named_leaves(trainer.model())) {
+      if (path != name || current_place().rank != Rank(rank)) continue;
+      flip(leaf);
     }
     try {
       trainer.step();
@@ -198,14 +198,14 @@ TEST(ReplicaCheck, NamesRankParameterAndStepOfAFlippedBit) {
     Config config = testing::small_config();
     config.train.graph = is_graph;
     config.train.batch = 12;
-    flip_a_bit(testing::on_mesh(config, 2, 1, 1), "layers.1.query", 1,
-               {"parameter layers.1.query", "on rank 1 and ", "on rank 0 after step 3"});
-    flip_a_bit(testing::on_mesh(config, 3, 1, 1), "embedding", 0,
-               {"parameter embedding", "on rank 0 and ", "after step 3"});
-    flip_a_bit(testing::on_mesh(config, 1, 1, 2), "layers.0.attention_norm", 1,
-               {"parameter layers.0.attention_norm", "on rank 1 and ", "after step 3"});
-    flip_a_bit(testing::on_mesh(config, 2, 2, 1), "layers.0.up", 3,
-               {"parameter layers.0.up", "on rank 3 and ", "on rank 1 after step 3"});
+    flip_a_bit(testing::on_mesh(config, 2, 1, 1), "layers.1.self_attn.q_proj.weight", 1,
+               {"parameter layers.1.self_attn.q_proj.weight", "on rank 1 and ", "on rank 0 after step 3"});
+    flip_a_bit(testing::on_mesh(config, 3, 1, 1), "embed_tokens.weight", 0,
+               {"parameter embed_tokens.weight", "on rank 0 and ", "after step 3"});
+    flip_a_bit(testing::on_mesh(config, 1, 1, 2), "layers.0.input_layernorm.weight", 1,
+               {"parameter layers.0.input_layernorm.weight", "on rank 1 and ", "after step 3"});
+    flip_a_bit(testing::on_mesh(config, 2, 2, 1), "layers.0.mlp.up_proj.weight", 3,
+               {"parameter layers.0.mlp.up_proj.weight", "on rank 3 and ", "on rank 1 after step 3"});
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/run_directory.h"
@@ -30,11 +31,11 @@ std::string write_bad_step(const std::string& directory, int rank, const BadStep
                                            {"grad_norm", std::to_string(step.report.grad_norm)},
                                            {"learning_rate", std::to_string(step.report.learning_rate)},
                                            {"samples", text_of(step.samples)}};
-  for (const Parameter& each : step.parameters) {
-    const Tensor gradient = autograd::grad(each.tensor);
-    tensors.push_back({"parameters/" + each.name, part_of(each.tensor.detach())});
-    if (gradient) tensors.push_back({"gradients/" + each.name, part_of(gradient)});
-    if (each.tensor.has_layout()) texts["layout/" + each.name] = each.tensor.layout().text();
+  for (const auto& [name, leaf] : step.parameters) {
+    const Tensor gradient = autograd::grad(leaf);
+    tensors.push_back({"parameters/" + name, part_of(leaf.detach())});
+    if (gradient) tensors.push_back({"gradients/" + name, part_of(gradient)});
+    if (leaf.has_layout()) texts["layout/" + name] = leaf.layout().text();
   }
   std::string path = (folder / ("rank-" + std::to_string(rank) + ".safetensors")).string();
   tensor::write_safetensors(path, tensors, texts, FileKind::kRun);

@@ -3,21 +3,20 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "tessera/base/export.h"
-#include "tessera/train/parameter.h"
+#include "tessera/nn/optim/optimizer.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera::train {
 
 /// A bad step as one rank saw it, before its gradients are freed. Parameters have their values from before the step.
 struct BadStep {
-  StepReport report;                      ///< Report with a loss or gradient norm that is not finite or a spike.
-  std::vector<std::uint64_t> samples;     ///< Numbers of the samples that this rank read for the step.
-  std::span<const Parameter> parameters;  ///< Parameters with their gradients.
+  StepReport report;                        ///< Report with a loss or gradient norm that is not finite or a spike.
+  std::vector<std::uint64_t> samples;       ///< Numbers of the samples that this rank read for the step.
+  std::vector<nn::NamedTensor> parameters;  ///< Parameters with their gradients.
 };
 
 /// Writes DIRECTORY/bad-step-N/rank-R.safetensors and returns its path. The file holds the shards of this rank of all

@@ -11,7 +11,7 @@
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/reduce/host_values.h"
 #include "tessera/tensor/safetensors.h"
-#include "tessera/train/model.h"
+#include "tessera/train/make_model.h"
 #include "tessera/train/testing/runs.h"
 
 namespace tessera::train {
@@ -29,19 +29,19 @@ TEST(BadStep, IsKeptWithItsSamplesParametersAndGradients) {
     trainer.keep_bad_steps([&](const BadStep& step) { path = write_bad_step(directory, rank, step); });
     EXPECT_EQ(trainer.step().end, StepEnd::kDone);
     EXPECT_EQ(path, "");
-    ops::fill_(trainer.model().parameters().back().tensor.detach(), NAN);
+    ops::fill_(trainer.model().parameters().back().detach(), NAN);
     EXPECT_THROW(trainer.step(), TrainingStopped);
 
     const tensor::SafetensorsFile file(directory + "/bad-step-2/rank-" + std::to_string(rank) + ".safetensors");
     EXPECT_EQ(file.path(), path);
     EXPECT_EQ(file.entries().size(), 2 * trainer.model().parameters().size());
-    for (const Parameter& each : trainer.model().parameters()) {
-      EXPECT_EQ(file.entry("parameters/" + each.name).shape, each.tensor.local().shape()) << each.name;
-      EXPECT_EQ(file.entry("gradients/" + each.name).shape, each.tensor.local().shape()) << each.name;
-      EXPECT_EQ(file.metadata().at("layout/" + each.name), each.tensor.layout().text());
+    for (const auto& [name, leaf] : named_leaves(trainer.model())) {
+      EXPECT_EQ(file.entry("parameters/" + name).shape, leaf.local().shape()) << name;
+      EXPECT_EQ(file.entry("gradients/" + name).shape, leaf.local().shape()) << name;
+      EXPECT_EQ(file.metadata().at("layout/" + name), leaf.layout().text());
     }
-    const Parameter& embedding = trainer.model().parameters().front();
-    EXPECT_TRUE(ops::equal(file.map("parameters/" + embedding.name), embedding.tensor.detach().local()));
+    const auto [embedding, table] = named_leaves(trainer.model()).front();
+    EXPECT_TRUE(ops::equal(file.map("parameters/" + embedding), table.detach().local()));
     EXPECT_EQ(file.metadata().at("step"), "2");
     EXPECT_EQ(file.metadata().at("loss"), std::to_string(NAN));
     // The half of this rank in the second step.

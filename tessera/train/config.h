@@ -20,25 +20,13 @@
 #include <vector>
 
 #include "tessera/base/export.h"
+#include "tessera/nn/model_config.h"
 #include "tessera/nn/optim/schedule.h"
 
 namespace tessera::train {
 
-/// Sizes of a Llama-style decoder. A size of 0 is taken from the preset.
-struct ModelConfig {
-  std::string preset = "tiny";  ///< Row of presets(). Fields set explicitly take precedence.
-  std::int64_t width = 0;       ///< Width of the residual stream.
-  std::int64_t layers = 0;      ///< Number of blocks.
-  std::int64_t heads = 0;       ///< Query heads.
-  std::int64_t kv_heads = 0;    ///< Key and value heads, a divisor of `heads`.
-  std::int64_t hidden = 0;      ///< Width of the feed-forward layer.
-  std::int64_t vocabulary = 0;  ///< Number of distinct tokens.
-  std::int64_t sequence = 0;    ///< Tokens per sample.
-  bool tied = false;            ///< The output head shares the embedding.
-  double dropout = 0;           ///< Dropout of the values that a block adds to the residual stream.
-  double rope_base = 10000;     ///< Base of the rotary position angles.
-  double norm_eps = 1e-5;       ///< Epsilon of the norms.
-};
+/// Sizes of the model.
+using ModelConfig = nn::ModelConfig;
 
 /// The mesh: dp x fsdp x tp ranks, in this order. tp varies fastest.
 struct MeshConfig {
@@ -160,20 +148,6 @@ TESSERA_API std::span<const Option> options();
 TESSERA_API std::string type_text(const Option& option);
 /// Returns the value of an option as text that set() accepts; for a list, one text per entry.
 TESSERA_API std::vector<std::string> value_texts(const Option& option, const Config& config);
-
-/// Model sizes of a preset; see ModelConfig.
-struct Preset {
-  std::string_view name;    ///< tiny, 124m, 1b or 8b.
-  std::int64_t width;       ///< Width of the residual stream.
-  std::int64_t layers;      ///< Number of blocks.
-  std::int64_t heads;       ///< Query heads.
-  std::int64_t kv_heads;    ///< Key and value heads.
-  std::int64_t hidden;      ///< Width of the feed-forward layer.
-  std::int64_t vocabulary;  ///< Number of distinct tokens.
-  std::int64_t sequence;    ///< Tokens per sample.
-};
-/// Returns all presets, the smallest first.
-TESSERA_API std::span<const Preset> presets();
 
 /// Sets one option from text; for a list, appends an entry. Throws InvalidArgument, with the nearest name, if the
 /// option is unknown, or if the value does not match its type, range or choices. `config` is unchanged after an error.

@@ -2,21 +2,25 @@
 #include <string>
 
 #include "tessera/base/error.h"
+#include "tessera/nn/language_model.h"
 #include "tessera/train/config.h"
 #include "tessera/train/detail/option_values.h"
 
 namespace tessera::train {
 namespace {
 
-const Preset& preset_of(const ModelConfig& model) {
-  for (const Preset& preset : presets()) {
+const nn::Preset& preset_of(const ModelConfig& model) {
+  std::string names;
+  for (const nn::Preset& preset : nn::model_family(model.family).presets) {
     if (preset.name == model.preset) return preset;
+    names += (names.empty() ? "" : ", ") + std::string(preset.name);
   }
-  TESSERA_THROW(InvalidArgument, "model.preset: must be a known preset, got '", model.preset, "'");
+  TESSERA_THROW(InvalidArgument, "model.preset: must be one of ", names, " for model.family ", model.family, ", got '",
+                model.preset, "'");
 }
 
 void fill_in(ModelConfig& model) {
-  const Preset& preset = preset_of(model);
+  const nn::Preset& preset = preset_of(model);
   const auto fill = [](std::int64_t& field, std::int64_t number) {
     if (field == 0) field = number;
   };

@@ -1,4 +1,7 @@
 // The table of options: a row for each field of Config, in the order of the fields.
+#include <algorithm>
+
+#include "tessera/nn/language_model.h"
 #include "tessera/train/config.h"
 
 namespace tessera::train {
@@ -24,9 +27,14 @@ Option per_rank(Option option) {
   return option;
 }
 
+// Presets of all families; those of one family come first.
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const Preset& preset : presets()) names.emplace_back(preset.name);
+  for (const std::string& family : nn::model_family_names()) {
+    for (const nn::Preset& preset : nn::model_family(family).presets) {
+      if (std::ranges::find(names, preset.name) == names.end()) names.emplace_back(preset.name);
+    }
+  }
   return names;
 }
 
@@ -40,6 +48,7 @@ Rows model_options() {
   using M = ModelConfig;
   constexpr auto kModel = &Config::model;
   return {
+      {"model.family", "Family of models", at(kModel, &M::family), kAny, nn::model_family_names()},
       {"model.preset", "Preset of model sizes; other model options override it", at(kModel, &M::preset), kAny,
        preset_names()},
       {"model.width", "Width of the residual stream, a multiple of model.heads; 0: value of the preset",

@@ -13,6 +13,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/nearest.h"
 #include "tessera/base/regular_file.h"
+#include "tessera/nn/language_model.h"
 #include "tessera/train/config.h"
 #include "tessera/train/detail/option_values.h"
 
@@ -164,7 +165,7 @@ std::string detail::as_utf8(const std::string& text) {
 Config detail::defaults_for(const Config& config) {
   Config base;
   base.mesh.dp = config.mesh.dp;
-  for (const Preset& preset : presets()) {
+  for (const nn::Preset& preset : nn::model_family(config.model.family).presets) {
     if (preset.name != config.model.preset) continue;
     const auto fill = [&](std::int64_t ModelConfig::*size, std::int64_t value) {
       if (config.model.*size != 0) base.model.*size = value;

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "tessera/autograd/autograd.h"
-#include "tessera/device/device.h"
+#include "tessera/nn/distribute.h"
+#include "tessera/tensor/device_context.h"
 
 namespace tessera::train {
 namespace {
@@ -12,21 +13,21 @@ std::int64_t nbytes_of(const Tensor& tensor) { return tensor ? static_cast<std::
 
 }  // namespace
 
-MemoryBook::MemoryBook(const Model& model, const Optimizer& optimizer)
-    : model_(&model), optimizer_(&optimizer), allocator_(memory::Allocator::of(device::Device::get("host"))) {
+MemoryBook::MemoryBook(const nn::Module& model, const nn::Optimizer& optimizer)
+    : model_(model), optimizer_(&optimizer), allocator_(memory::Allocator::of(tensor::default_device())) {
   note();
 }
 
 std::vector<OwnedBytes> MemoryBook::now() const {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
-  for (const Parameter& parameter : model_->parameters()) {
-    parameters += nbytes_of(parameter.tensor);
-    gradients += nbytes_of(autograd::grad(parameter.tensor));
+  for (const Tensor& leaf : model_.parameters()) {
+    parameters += nbytes_of(leaf);
+    gradients += nbytes_of(autograd::grad(leaf));
   }
   if (gradients == 0) gradients = graph_gradients_;
   const std::int64_t optimizer = optimizer_->nbytes();
-  const std::int64_t gathered = model_->gathered().now;
+  const std::int64_t gathered = nn::gathered_bytes(model_).now;
   const auto live = static_cast<std::int64_t>(allocator_.statistics().now.live_nbytes) + graph_idle_;
   const std::int64_t others = live - parameters - gradients - optimizer - gathered;
   return {{"parameters", parameters},
@@ -56,7 +57,7 @@ void MemoryBook::note() {
 std::vector<OwnedBytes> MemoryBook::peak() const {
   std::vector<OwnedBytes> out = max_;
   for (OwnedBytes& each : out) {
-    if (each.owner == "gathered") each.nbytes = model_->gathered().peak;
+    if (each.owner == "gathered") each.nbytes = nn::gathered_bytes(model_).peak;
     const auto max_live = static_cast<std::int64_t>(allocator_.statistics().peak_live_nbytes);
     if (each.owner == "total") each.nbytes = std::max(graph_idle_ == 0 ? 0 : each.nbytes, max_live);
   }

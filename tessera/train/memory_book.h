@@ -10,8 +10,8 @@
 #include "tessera/base/export.h"
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/pool.h"
-#include "tessera/train/model.h"
-#include "tessera/train/optimizer.h"
+#include "tessera/nn/module.h"
+#include "tessera/nn/optim/optimizer.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera::train {
@@ -19,8 +19,8 @@ namespace tessera::train {
 /// Current and peak memory by owner.
 class TESSERA_API MemoryBook {
  public:
-  /// `model` and `optimizer` must outlive this object.
-  MemoryBook(const Model& model, const Optimizer& optimizer);
+  /// `optimizer` must outlive this object.
+  MemoryBook(const nn::Module& model, const nn::Optimizer& optimizer);
   /// Updates the peak of each owner. Called at the ends of forward and backward, where owners hold most.
   void note();
   /// Registers a graph that replays steps with its own memory in `pool`. All of that memory, including these gradients,
@@ -33,8 +33,8 @@ class TESSERA_API MemoryBook {
   [[nodiscard]] std::vector<OwnedBytes> peak() const;
 
  private:
-  const Model* model_;
-  const Optimizer* optimizer_;
+  nn::Module model_;
+  const nn::Optimizer* optimizer_;
   memory::Allocator allocator_;
   std::vector<OwnedBytes> max_;
   std::int64_t graph_gradients_ = 0;

@@ -10,6 +10,7 @@
 #include "tessera/base/bytes.h"
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/nn/language_model.h"
 #include "tessera/train/detail/loop.h"
 #include "tessera/train/memory_plan.h"
 
@@ -230,7 +231,7 @@ class Fixes {
   }
 
   void smaller_model() {
-    const auto all = presets();
+    const std::vector<nn::Preset>& all = nn::model_family(given_.model.family).presets;
     bool is_below = false;
     for (auto preset = all.rbegin(); preset != all.rend(); ++preset) {
       Config smaller = given_;

@@ -70,10 +70,14 @@ TEST(MemoryFit, ActivationsShrinkByCheckpointingAndMicroBatches) {
   checkpointed.train.checkpointing = "full";
   Config accumulated = config;
   accumulated.train.accumulate = 8;
-  const std::int64_t needed = std::max(predicted_peak(checkpointed, 1), predicted_peak(accumulated, 1));
+  Config kept = config;
+  kept.train.checkpointing = "selective";
+  const std::int64_t needed = std::max(predicted_peak(kept, 1), predicted_peak(accumulated, 1));
   const std::string refusal = memory_refusal(config, 1, {.host_nbytes = needed});
-  EXPECT_TRUE(contains(refusal, "--train.checkpointing full (" + peak_text(checkpointed, 1) + ")")) << refusal;
+  EXPECT_TRUE(contains(refusal, "--train.checkpointing selective (" + peak_text(kept, 1) + ")")) << refusal;
   EXPECT_TRUE(contains(refusal, "--train.accumulate 8 (" + peak_text(accumulated, 1) + ")")) << refusal;
+  const std::string tight = memory_refusal(config, 1, {.host_nbytes = predicted_peak(checkpointed, 1)});
+  EXPECT_TRUE(contains(tight, "--train.checkpointing full (" + peak_text(checkpointed, 1) + ")")) << tight;
 }
 
 TEST(MemoryFit, TheCapacityOfARankIsALimitToo) {

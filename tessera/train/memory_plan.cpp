@@ -45,6 +45,9 @@ struct Unit {
   std::int64_t in_use = 0;  // gathered, in the dtype of blocks
 };
 
+// Dimension of a matrix that tp shards.
+enum class TpDim : std::uint8_t { kNone, kRows, kColumns };
+
 class Step {
  public:
   Step(const Config& config, const ParallelPlan& plan)
@@ -57,18 +60,17 @@ class Step {
     const std::int64_t width = config.model.width;
     const std::int64_t keys = width / config.model.heads * config.model.kv_heads;
     const std::int64_t hidden = config.model.hidden;
-    embedding_ = unit({{ParameterKind::kEmbedding, config.model.vocabulary, width}});
-    entry_ = unit({{ParameterKind::kAttentionNorm, width, 1},
-                   {ParameterKind::kQuery, width, width},
-                   {ParameterKind::kKey, keys, width},
-                   {ParameterKind::kValue, keys, width}});
-    rest_ = unit({{ParameterKind::kOut, width, width},
-                  {ParameterKind::kFeedForwardNorm, width, 1},
-                  {ParameterKind::kGate, hidden, width},
-                  {ParameterKind::kUp, hidden, width},
-                  {ParameterKind::kDown, width, hidden}});
-    layer_ = {entry_.kept + rest_.kept, entry_.in_use + rest_.in_use};
-    last_ = unit({{ParameterKind::kLastNorm, width, 1}, {ParameterKind::kHead, config.model.vocabulary, width}});
+    embedding_ = unit({{TpDim::kRows, config.model.vocabulary, width}});
+    layer_ = unit({{TpDim::kNone, width, 1},
+                   {TpDim::kRows, width, width},
+                   {TpDim::kRows, keys, width},
+                   {TpDim::kRows, keys, width},
+                   {TpDim::kColumns, width, width},
+                   {TpDim::kNone, width, 1},
+                   {TpDim::kRows, hidden, width},
+                   {TpDim::kRows, hidden, width},
+                   {TpDim::kColumns, width, hidden}});
+    last_ = unit({{TpDim::kNone, width, 1}, {TpDim::kRows, config.model.vocabulary, width}});
     const std::int64_t layers = config.model.layers;
     parameters_ = embedding_.kept + layers * layer_.kept + last_.kept - (config.model.tied ? embedding_.kept : 0);
   }
@@ -94,7 +96,7 @@ class Step {
 
  private:
   struct Matrix {
-    ParameterKind kind;
+    TpDim tp;
     std::int64_t rows;
     std::int64_t columns;
   };
@@ -102,9 +104,8 @@ class Step {
   [[nodiscard]] Unit unit(const std::vector<Matrix>& matrices) const {
     Unit out;
     for (const Matrix& each : matrices) {
-      const ParameterRow& row = row_of(each.kind);
-      const std::int64_t rows = row.tp == 0 ? parts_of(each.rows, plan_.tp()) : each.rows;
-      const std::int64_t columns = row.tp == 1 ? parts_of(each.columns, plan_.tp()) : each.columns;
+      const std::int64_t rows = each.tp == TpDim::kRows ? parts_of(each.rows, plan_.tp()) : each.rows;
+      const std::int64_t columns = each.tp == TpDim::kColumns ? parts_of(each.columns, plan_.tp()) : each.columns;
       out.in_use += rows * columns * item_;
       out.kept += parts_of(rows, plan_.fsdp()) * columns * 4;
     }
@@ -168,10 +169,11 @@ class Step {
     drop(unit.kept);
   }
 
-  [[nodiscard]] bool is_split() const { return config_.train.checkpointing == "selective"; }
-  [[nodiscard]] bool is_full() const { return config_.train.checkpointing == "full"; }
-  [[nodiscard]] const Unit& first_of_layer() const { return is_split() ? entry_ : layer_; }
-  [[nodiscard]] const Unit& last_of_layer() const { return is_split() ? rest_ : layer_; }
+  [[nodiscard]] bool is_repeated() const { return config_.train.checkpointing != "none"; }
+  // Results of attention, which selective checkpointing keeps.
+  [[nodiscard]] std::int64_t kept_of_layer() const {
+    return config_.train.checkpointing == "selective" ? sizes_.queries + sizes_.logsumexp : 0;
+  }
 
   // Tensors that gradients of a layer read: for the norm and the rows of query, key and value; for attention (its
   // inputs and its result, which the next matrix reads too); and for the rest.
@@ -189,12 +191,12 @@ class Step {
   [[nodiscard]] std::int64_t end_of_layer() const { return sizes_.inside + (sizes_.moves ? sizes_.residual : 0); }
 
   void forward() {
-    take(embedding_, &first_of_layer());
+    take(embedding_, &layer_);
     passing(sizes_.moves ? sizes_.inside : 0);
     release(embedding_);
     for (std::int64_t i = 0; i < config_.model.layers; ++i) {
       save(sizes_.residual);  // input of the layer
-      forward_layer(i + 1 < config_.model.layers ? first_of_layer() : last_);
+      forward_layer(i + 1 < config_.model.layers ? layer_ : last_);
     }
     take(last_, nullptr);
     save(sizes_.residual + sizes_.statistic + loss_saved());
@@ -202,25 +204,20 @@ class Step {
   }
 
   void forward_layer(const Unit& next) {
-    take(first_of_layer(), is_split() ? &rest_ : &next);
-    if (is_split()) {
-      passing(entry_saved() + sizes_.queries + sizes_.keys);
-      save(attention_saved());
-      release(entry_);
-      take(rest_, &next);
-      passing(rest_saved() + end_of_layer());
-    } else if (is_full()) {
+    take(layer_, &next);
+    if (is_repeated()) {
       passing(entry_saved() + attention_saved() + rest_saved() + end_of_layer());
+      save(kept_of_layer());
     } else {
       save(entry_saved() + attention_saved() + rest_saved());
       passing(end_of_layer());
     }
-    release(last_of_layer());
+    release(layer_);
   }
 
   void backward() {
     const ModelConfig& model = config_.model;
-    take(last_, &last_of_layer());
+    take(last_, &layer_);
     add(sizes_.inside);
     weight(parts_of(model.vocabulary, plan_.tp()), model.width);
     unsave(loss_saved());
@@ -231,7 +228,7 @@ class Step {
     unsave(sizes_.residual + sizes_.statistic);
     release(last_);
     send_back(last_);
-    for (std::int64_t i = model.layers; i-- > 0;) backward_layer(i > 0 ? &last_of_layer() : nullptr);
+    for (std::int64_t i = model.layers; i-- > 0;) backward_layer(i > 0 ? &layer_ : nullptr);
     const std::int64_t moved = sizes_.moves ? sizes_.inside : 0;
     add(moved);
     weight(parts_of(model.vocabulary, plan_.tp()), model.width);
@@ -241,23 +238,18 @@ class Step {
 
   // One gradient of the residual stream is held throughout.
   void backward_layer(const Unit* before) {
-    take(last_of_layer(), is_split() ? &entry_ : before);
-    is_computed_again_ = is_split() || is_full();
-    if (is_split()) save(rest_saved());
-    if (is_full()) save(entry_saved() + attention_saved() + rest_saved());
-    if (is_computed_again_) passing(end_of_layer());
-    backward_rest();
-    if (is_split()) send_back(rest_);
-    backward_attention();
-    if (is_split()) {
-      take(entry_, before);
-      save(entry_saved());
-      passing(sizes_.queries + 2 * sizes_.keys);
+    take(layer_, before);
+    is_computed_again_ = is_repeated();
+    if (is_repeated()) {
+      save(entry_saved() + attention_saved() + rest_saved() - kept_of_layer());
+      passing(end_of_layer());
     }
+    backward_rest();
+    backward_attention();
     backward_entry();
     if (!is_computed_again_) release(layer_);
     is_computed_again_ = false;
-    send_back(first_of_layer());
+    send_back(layer_);
   }
 
   void backward_rest() {
@@ -346,8 +338,6 @@ class Step {
   bool is_first_ = true;            // first micro-batch
   bool is_computed_again_ = false;  // backward uses recomputed tensors
   Unit embedding_;
-  Unit entry_;
-  Unit rest_;
   Unit layer_;
   Unit last_;
   std::int64_t parameters_ = 0;

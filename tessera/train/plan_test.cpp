@@ -15,32 +15,29 @@ namespace {
 
 Config on(int dp, int fsdp, int tp) { return testing::on_mesh(testing::small_config(), dp, fsdp, tp); }
 
-TEST(ParallelPlan, TablesAreInTheOrderOfTheirKinds) {
-  for (std::size_t i = 0; i < parameter_rows().size(); ++i) {
-    EXPECT_EQ(static_cast<std::size_t>(parameter_rows()[i].kind), i);
-  }
-  for (std::size_t i = 0; i < activation_rows().size(); ++i) {
-    EXPECT_EQ(static_cast<std::size_t>(activation_rows()[i].point), i);
-  }
-}
-
 TEST(ParallelPlan, AWorldOfOneHasNoMesh) {
   const ParallelPlan plan = ParallelPlan::create(on(1, 1, 1), 1);
-  EXPECT_FALSE(plan.mesh().has_value());
-  EXPECT_FALSE(plan.kept(ParameterKind::kQuery));
-  EXPECT_FALSE(plan.at(ActivationPoint::kResidual));
+  EXPECT_FALSE(plan.mesh());
+  EXPECT_FALSE(plan.tokens());
 }
 
-TEST(ParallelPlan, CutsParametersOverTpAndFsdp) {
+TEST(ParallelPlan, ShardsParametersOverTpAndFsdp) {
   const ParallelPlan plan = ParallelPlan::create(on(2, 2, 2), 8);
-  const auto text = [&](const layout::Layout& layout) { return layout.placements_text(); };
-  EXPECT_EQ(text(plan.in_use(ParameterKind::kQuery)), "{Replicate(), Replicate(), Shard(0)}");
-  EXPECT_EQ(text(plan.kept(ParameterKind::kQuery)), "{Replicate(), Shard(0, order=1), Shard(0, order=0)}");
-  EXPECT_EQ(text(plan.kept(ParameterKind::kOut)), "{Replicate(), Shard(0), Shard(1)}");
-  EXPECT_EQ(text(plan.kept(ParameterKind::kLastNorm)), "{Replicate(), Shard(0), Replicate()}");
-  EXPECT_EQ(text(plan.at(ActivationPoint::kResidual)), "{Shard(0), Shard(0), Shard(1)}");
-  EXPECT_EQ(text(plan.at(ActivationPoint::kInside)), "{Shard(0), Shard(0), Replicate()}");
-  EXPECT_EQ(text(plan.at(ActivationPoint::kInside, false)), "{Replicate(), Replicate(), Replicate()}");
+  const auto stored = [&](const Shape& shape, const nn::Meaning& meaning) {
+    return plan.table().layouts_of(plan.mesh(), shape, meaning, "w").stored.placements_text();
+  };
+  EXPECT_EQ(plan.table().layouts_of(plan.mesh(), {32, 32}, {"heads", "embed"}, "w").in_use.placements_text(),
+            "{Replicate(), Replicate(), Shard(0)}");
+  EXPECT_EQ(stored({32, 32}, {"heads", "embed"}), "{Replicate(), Shard(0, order=1), Shard(0, order=0)}");
+  EXPECT_EQ(stored({32, 32}, {"embed", "heads"}), "{Replicate(), Shard(0), Shard(1)}");
+  EXPECT_EQ(stored({32}, {"embed"}), "{Replicate(), Shard(0), Replicate()}");
+  const auto activation = [&](const nn::ShardingTable& table, const nn::Meaning& meaning) {
+    return table.layout_of(plan.mesh(), meaning, "x").placements_text();
+  };
+  EXPECT_EQ(activation(plan.table(), {"batch", "sequence", "embed"}), "{Shard(0), Shard(0), Shard(1)}");
+  EXPECT_EQ(activation(plan.table(), {"batch", "", "embed"}), "{Shard(0), Shard(0), Replicate()}");
+  EXPECT_EQ(activation(plan.table_of_replicated_batch(), {"batch", "", "embed"}),
+            "{Replicate(), Replicate(), Replicate()}");
 }
 
 TEST(ParallelPlan, WhatDoesNotFitIsRefusedWithTheReason) {

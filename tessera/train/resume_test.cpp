@@ -345,8 +345,10 @@ TEST_F(RunAgain, AStepIsWrittenByNameWhereAskedFor) {
   config.run.dump_step = 3;
   (void)run_and(config);
   const tensor::SafetensorsFile file((path() / "dump-3" / "rank-0.safetensors").string());
-  for (const char* name : {"parameters/layers.0.query", "gradients/layers.0.query", "optimizer/first/layers.0.query",
-                           "optimizer/second/layers.0.query", "optimizer/steps/0", "gradients/embedding"}) {
+  for (const char* name :
+       {"parameters/layers.0.self_attn.q_proj.weight", "gradients/layers.0.self_attn.q_proj.weight",
+        "optimizer/first/layers.0.self_attn.q_proj.weight", "optimizer/second/layers.0.self_attn.q_proj.weight",
+        "optimizer/steps/0", "gradients/embed_tokens.weight"}) {
     EXPECT_TRUE(file.contains(name)) << name;
   }
   EXPECT_EQ(file.metadata().at("step"), "3");

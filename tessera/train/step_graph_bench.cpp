@@ -19,8 +19,7 @@
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/detail/batch.h"
 #include "tessera/train/detail/step_graph.h"
-#include "tessera/train/model.h"
-#include "tessera/train/optimizer.h"
+#include "tessera/train/make_model.h"
 #include "tessera/train/testing/cost_of_asking.h"
 #include "tessera/train/testing/runs.h"
 
@@ -46,25 +45,27 @@ class Step {
   explicit Step(const Config& config)
       : config_(config),
         plan_(ParallelPlan::create(config, current_place().world_size)),
-        model_(config, plan_, exposed_),
-        leaves_(model_.leaves()),
-        optimizer_(config.optimizer, model_.parameters()),
+        model_(make_model(config, plan_, std::make_shared<shard::ExposedTime>())),
+        leaves_(model_->module().parameters()),
+        optimizer_(make_optimizer(config.optimizer, model_->module())),
         graph_(config, plan_),
         rows_(static_cast<std::size_t>(plan_.own_rows() * (config.model.sequence + 1)), 1) {}
 
   void ask() {
     const detail::StepValues values = compute(detail::batch_of(rows_, plan_, plan_.own_rows()));
-    optimizer_.step(1e-3, values.norm.factor);
-    for (const Tensor& leaf : leaves_) autograd::set_grad(leaf, {});
+    optimizer_->set_learning_rate(1e-3);
+    optimizer_->step({.scalars = {.clip_factor = values.norm.factor}});
   }
   void capture() {
-    graph_.capture({.compute = [this](std::span<const detail::Batch> batches) { return compute(batches[0]); },
-                    .update =
-                        [this](const detail::StepValues& values, const Tensor& rate, const Tensor& skip) {
-                          optimizer_.step({.learning_rate = rate, .clip_factor = values.norm.factor, .skip = skip});
-                        },
-                    .leaves = leaves_},
-                   stream());
+    graph_.capture(
+        {.compute = [this](std::span<const detail::Batch> batches) { return compute(batches[0]); },
+         .update =
+             [this](const detail::StepValues& values, const Tensor& rate, const Tensor& skip) {
+               optimizer_->step({.scalars = {.learning_rate = rate, .clip_factor = values.norm.factor, .skip = skip},
+                                 .keeps_gradients = true});
+             },
+         .leaves = leaves_},
+        stream());
   }
   void replay() {
     graph_.set_batch(0, rows_);
@@ -90,7 +91,7 @@ class Step {
 
  private:
   detail::StepValues compute(const detail::Batch& batch) {
-    const Tensor loss = model_.loss(batch.tokens, batch.targets, static_cast<double>(rows_.size()));
+    const Tensor loss = model_->loss(batch.tokens, batch.targets, static_cast<double>(rows_.size()));
     autograd::backward(loss);
     const autograd::NoGrad no_grad;
     if (plan_.mesh()) shard::reduce_gradients(leaves_);
@@ -105,10 +106,9 @@ class Step {
 
   Config config_;
   ParallelPlan plan_;
-  shard::ExposedTime exposed_;
-  Model model_;
+  std::shared_ptr<nn::LanguageModel> model_;
   std::vector<Tensor> leaves_;
-  Optimizer optimizer_;
+  std::unique_ptr<nn::Optimizer> optimizer_;
   detail::StepGraph graph_;
   std::vector<std::int32_t> rows_;
 };

@@ -25,7 +25,7 @@
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/bad_step.h"
 #include "tessera/train/detail/step_graph.h"
-#include "tessera/train/model.h"
+#include "tessera/train/make_model.h"
 #include "tessera/train/testing/replays.h"
 #include "tessera/train/testing/runs.h"
 
@@ -118,7 +118,7 @@ TEST(StepGraph, SkippedStepsLeaveTheSameBits) {
     // Steps 4 and 9 have only NaN; the corrupted values are restored after them.
     const auto between = [&](Trainer& trainer) {
       thread_local Tensor kept;
-      const Tensor head = trainer.model().parameters().back().tensor.detach();
+      const Tensor head = trainer.model().parameters().back().detach();
       const std::int64_t step = trainer.step_count();
       if (step == 3 || step == 8) {
         kept = ops::clone(head);
@@ -198,21 +198,21 @@ TEST(StepGraph, AStepThatStopsLeavesParametersAndHandsOutItsGradients) {
       std::size_t gradients = 0;
       trainer.keep_bad_steps([&](const BadStep& step) {
         EXPECT_EQ(step.report.step, 4);
-        for (const Parameter& parameter : step.parameters) {
-          const Tensor gradient = autograd::grad(parameter.tensor);
+        for (const auto& [name, leaf] : step.parameters) {
+          const Tensor gradient = autograd::grad(leaf);
           ASSERT_TRUE(gradient);
           const Tensor own = gradient.has_layout() ? gradient.local() : gradient;
           gradients += std::isnan(ops::item(ops::sum(own)).as_double()) ? 1 : 0;
         }
       });
-      ops::fill_(trainer.model().parameters().back().tensor.detach(), NAN);
+      ops::fill_(trainer.model().parameters().back().detach(), NAN);
       const std::vector<float> before = own_weights(trainer);
       expect_error<TrainingStopped>([&] { trainer.step(); }, {"step 4", "not finite", "train.on_nan"});
       const std::vector<float> after = own_weights(trainer);
       ASSERT_EQ(after.size(), before.size());
       EXPECT_EQ(std::memcmp(after.data(), before.data(), 4 * before.size()), 0);
       EXPECT_EQ(gradients, trainer.model().parameters().size());
-      EXPECT_FALSE(autograd::grad(trainer.model().parameters()[0].tensor));
+      EXPECT_FALSE(autograd::grad(trainer.model().parameters()[0]));
     });
   }
 }
@@ -316,18 +316,17 @@ TEST(StepGraph, WhatAsksForAValueIsRefusedByItsName) {
     const std::vector<float> before = own_weights(trainer);
     const ops::GeneratorState random = ops::generator_state();
     {
-      autograd::HookHandle hook =
-          autograd::on_gradient(trainer.model().parameters()[1].tensor, [](const Tensor& gradient) {
-            (void)ops::item(ops::sum(gradient));
-            return gradient;
-          });
+      autograd::HookHandle hook = autograd::on_gradient(trainer.model().parameters()[1], [](const Tensor& gradient) {
+        (void)ops::item(ops::sum(gradient));
+        return gradient;
+      });
       expect_error<NotSupported>([&] { trainer.step(); }, {"train.graph", "item", "captured", "omit train.graph"});
       hook.remove();
     }
     EXPECT_EQ(own_weights(trainer), before);
     EXPECT_EQ(trainer.step_count(), 1);
     EXPECT_EQ(ops::generator_state(), random);
-    for (const Parameter& parameter : trainer.model().parameters()) EXPECT_FALSE(autograd::grad(parameter.tensor));
+    for (const Tensor& leaf : trainer.model().parameters()) EXPECT_FALSE(autograd::grad(leaf));
     EXPECT_EQ(trainer.step().end, StepEnd::kDone) << "without it steps go on";
   });
 }

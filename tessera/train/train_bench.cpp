@@ -19,8 +19,7 @@
 #include "tessera/shard/scopes.h"
 #include "tessera/train/detail/replica_check.h"
 #include "tessera/train/flops.h"
-#include "tessera/train/model.h"
-#include "tessera/train/optimizer.h"
+#include "tessera/train/make_model.h"
 #include "tessera/train/testing/cost_of_asking.h"
 #include "tessera/train/testing/runs.h"
 
@@ -92,8 +91,10 @@ struct HostCost {
 
 double redistribution_cost(const ParallelPlan& plan) {
   constexpr int kCalls = 50;
-  const Tensor x = ops::zeros({plan.rows(), 128, 128}, {.layout = plan.at(ActivationPoint::kResidual)});
-  const layout::Layout inside = plan.at(ActivationPoint::kInside);
+  const Tensor x =
+      ops::zeros({plan.rows(), 128, 128},
+                 {.layout = plan.table().layout_of(plan.mesh(), {"batch", "sequence", "embed"}, "activations")});
+  const layout::Layout inside = plan.table().layout_of(plan.mesh(), {"batch", "", "embed"}, "activations");
   const auto ask = [&] {
     for (int i = 0; i < kCalls; ++i) bench::do_not_optimize(shard::redistribute(x, inside));
   };
@@ -102,14 +103,13 @@ double redistribution_cost(const ParallelPlan& plan) {
 }
 
 // Enqueues a step and does not wait.
-void ask_for_step(Model& model, Optimizer& optimizer, const Tensor& tokens, double count) {
+void ask_for_step(const nn::LanguageModel& model, nn::Optimizer& optimizer, const Tensor& tokens, double count) {
   autograd::backward(model.loss(tokens, tokens, count));
-  const std::vector<Tensor> leaves = model.leaves();
+  const std::vector<Tensor> leaves = model.module().parameters();
   shard::reduce_gradients(leaves);
   std::vector<Tensor> gradients;
   for (const Tensor& leaf : leaves) gradients.push_back(autograd::grad(leaf));
-  optimizer.step(1e-3, ops::grad_norm(gradients, 1).factor);
-  for (const Tensor& leaf : leaves) autograd::set_grad(leaf, {});
+  optimizer.step({.scalars = {.clip_factor = ops::grad_norm(gradients, 1).factor}});
 }
 
 // Enqueues `in_a_row` steps before any of them runs: with more than one, kernels evict the caches less often.
@@ -119,18 +119,18 @@ HostCost host_cost(const Config& config, int in_a_row) {
     ops::detail::set_thread_budget(1);
     const ParallelPlan plan = ParallelPlan::create(config, 4);
     ops::manual_seed(1);
-    shard::ExposedTime exposed;
-    Model model(config, plan, exposed);
-    Optimizer optimizer(config.optimizer, model.parameters());
+    const auto exposed = std::make_shared<shard::ExposedTime>();
+    const auto model = make_model(config, plan, exposed);
+    const auto optimizer = make_optimizer(config.optimizer, model->module());
     const Tensor tokens = ops::randint(0, config.model.vocabulary, {plan.rows(), config.model.sequence},
-                                       {.dtype = DType::kI32, .layout = plan.at(ActivationPoint::kTokens)});
+                                       {.dtype = DType::kI32, .layout = plan.tokens()});
     const double count = static_cast<double>(config.train.batch * config.model.sequence);
     double spent = 0;
     shard::ShardCounts before;
     for (int i = 0; i < kWarm + kTimed; ++i) {
       if (i == kWarm) before = shard::shard_counts();
       const auto ask = [&](int steps) {
-        for (int step = 0; step < steps; ++step) ask_for_step(model, optimizer, tokens, count);
+        for (int step = 0; step < steps; ++step) ask_for_step(*model, *optimizer, tokens, count);
       };
       if (i >= kWarm) {
         spent += cost_of_asking([&] { ask(in_a_row); });
@@ -138,7 +138,7 @@ HostCost host_cost(const Config& config, int in_a_row) {
         ask(1);  // ranks meet in groups that are created now
         device::Device::get("host").synchronize();
       }
-      (void)exposed.take_seconds();
+      (void)exposed->take_seconds();
     }
     const shard::ShardCounts after = shard::shard_counts();
     const double each = redistribution_cost(plan);
@@ -183,9 +183,9 @@ double replica_check_time(const Config& config) {
   simulate(2, [&] {
     ops::detail::set_thread_budget(1);
     const Trainer trainer(config, testing::synthetic_samples(config));
-    detail::check_replicas(trainer.model().parameters(), 0);
+    detail::check_replicas(named_leaves(trainer.model()), 0);
     const auto start = Clock::now();
-    for (int i = 0; i < kChecks; ++i) detail::check_replicas(trainer.model().parameters(), i);
+    for (int i = 0; i < kChecks; ++i) detail::check_replicas(named_leaves(trainer.model()), i);
     const std::chrono::duration<double, std::milli> spent = Clock::now() - start;
     if (current_place().rank == Rank(0)) milliseconds = spent.count() / kChecks;
   });

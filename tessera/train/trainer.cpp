@@ -11,10 +11,12 @@
 #include "tessera/base/rank.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/label.h"
+#include "tessera/nn/distribute.h"
 #include "tessera/ops/create/generator.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/host_values.h"
+#include "tessera/ops/shape/shape.h"
 #include "tessera/ops/update/update.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/gradients.h"
@@ -56,6 +58,18 @@ std::uint32_t drawn(std::span<const float> scores, double temperature, double un
   return static_cast<std::uint32_t>(std::min<std::ptrdiff_t>(found - cumulated.begin(), std::ssize(scores) - 1));
 }
 
+// Switches a model to evaluation for the lifetime of the scope.
+class EvaluationScope {
+ public:
+  explicit EvaluationScope(const nn::Module& model) : model_(model) { model_.eval(); }
+  ~EvaluationScope() { model_.train(); }
+  EvaluationScope(const EvaluationScope&) = delete;
+  EvaluationScope& operator=(const EvaluationScope&) = delete;
+
+ private:
+  nn::Module model_;
+};
+
 // Returns the plan of this rank and restarts its generator.
 ParallelPlan begin(const Config& config) {
   ParallelPlan plan = ParallelPlan::create(config, current_place().world_size);
@@ -74,10 +88,10 @@ Trainer::State::State(const Config& given, BatchSource source)
     : config(given),
       plan(begin(given)),
       batches(std::move(source)),
-      model(given, plan, exposed),
-      leaves(model.leaves()),
-      optimizer(given.optimizer, model.parameters()),
-      book(model, optimizer) {}
+      model(make_model(given, plan, exposed)),
+      leaves(model->module().parameters()),
+      optimizer(make_optimizer(given.optimizer, model->module())),
+      book(model->module(), *optimizer) {}
 
 // Annotated, so that the record shows a rank that waits for its data.
 std::vector<std::int32_t> Trainer::State::next_rows(std::int64_t m) {
@@ -92,7 +106,8 @@ StepValues Trainer::State::compute(const std::function<Batch(std::int64_t m)>& b
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) {
     const memory::Label label("activations");
     const Batch batch = batch_at(m);
-    const Tensor part = model.loss(batch.tokens, batch.targets, count);
+    const Tensor part = model->loss(batch.tokens, batch.targets, count);
+    nn::release_gathered(model->module());
     book.note();
     autograd::backward(part);
     book.note();
@@ -100,7 +115,7 @@ StepValues Trainer::State::compute(const std::function<Batch(std::int64_t m)>& b
   }
   const autograd::NoGrad no_grad;
   std::optional<shard::ExposedTime::Scope> waiting;
-  if (plan.mesh()) waiting.emplace(exposed, stream());
+  if (plan.mesh()) waiting.emplace(*exposed, stream());
   settle_gradients();
   std::vector<Tensor> gradients;
   for (const Tensor& leaf : leaves) gradients.push_back(autograd::grad(leaf));
@@ -126,7 +141,7 @@ void Trainer::State::settle_gradients() {
 
 void Trainer::State::keep(const StepReport& report) const {
   if (!keep_bad_step) return;
-  BadStep step{.report = report, .samples = {}, .parameters = model.parameters()};
+  BadStep step{.report = report, .samples = {}, .parameters = named_leaves(model->module())};
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) {
     const std::vector<std::uint64_t> numbers = plan.sample_numbers(number_of_batch(m), current_place().rank);
     step.samples.insert(step.samples.end(), numbers.begin(), numbers.end());
@@ -161,25 +176,31 @@ StepEnd Trainer::State::judged(StepReport& report) {
 void Trainer::State::take_step(StepReport& report) {
   detail::Activations activations;
   const StepValues values = compute([&](std::int64_t m) {
-    model.set_watch(m == 0 && is_looked_at() ? activations.watch() : Watch());
+    const bool is_observed = m == 0 && is_looked_at();
+    model->module().set_observer(is_observed ? activations.observer() : nn::ModuleObserver());
     return batch_of(next_rows(m), plan, plan.own_rows());
   });
-  model.set_watch({});
+  model->module().set_observer({});
   report.loss = ops::item(values.loss).as_double();
   report.grad_norm = ops::item(values.norm.norm).as_double();
   if (is_looked_at()) before_update(report, activations.kept());
   report.end = judged(report);
-  if (report.end == StepEnd::kDone) optimizer.step(report.learning_rate, values.norm.factor);
+  if (report.end == StepEnd::kDone) update(report.learning_rate, values.norm.factor);
   drop_gradients();
   stream().synchronize();
-  report.exposed_seconds = exposed.take_seconds();
+  report.exposed_seconds = exposed->take_seconds();
+}
+
+void Trainer::State::update(double learning_rate, const Tensor& clip_factor) {
+  optimizer->set_learning_rate(learning_rate);
+  optimizer->step({.scalars = {.clip_factor = clip_factor}, .keeps_gradients = true});
 }
 
 void Trainer::State::check_replicas_if_due() {
   const std::int64_t every = config.run.check_replicas;
   if (every == 0 || (was_checked && steps % every != 0)) return;
   was_checked = true;
-  detail::check_replicas(model.parameters(), steps);
+  detail::check_replicas(named_leaves(model->module()), steps);
 }
 
 Trainer::Trainer(const Config& config, BatchSource batches)
@@ -227,6 +248,7 @@ double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, con
   State& state = *state_;
   const probe::Annotation mark("evaluate", state.steps);
   const autograd::NoGrad no_grad;
+  const EvaluationScope evaluating(model());
   const memory::Label label("activations");
   const ParallelPlan& plan = state.plan;
   const auto width = static_cast<std::size_t>(state.config.model.sequence) + 1;
@@ -241,7 +263,8 @@ double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, con
                std::span(rows).subspan(static_cast<std::size_t>(i) * width, width));
     }
     const Batch batch = batch_of(rows, plan, real);
-    const Tensor part = state.model.loss(batch.tokens, batch.targets, count, {.is_training = false});
+    const Tensor part = state.model->loss(batch.tokens, batch.targets, count);
+    nn::release_gathered(model());
     loss = loss ? ops::add(loss, part) : part;
     if (!on_progress || first + plan.rows() >= samples) continue;
     state.stream().synchronize();  // until here, work is only enqueued
@@ -256,6 +279,8 @@ std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, st
   State& state = *state_;
   TESSERA_CHECK(!prompt.empty(), "sample: prompt must not be empty; give at least the end-of-text token");
   const autograd::NoGrad no_grad;
+  const EvaluationScope evaluating(model());
+  const nn::ActivationTableScope replicated(model(), state.plan.table_of_replicated_batch());
   const memory::Label label("activations");
   std::mt19937_64 bits(seed);
   const std::int64_t sequence = state.config.model.sequence;
@@ -264,8 +289,9 @@ std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, st
     const std::int64_t seen = std::min<std::int64_t>(std::ssize(prompt), sequence);
     std::vector<std::int32_t> tokens(prompt.end() - seen, prompt.end());
     tokens.resize(static_cast<std::size_t>(sequence));
-    const Tensor scores = state.model.scores(laid_out(std::move(tokens), 1, state.plan, false), seen - 1,
-                                             {.is_training = false, .is_batch_sharded = false});
+    const Tensor rows = state.model->hidden(laid_out(std::move(tokens), 1, state.plan, false), nullptr);
+    const Tensor scores = state.model->head(ops::select(rows, 1, seen - 1));
+    nn::release_gathered(model());
     const Tensor whole = ops::contiguous(ops::cast(shard::gather(scores), DType::kF32));
     state.stream().synchronize();
     const double uniform = static_cast<double>(bits() >> 11) * 0x1p-53;
@@ -281,8 +307,8 @@ std::vector<OwnedBytes> Trainer::memory_peak() const { return state_->book.peak(
 
 std::vector<OwnedBytes> Trainer::memory_predicted() const { return predicted_memory(state_->config, state_->plan); }
 
-std::int64_t Trainer::parameter_count() const { return state_->model.parameter_count(); }
+std::int64_t Trainer::parameter_count() const { return model().parameter_count(); }
 
-const Model& Trainer::model() const { return state_->model; }
+const nn::Module& Trainer::model() const { return state_->model->module(); }
 
 }  // namespace tessera::train

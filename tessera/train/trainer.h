@@ -17,6 +17,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/export.h"
+#include "tessera/nn/module.h"
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/config.h"
 #include "tessera/train/data/samples.h"
@@ -24,7 +25,6 @@
 
 namespace tessera::train {
 
-class Model;
 struct BadStep;
 struct CheckpointState;
 
@@ -123,7 +123,7 @@ class TESSERA_API Trainer {
   /// Returns the number of parameter elements over all ranks.
   [[nodiscard]] std::int64_t parameter_count() const;
   /// Returns the model. Callers may read its parameters or, equally on all ranks, write them between steps.
-  [[nodiscard]] const Model& model() const;
+  [[nodiscard]] const nn::Module& model() const;
 
  private:
   struct State;

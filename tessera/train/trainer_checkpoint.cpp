@@ -35,10 +35,9 @@ void Trainer::before_update(std::int64_t step, std::function<void(const StepRepo
 
 CheckpointState Trainer::checkpoint_state() const {
   CheckpointState out;
-  for (const Parameter& each : state_->model.parameters()) {
-    out.tensors.emplace_back("parameters/" + each.name, each.tensor.detach());
-  }
-  for (auto& [name, tensor] : state_->optimizer.state(state_->model.parameters())) {
+  const std::vector<nn::NamedTensor> parameters = named_leaves(model());
+  for (const auto& [name, leaf] : parameters) out.tensors.emplace_back("parameters/" + name, leaf.detach());
+  for (auto& [name, tensor] : state_->optimizer->state(parameters)) {
     out.tensors.emplace_back("optimizer/" + name, std::move(tensor));
   }
   const ops::GeneratorState random = ops::generator_state();

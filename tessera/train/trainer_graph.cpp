@@ -18,7 +18,7 @@ bool Trainer::State::is_replayed() {
 }
 
 void Trainer::State::capture_step() {
-  exposed.begin_capture();
+  exposed->begin_capture();
   book.note_graph({}, {});
   const detail::StepBody body{
       .compute =
@@ -27,7 +27,9 @@ void Trainer::State::capture_step() {
           },
       .update =
           [this](const StepValues& values, const Tensor& learning_rate, const Tensor& skip) {
-            optimizer.step({.learning_rate = learning_rate, .clip_factor = values.norm.factor, .skip = skip});
+            optimizer->step(
+                {.scalars = {.learning_rate = learning_rate, .clip_factor = values.norm.factor, .skip = skip},
+                 .keeps_gradients = true});
           },
       .leaves = leaves};
   // Memory that eager steps left in the caches of the allocator is no longer useful.
@@ -48,7 +50,7 @@ void Trainer::State::replay_step(StepReport& report) {
   stream().synchronize();
   report.loss = graph->loss();
   report.grad_norm = graph->grad_norm();
-  report.exposed_seconds = exposed.replayed_seconds();
+  report.exposed_seconds = exposed->replayed_seconds();
   // Inspectors of a bad step find its gradients where those of other steps are.
   if (graph->is_skipped()) {
     for (std::size_t i = 0; i < leaves.size(); ++i) autograd::set_grad(leaves[i], graph->gradients()[i]);

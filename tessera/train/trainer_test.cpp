@@ -18,7 +18,7 @@
 #include "tessera/shard/distribute.h"
 #include "tessera/train/detail/agreement.h"
 #include "tessera/train/detail/run_signals.h"
-#include "tessera/train/model.h"
+#include "tessera/train/make_model.h"
 #include "tessera/train/testing/runs.h"
 
 namespace tessera::train {
@@ -92,7 +92,9 @@ TEST(Trainer, OtherModelsHaveTheSameNumbersOnEveryMeshToo) {
   for (const Config& config : {tied, dropping, whole}) {
     const Curve want = run_on_ranks(config);
     for (const Config& each : meshes_of(config)) {
-      EXPECT_EQ(testing::difference(run_on_ranks(each), want, 1e-5), "") << testing::mesh_name(each.mesh);
+      EXPECT_EQ(testing::difference(run_on_ranks(each), want, 1e-5), "")
+          << testing::mesh_name(each.mesh) << (each.model.tied ? ", tied" : "")
+          << (each.model.dropout > 0 ? ", dropout" : "") << (each.mesh.sequence_parallel ? "" : ", complete sequences");
     }
   }
 }
@@ -131,8 +133,8 @@ TEST(Trainer, LearnsInBf16OnEveryMesh) {
 // Returns all global weights of all parameters.
 std::vector<float> weights_of(const Trainer& trainer) {
   std::vector<float> out;
-  for (const Parameter& parameter : trainer.model().parameters()) {
-    const Tensor whole = ops::contiguous(shard::gather(parameter.tensor.detach()));
+  for (const Tensor& leaf : trainer.model().parameters()) {
+    const Tensor whole = ops::contiguous(shard::gather(leaf.detach()));
     device::Device::get("host").synchronize();
     out.insert(out.end(), whole.data_as<float>(), whole.data_as<float>() + whole.numel());
   }
@@ -141,7 +143,7 @@ std::vector<float> weights_of(const Trainer& trainer) {
 
 // Makes the next loss and gradients infinite or NaN.
 void spoil_head(const Trainer& trainer, double value) {
-  ops::fill_(trainer.model().parameters().back().tensor.detach(), value);
+  ops::fill_(trainer.model().parameters().back().detach(), value);
 }
 
 TEST(Trainer, AStepThatIsNotFiniteIsSkippedOrStops) {
@@ -176,7 +178,7 @@ TEST(Trainer, ASpikeIsSkippedOrStops) {
     simulate(4, [&] {
       Trainer trainer(config, synthetic_samples(config));
       for (int i = 0; i < 4; ++i) EXPECT_EQ(trainer.step().end, StepEnd::kDone);
-      const Tensor head = trainer.model().parameters().back().tensor.detach();
+      const Tensor head = trainer.model().parameters().back().detach();
       const Tensor kept = ops::clone(head);
       ops::normal_(head, 0, 50);
       const std::vector<float> before = weights_of(trainer);

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-# Sizes of our presets, the batch of the row and its dtype: those of tessera/train/presets.cpp and host_steps_bench.cpp.
+# Sizes of our presets, the batch of the row and its dtype: those of tessera/models/llama.cpp and host_steps_bench.cpp.
 TINY = {"width": 128, "layers": 4, "heads": 4, "kv_heads": 2, "hidden": 352, "vocabulary": 256, "sequence": 128}
 LARGE = {"width": 768, "layers": 12, "heads": 12, "kv_heads": 12, "hidden": 2048, "vocabulary": 50304, "sequence": 1024}
 STEPS = {

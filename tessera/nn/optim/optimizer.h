@@ -65,19 +65,19 @@ class TESSERA_API Optimizer {
  protected:
   /// A group with its state: for each of the state names, one tensor per parameter.
   struct Group {
-    double weight_decay = 0;
-    double learning_rate_factor = 1;
-    std::vector<Tensor> parameters = {};
-    std::vector<std::vector<Tensor>> state = {};
-    Tensor steps = {};  // one i64, if the optimizer counts steps
+    double weight_decay = 0;                      ///< Weight decay.
+    double learning_rate_factor = 1;              ///< Multiplies the learning rate of the optimizer.
+    std::vector<Tensor> parameters = {};          ///< Leaves that require a gradient.
+    std::vector<std::vector<Tensor>> state = {};  ///< By state name, then by parameter.
+    Tensor steps = {};                            ///< One i64, if the optimizer counts steps.
   };
   /// What an optimizer is made of, besides its update.
   struct Settings {
-    std::string name;  // prefix of errors
-    double learning_rate = 0;
-    double weight_decay = 0;
-    std::vector<std::string> state_names = {};
-    bool counts_steps = false;
+    std::string name;                           ///< Prefix of errors.
+    double learning_rate = 0;                   ///< Learning rate of steps that are not given one.
+    double weight_decay = 0;                    ///< Weight decay of groups without their own.
+    std::vector<std::string> state_names = {};  ///< Names of the state tensors of a parameter.
+    bool counts_steps = false;                  ///< True if each group counts its steps.
   };
 
   /// Creates the state of all groups.

@@ -341,7 +341,7 @@ std::shared_ptr<const DispatchPlan> make_entry(const Call& call, std::uint64_t h
   if (!conflict.empty() && (entry.rearranged == nullptr || redistribute_mode() != RedistributeMode::kAutomatic)) {
     entry.is_free = !fixes.empty() && is_free(fixes[0], call);
     entry.is_local = !fixes.empty() && is_local(fixes[0]);
-    const bool is_backward = entry.is_local && !autograd::backward_of().empty();
+    const bool is_backward = entry.is_local && autograd::is_in_backward();
     const bool may_move =
         (redistribute_mode() == RedistributeMode::kAutomatic || entry.is_free || is_backward) && !fixes.empty();
     if (!may_move) refuse(call, conflict, fixes, entry);

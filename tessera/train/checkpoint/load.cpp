@@ -30,7 +30,8 @@ std::vector<detail::Wanted> wanted_of(const CheckpointIndex& index, const Checkp
       std::vector<std::string> names;
       for (const SavedTensor& each : index.tensors) names.push_back(each.name);
       TESSERA_THROW(MismatchError, "checkpoint ", path, ": no tensor '", name, "'", did_you_mean(name, names),
-                    " among its ", names.size(), " tensors; use the configuration that it was saved with");
+                    " among its ", names.size(),
+                    " tensors; use the configuration and the version of Tessera that it was saved with");
     }
     const SavedTensor& saved = index.tensors[found->second];
     TESSERA_CHECK_AS(MismatchError, saved.shape == tensor.shape(), "checkpoint ", path, ": tensor '", name,

@@ -41,7 +41,7 @@ TESSERA_API CheckpointVerdict verify_checkpoint(const std::filesystem::path& pat
 /// of the checkpoint that is being read.
 TESSERA_API std::vector<CheckpointVerdict> list_checkpoints(const std::filesystem::path& directory, CheckDepth depth,
                                                             const OnProgress& on_progress = {});
-/// Returns "rank-000003.safetensors, layers.0.query: the checksum is wrong".
+/// Returns "rank-000003.safetensors, layers.0.mlp.up_proj.weight: the checksum is wrong".
 TESSERA_API std::string to_string(const CheckpointFault& fault);
 
 }  // namespace tessera::train

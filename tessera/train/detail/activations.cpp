@@ -5,7 +5,7 @@
 
 namespace tessera::train::detail {
 
-Watch Activations::watch() {
+nn::ModuleObserver Activations::observer() {
   return [kept = kept_](const std::string& module, const Tensor& output) {
     if (!kept->modules.insert(module).second) return;
     kept->outputs.emplace_back("activations/" + module, output.detach());

@@ -2,7 +2,7 @@
 // memory that would otherwise be freed; the computation does not change.
 //
 //   Activations activations;
-//   model.set_watch(activations.watch());
+//   model.set_observer(activations.observer());
 //   backward(model.loss(...));
 //   activations.kept();
 #pragma once
@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "tessera/train/model.h"
+#include "tessera/nn/module.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera::train::detail {
@@ -19,8 +19,8 @@ namespace tessera::train::detail {
 /// Activations and gradients of one pass. Not thread-safe.
 class Activations {
  public:
-  /// Returns a watch for a model, which may outlive this object. Of recomputed outputs, the first one is kept.
-  [[nodiscard]] Watch watch();
+  /// Returns an observer for a model, which may outlive this object. Of recomputed outputs, the first one is kept.
+  [[nodiscard]] nn::ModuleObserver observer();
   /// Returns outputs in the order of computation, then gradients in the order of arrival.
   [[nodiscard]] StepActivations kept() const;
 

@@ -5,8 +5,8 @@
 
 #include "tessera/base/error.h"
 #include "tessera/device/device.h"
+#include "tessera/nn/language_model.h"
 #include "tessera/shard/distribute.h"
-#include "tessera/train/model.h"
 
 namespace tessera::train::detail {
 
@@ -14,8 +14,7 @@ Tensor laid_out(const Tensor& own, const ParallelPlan& plan, bool is_batch_shard
   if (!plan.mesh()) return own;
   const std::int64_t rows = own.size(0);
   const std::int64_t all = is_batch_sharded ? rows * plan.dp() * plan.fsdp() : rows;
-  return shard::from_local(own, plan.at(ActivationPoint::kTokens, is_batch_sharded),
-                           {.shape = Shape{all, own.size(1)}});
+  return shard::from_local(own, plan.tokens(is_batch_sharded), {.shape = Shape{all, own.size(1)}});
 }
 
 Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const ParallelPlan& plan, bool is_batch_sharded) {
@@ -40,7 +39,7 @@ void split_rows(std::span<const std::int32_t> rows, const ParallelPlan& plan, st
     if (static_cast<std::int64_t>(i) < real) {
       std::ranges::copy(row.last(width - 1), targets.begin() + static_cast<std::ptrdiff_t>(at));
     } else {
-      std::ranges::fill(targets.subspan(at, width - 1), kIgnoredTarget);
+      std::ranges::fill(targets.subspan(at, width - 1), nn::kIgnoredTarget);
     }
   }
 }

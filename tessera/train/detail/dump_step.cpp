@@ -9,7 +9,7 @@
 #include "tessera/tensor/safetensors.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/detail/option_values.h"
-#include "tessera/train/model.h"
+#include "tessera/train/make_model.h"
 
 namespace tessera::train::detail {
 
@@ -18,9 +18,8 @@ std::string write_step(const std::string& directory, int rank, const Trainer& tr
   const std::filesystem::path folder = std::filesystem::path(directory) / ("dump-" + std::to_string(report.step));
   make_run_subdirectory(folder);
   CheckpointState state = trainer.checkpoint_state();
-  for (const Parameter& each : trainer.model().parameters()) {
-    if (const Tensor gradient = autograd::grad(each.tensor))
-      state.tensors.emplace_back("gradients/" + each.name, gradient);
+  for (const auto& [name, leaf] : named_leaves(trainer.model())) {
+    if (const Tensor gradient = autograd::grad(leaf)) state.tensors.emplace_back("gradients/" + name, gradient);
   }
   state.tensors.insert(state.tensors.end(), seen.activations.begin(), seen.activations.end());
   std::map<std::string, std::string> texts{{"step", std::to_string(report.step)},

@@ -21,12 +21,12 @@ namespace {
 // Digits that a rank sends per parameter: the digests of position and content.
 constexpr std::size_t kLetters = 2 * kHashLetters;
 
-std::string digests_of(const Parameter& parameter) {
-  const Tensor& tensor = parameter.tensor;
+std::string digests_of(const nn::NamedTensor& parameter) {
+  const auto& [name, tensor] = parameter;
   std::string position;
   if (tensor.has_layout()) position = part_of(tensor.layout(), tensor.shape(), current_place().rank).text();
   const Tensor local = tensor.has_layout() ? tensor.local() : tensor;
-  TESSERA_CHECK(local.is_contiguous(), "check_replicas: parameter ", parameter.name, " must be contiguous");
+  TESSERA_CHECK(local.is_contiguous(), "check_replicas: parameter ", name, " must be contiguous");
   return hash_of(position) + hash_of({reinterpret_cast<const char*>(local.data()), local.nbytes()});
 }
 
@@ -66,7 +66,7 @@ void check(const std::string& name, const std::vector<std::string_view>& by_rank
 
 }  // namespace
 
-void check_replicas(std::span<const Parameter> parameters, std::int64_t step) {
+void check_replicas(std::span<const nn::NamedTensor> parameters, std::int64_t step) {
   const comm::ProcessGroup all = comm::world();
   if (all.size() == 1) return;
   const probe::Annotation mark("check_replicas", step);
@@ -75,7 +75,7 @@ void check_replicas(std::span<const Parameter> parameters, std::int64_t step) {
   const Tensor own = Tensor::allocate(Shape{letters}, DType::kU8, host);
   const Tensor everyones = Tensor::allocate(Shape{letters * all.size()}, DType::kU8, host);
   std::byte* next = own.data();
-  for (const Parameter& each : parameters) {
+  for (const nn::NamedTensor& each : parameters) {
     std::memcpy(next, digests_of(each).data(), kLetters);
     next += kLetters;
   }
@@ -86,7 +86,7 @@ void check_replicas(std::span<const Parameter> parameters, std::int64_t step) {
     std::vector<std::string_view> by_rank;
     for (std::size_t rank = 0; rank < static_cast<std::size_t>(all.size()); ++rank)
       by_rank.push_back(sent.substr((rank * parameters.size() + i) * kLetters, kLetters));
-    check(parameters[i].name, by_rank, step);
+    check(parameters[i].first, by_rank, step);
   }
 }
 

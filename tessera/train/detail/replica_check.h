@@ -8,13 +8,13 @@
 #include <cstdint>
 #include <span>
 
-#include "tessera/train/parameter.h"
+#include "tessera/nn/optim/optimizer.h"
 
 namespace tessera::train::detail {
 
 /// Compares the replicas of all parameters after step `step`. Collective over the world; blocks. All work on the
 /// parameters must have completed. Throws MismatchError on every rank if replicas differ; the error names the rank, the
 /// parameter and the step.
-void check_replicas(std::span<const Parameter> parameters, std::int64_t step);
+void check_replicas(std::span<const nn::NamedTensor> parameters, std::int64_t step);
 
 }  // namespace tessera::train::detail

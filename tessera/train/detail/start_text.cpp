@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tessera/base/bytes.h"
+#include "tessera/nn/language_model.h"
 #include "tessera/ops/host_speed.h"
 #include "tessera/ops/parallel.h"
 #include "tessera/train/detail/loop.h"
@@ -25,17 +26,17 @@ std::string count_text(std::int64_t count) {
 
 // Returns true if the model has the sizes of its preset.
 bool is_preset(const ModelConfig& model) {
-  const auto is_same = [&](const Preset& each) {
+  const auto is_same = [&](const nn::Preset& each) {
     return each.name == model.preset && each.width == model.width && each.layers == model.layers &&
            each.heads == model.heads && each.kv_heads == model.kv_heads && each.hidden == model.hidden &&
            each.vocabulary == model.vocabulary && each.sequence == model.sequence;
   };
-  return std::ranges::any_of(presets(), is_same);
+  return std::ranges::any_of(nn::model_family(model.family).presets, is_same);
 }
 
 std::string model_text(const StartFacts& facts) {
   const ModelConfig& model = facts.config.model;
-  return fmt::format("llama {}{}: {} parameters, {} layer{}, vocabulary {}, sequence {}\n", model.preset,
+  return fmt::format("{} {}{}: {} parameters, {} layer{}, vocabulary {}, sequence {}\n", model.family, model.preset,
                      is_preset(model) ? "" : " (changed)", count_text(facts.parameters), model.layers,
                      model.layers == 1 ? "" : "s", model.vocabulary, model.sequence);
 }

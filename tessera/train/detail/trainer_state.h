@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -13,9 +14,8 @@
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/detail/batch.h"
 #include "tessera/train/detail/step_graph.h"
+#include "tessera/train/make_model.h"
 #include "tessera/train/memory_book.h"
-#include "tessera/train/model.h"
-#include "tessera/train/optimizer.h"
 #include "tessera/train/plan.h"
 #include "tessera/train/trainer.h"
 
@@ -40,6 +40,8 @@ struct Trainer::State {
   }
   std::vector<std::int32_t> next_rows(std::int64_t m);
   void settle_gradients();
+  // Updates the parameters by their gradients times `clip_factor`.
+  void update(double learning_rate, const Tensor& clip_factor);
   // Passes a step that is not taken to the callback of keep_bad_steps().
   void keep(const StepReport& report) const;
   // Returns the norm above which gradients are a spike.
@@ -53,15 +55,15 @@ struct Trainer::State {
   // run.check_replicas steps. The step must have finished.
   void check_replicas_if_due();
   [[nodiscard]] bool is_looked_at() const { return before_update && steps == looked_at_step; }
-  [[nodiscard]] const device::Stream& stream() const { return tensor::current_stream(device::Device::get("host")); }
+  [[nodiscard]] const device::Stream& stream() const { return tensor::current_stream(tensor::default_device()); }
 
   Config config;
   ParallelPlan plan;
   BatchSource batches;
-  shard::ExposedTime exposed;
-  Model model;
+  std::shared_ptr<shard::ExposedTime> exposed = std::make_shared<shard::ExposedTime>();
+  std::shared_ptr<nn::LanguageModel> model;
   std::vector<Tensor> leaves;
-  Optimizer optimizer;
+  std::unique_ptr<nn::Optimizer> optimizer;
   MemoryBook book;
   std::int64_t steps = 0;
   std::optional<double> mean_norm;  // over the steps taken

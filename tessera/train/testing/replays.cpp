@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "tessera/device/device.h"
-#include "tessera/train/model.h"
+#include "tessera/train/make_model.h"
 #include "tessera/train/testing/runs.h"
 
 namespace tessera::train::testing {
@@ -15,8 +15,8 @@ namespace tessera::train::testing {
 std::vector<float> own_weights(const Trainer& trainer) {
   std::vector<float> out;
   device::Device::get("host").synchronize();
-  for (const Parameter& parameter : trainer.model().parameters()) {
-    const Tensor own = parameter.tensor.has_layout() ? parameter.tensor.local() : parameter.tensor;
+  for (const Tensor& leaf : trainer.model().parameters()) {
+    const Tensor own = leaf.has_layout() ? leaf.local() : leaf;
     out.insert(out.end(), own.data_as<float>(), own.data_as<float>() + own.numel());
   }
   return out;

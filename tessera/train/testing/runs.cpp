@@ -9,7 +9,7 @@
 #include "tessera/device/device.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/distribute.h"
-#include "tessera/train/model.h"
+#include "tessera/train/make_model.h"
 
 namespace tessera::train::testing {
 
@@ -71,8 +71,8 @@ SampleReader synthetic_samples(const Config& config) {
 Curve run(const Config& config) {
   Trainer trainer(config, synthetic_samples(config));
   Curve curve;
-  for (const Parameter& parameter : trainer.model().parameters()) {
-    const Tensor whole = ops::contiguous(shard::gather(parameter.tensor.detach()));
+  for (const Tensor& leaf : trainer.model().parameters()) {
+    const Tensor whole = ops::contiguous(shard::gather(leaf.detach()));
     device::Device::get("host").synchronize();
     if (current_place().rank != Rank(0)) continue;
     const float* data = whole.data_as<float>();

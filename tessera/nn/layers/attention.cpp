@@ -1,0 +1,89 @@
+#include "tessera/nn/layers/attention.h"
+
+#include "tessera/base/error.h"
+#include "tessera/nn/kv_cache.h"
+#include "tessera/ops/nn/attention.h"
+#include "tessera/ops/shape/shape.h"
+
+namespace tessera::nn {
+namespace {
+
+AttentionOptions resolved(AttentionOptions options) {
+  TESSERA_CHECK(options.width > 0 && options.heads > 0, "Attention: width and heads must be at least 1, got ",
+                options.width, " and ", options.heads);
+  if (options.kv_heads == 0) options.kv_heads = options.heads;
+  TESSERA_CHECK(options.kv_heads > 0 && options.heads % options.kv_heads == 0, "Attention: heads (", options.heads,
+                ") must be a multiple of kv_heads, got ", options.kv_heads);
+  TESSERA_CHECK(options.head_width >= 0 && options.window >= 0,
+                "Attention: head_width and window must be at least 0, got ", options.head_width, " and ",
+                options.window);
+  if (options.head_width == 0) {
+    TESSERA_CHECK(options.width % options.heads == 0, "Attention: width must be a multiple of heads (", options.heads,
+                  "), got ", options.width, "; set head_width");
+    options.head_width = options.width / options.heads;
+  }
+  return options;
+}
+
+Linear projection(const AttentionOptions& options, std::int64_t heads) {
+  return {options.width,
+          heads * options.head_width,
+          {.bias = options.bias,
+           .init = options.init,
+           .out_meaning = {"heads", options.head_width},
+           .in_meaning = "embed"}};
+}
+
+Linear last_projection(const AttentionOptions& options) {
+  return {options.heads * options.head_width,
+          options.width,
+          {.bias = options.out_bias,
+           .init = options.out_init,
+           .out_meaning = "embed",
+           .in_meaning = {"heads", options.head_width}}};
+}
+
+}  // namespace
+
+Attention::Attention(const AttentionOptions& options)
+    : q_proj(add("q_proj", projection(resolved(options), options.heads))),
+      k_proj(add("k_proj", projection(resolved(options), resolved(options).kv_heads))),
+      v_proj(add("v_proj", projection(resolved(options), resolved(options).kv_heads))),
+      o_proj(add("o_proj", last_projection(resolved(options)))),
+      options_(resolved(options)) {
+  if (!options.qk_norm_eps) return;
+  const NormOptions norm{.eps = *options.qk_norm_eps, .meaning = ""};
+  q_norm = add("q_norm", RMSNorm(options_.head_width, norm));
+  k_norm = add("k_norm", RMSNorm(options_.head_width, norm));
+}
+
+// Returns [batch, heads, sequence, head_width], a view of the rows unless they are normalized.
+Tensor Attention::heads_of(const Tensor& rows, std::int64_t heads, const std::optional<RMSNorm>& norm) const {
+  const Tensor split = ops::view(rows, {rows.size(0), rows.size(1), heads, options_.head_width});
+  return ops::transpose(norm ? (*norm)(split) : split, 1, 2);
+}
+
+Tensor Attention::rotated(const Tensor& heads, std::int64_t first_position) const {
+  if (!options_.rope) return heads;
+  ops::RopeAttributes rope = *options_.rope;
+  rope.offset += first_position;
+  return ops::rope(heads, rope);
+}
+
+Tensor Attention::forward(const Tensor& x, KvCache* cache) const {
+  const Tensor rows = constrain(x, {"batch", "", "embed"});
+  const std::int64_t first = cache == nullptr ? 0 : cache->tokens(*this);
+  const Tensor q = rotated(heads_of(q_proj(rows), options_.heads, q_norm), first);
+  Tensor k = rotated(heads_of(k_proj(rows), options_.kv_heads, k_norm), first);
+  Tensor v = heads_of(v_proj(rows), options_.kv_heads, {});
+  if (cache != nullptr) std::tie(k, v) = cache->append(*this, k, v);
+  const ops::AttentionBias bias{.is_causal = options_.is_causal,
+                                .is_bottom_right = cache != nullptr,
+                                .window_left = options_.window > 0 ? options_.window - 1 : -1};
+  const Tensor out = ops::scaled_dot_product_attention(q, k, v, bias);
+  const Tensor joined =
+      ops::reshape(ops::transpose(out, 1, 2), {out.size(0), out.size(2), options_.heads * options_.head_width});
+  return o_proj.with_bias(constrain(o_proj.product(observe("values", joined)), {"batch", "sequence", "embed"}));
+}
+
+}  // namespace tessera::nn
