@@ -8,6 +8,7 @@
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
+#include "tessera/base/rank.h"
 #include "tessera/memory/label.h"
 #include "tessera/nn/detail/module_state.h"
 #include "tessera/shard/distribute.h"
@@ -21,7 +22,14 @@ using detail::ModuleState;
 using detail::ParameterSlot;
 using Slots = std::vector<std::shared_ptr<ParameterSlot>>;
 
-constinit thread_local const ShardingScope* current_scope = nullptr;
+// The innermost scope of a rank. A part of the rank: thread-local storage is scarce, and modules are not thread-safe.
+struct CurrentScope {
+  const ShardingScope* scope = nullptr;
+};
+
+const ShardingScope*& current_scope() {
+  return current_rank()->part<CurrentScope>([] { return std::make_shared<CurrentScope>(); }).scope;
+}
 
 bool is_number(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
@@ -135,13 +143,16 @@ void distribute(const Module& model, const layout::Mesh& mesh, const ShardingTab
 }
 
 ShardingScope::ShardingScope(layout::Mesh mesh, ShardingTable table)
-    : mesh_(std::move(mesh)), table_(std::move(table)), outer_(current_scope) {
-  current_scope = this;
+    : mesh_(std::move(mesh)), table_(std::move(table)), outer_(current_scope()) {
+  current_scope() = this;
 }
 
-ShardingScope::~ShardingScope() { current_scope = outer_; }
+ShardingScope::~ShardingScope() { current_scope() = outer_; }
 
-const ShardingScope* ShardingScope::current() { return current_scope; }
+const ShardingScope* ShardingScope::current() {
+  const auto* current = current_rank()->find_part<CurrentScope>();
+  return current != nullptr ? current->scope : nullptr;
+}
 
 layout::Layout ShardingScope::stored(const Shape& shape, const Meaning& meaning, const std::string& what) const {
   return table_.layouts_of(mesh_, shape, meaning, what).stored;
