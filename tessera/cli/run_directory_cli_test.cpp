@@ -202,7 +202,8 @@ TEST_F(RunDirectoryCli, PlantedLinksOfReportsAreNotFollowed) {
 TEST_F(RunDirectoryCli, ASecondLauncherIsRefused) {
   const Outcome outcome = script(
       "$tessera run -n 1 --run-dir run -- sh -c 'touch up; until test -e go; do sleep 0.02; done' &\njob=$!\n"
-      "until_test test -e up\ncp run/launch.json before\n$tessera run -n 1 --run-dir run -- touch second\n"
+      "until_test test -e up\nuntil_test test -s run/launch.json\ncp run/launch.json before\n$tessera run -n 1 "
+      "--run-dir run -- touch second\n"
       "code=$?\ncmp run/launch.json before || exit 98\ntouch go\nwait $job || exit 97\nexit $code\n");
   EXPECT_EQ(outcome.code, 1) << outcome.err;
   EXPECT_TRUE(contains(outcome.err, directory + "/run' is in use by an active run")) << outcome.err;
