@@ -1,9 +1,14 @@
 // Memory of the host device beyond the contract of all devices: the memory file and its holes.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "tessera/base/error.h"
@@ -13,6 +18,7 @@ namespace tessera::device::host {
 namespace {
 
 constexpr std::size_t kUnit = std::size_t{64} << 10;
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
 bool is_zero(const std::byte* at, std::size_t nbytes) {
   return std::all_of(at, at + nbytes, [](std::byte b) { return b == std::byte{0}; });
@@ -38,6 +44,59 @@ TEST(HostMemory, FillsHolesFirstAndJoinsThem) {
   EXPECT_EQ(large.export_handle().offset(), 2 * kUnit);
   const Memory next = device.create_memory(kUnit);
   EXPECT_EQ(next.export_handle().offset(), 8 * kUnit);
+}
+
+TEST(HostMemory, ExtentsOfLargePagesStartOnOneAndLeaveTheirGapUsable) {
+  const Device device = make_host_device();
+  const Memory small = device.create_memory(kUnit);
+  const Memory large = device.create_memory(2 * kLargePage);
+  const Memory next = device.create_memory(kUnit);
+  const Memory last = device.create_memory(kLargePage);
+  EXPECT_EQ(large.export_handle().offset(), kLargePage);
+  EXPECT_EQ(next.export_handle().offset(), kUnit);
+  EXPECT_EQ(last.export_handle().offset(), 3 * kLargePage);
+}
+
+// Bytes of the mapping at `address` that the processor addresses by large pages.
+std::size_t large_page_nbytes(const std::byte* address) {
+  std::ostringstream start;
+  start << std::hex << reinterpret_cast<std::uintptr_t>(address) << '-';
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  while (std::getline(maps, line) && !line.starts_with(start.str())) {
+  }
+  while (std::getline(maps, line)) {
+    if (line.starts_with("ShmemPmdMapped:")) return std::stoul(line.substr(line.find_first_of("0123456789"))) * 1024;
+  }
+  return 0;
+}
+
+// Returns true if the kernel turns pages of a memory file into a large page.
+bool kernel_has_large_pages() {
+  const int fd = memfd_create("large-pages", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, kLargePage) != 0) return false;
+  void* space = mmap(nullptr, 2 * kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  auto* page = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(space) + kLargePage - 1) / kLargePage *
+                                            kLargePage);
+  bool is_large = false;
+  if (mmap(page, kLargePage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED) {
+    *page = std::byte{1};
+    constexpr int kCollapse = 25;  // MADV_COLLAPSE
+    is_large = madvise(page, kLargePage, kCollapse) == 0;
+  }
+  munmap(space, 2 * kLargePage);
+  close(fd);
+  return is_large;
+}
+
+TEST(HostMemory, LargePagesBackExtentsOfLargePages) {
+  if (!kernel_has_large_pages()) GTEST_SKIP() << "this kernel gives no large pages to memory files";
+  const Device device = make_host_device();
+  const Memory small = device.create_memory(kUnit);
+  AddressRange range = device.reserve(2 * kLargePage);
+  range.map(0, device.create_memory(2 * kLargePage));
+  EXPECT_EQ(large_page_nbytes(range.data()), 2 * kLargePage);
+  EXPECT_TRUE(is_zero(range.data(), 2 * kLargePage));
 }
 
 TEST(HostMemory, CapacityCountsWhatIsCreatedAndTheErrorSaysSo) {

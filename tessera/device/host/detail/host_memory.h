@@ -19,6 +19,9 @@ namespace tessera::device::host::detail {
 
 /// Unit of sizes and offsets.
 inline constexpr std::size_t kGranularity = std::size_t{64} << 10;
+/// A large page of the processor. Extents of complete large pages are backed by them, because the processor finds their
+/// addresses faster.
+inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
 /// The memory file and its allocated extents. Thread-safe.
 class MemoryFile {
@@ -46,6 +49,7 @@ class MemoryFile {
  private:
   [[nodiscard]] bool is_held_elsewhere(std::uint64_t offset, std::size_t nbytes) const;
   void free_stretch(std::uint64_t offset, std::uint64_t nbytes);
+  void add_hole(std::uint64_t offset, std::uint64_t nbytes);
   void free_lingering();
 
   const std::string device_;
