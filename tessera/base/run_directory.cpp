@@ -41,6 +41,14 @@ void set_mode(const std::filesystem::path& path, ::mode_t mode) {
       std::filesystem::is_symlink(path, none) ? "it is a symbolic link; specify its target" : reason(error));
 }
 
+// A link of another user may lead anywhere. A link of this user, or of root, states where runs are kept.
+void check_own_link(const std::filesystem::path& path) {
+  struct ::stat now = {};
+  const bool is_link = ::lstat(path.c_str(), &now) == 0 && S_ISLNK(now.st_mode);
+  TESSERA_CHECK_AS(IoError, !is_link || now.st_uid == ::geteuid() || now.st_uid == 0, "run directory '", path.string(),
+                   "' is a symbolic link of user ", now.st_uid, ", which a run does not follow; specify its target");
+}
+
 // Creates a directory whose name survives a crash. Returns false, with errno, if it exists or cannot be created. If the
 // sync fails, the directory is removed, so that the next attempt creates and syncs it again.
 bool make_durable(const std::filesystem::path& path, ::mode_t mode) {
@@ -62,11 +70,14 @@ void make_parents(const std::filesystem::path& path) {
 
 }  // namespace
 
-void make_run_directory(const std::filesystem::path& path, RunAccess access) {
+void make_run_directory(const std::filesystem::path& given, RunAccess access) {
   const ::mode_t mode = access == RunAccess::kGroup ? kGroupDirectory : kPrivateDirectory;
+  // The kernel follows a link whose name ends in a slash.
+  const std::filesystem::path path = given.has_filename() ? given : given.parent_path();
   make_parents(path);
   const bool is_new = make_durable(path, mode);
   const int error = errno;
+  if (!is_new) check_own_link(path);
   std::error_code none;
   if (is_new || (access == RunAccess::kGroup && std::filesystem::is_directory(path, none))) return set_mode(path, mode);
   TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(path, none), "run directory '", path.string(),

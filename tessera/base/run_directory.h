@@ -25,8 +25,9 @@ enum class RunAccess {
 
 /// Creates a run directory, or a directory inside one, and missing parents. A new directory gets exactly the mode of
 /// `access`; parents get the default mode (umask). An existing directory keeps its mode, unless `access` is kGroup: it
-/// then gets 0750, and a symbolic link is rejected. New directories are durable: the directories above them are synced.
-/// Throws IoError if the path cannot be a directory, a sync fails or the mode cannot be set.
+/// then gets 0750, and a symbolic link is rejected. Otherwise a symbolic link is followed only if this user or root
+/// owns it. New directories are durable: the directories above them are synced. Throws IoError if the path cannot be a
+/// directory, a sync fails or the mode cannot be set.
 TESSERA_API void make_run_directory(const std::filesystem::path& path, RunAccess access = RunAccess::kPrivate);
 
 /// Creates a directory inside an existing run directory, with the access of the run directory, and syncs the run

@@ -100,6 +100,18 @@ TEST_F(RunDirectory, TheModeOfALinkedDirectoryIsNotSet) {
   EXPECT_EQ(mode(base + "/victim"), 0755U);
 }
 
+TEST_F(RunDirectory, ALinkOfAnotherUserIsNotFollowed) {
+  fs::create_directory(base + "/elsewhere");
+  fs::create_symlink(base + "/elsewhere", run);
+  make_run_directory(run);  // a link of this user
+  constexpr ::uid_t kOther = 12345;
+  if (::lchown(run.c_str(), kOther, ::getegid()) != 0) GTEST_SKIP() << "only root can create a link of another user";
+  for (const char* end : {"", "/"}) {
+    expect_error<IoError>([&] { make_run_directory(run + end); }, {run, "is a symbolic link of user 12345"});
+    expect_error<IoError>([&] { make_run_directory(run + end, RunAccess::kGroup); }, {run, "symbolic link"});
+  }
+}
+
 TEST_F(RunDirectory, ThatCannotBeMadeIsNamed) {
   std::ofstream(run) << "a file";
   expect_error<IoError>([&] { make_run_directory(run); }, {run, "it is not a directory"});
