@@ -147,6 +147,8 @@ struct ConnectRequest {
   int rank = 0;                         ///< group rank of the calling rank
   std::shared_ptr<Store> store = {};    ///< shared by the ranks; used by this communicator only
   std::chrono::nanoseconds timeout{0};  ///< limit for finding the other ranks
+  /// Returns why this rank must stop waiting for the others, or an empty text. Null: it waits until the timeout.
+  std::function<std::string()> why_over = {};
 };
 
 /// A registered backend.

@@ -112,6 +112,9 @@ std::string hear(const GroupState& group, PrefixStore& meeting, std::string_view
                 .subject = subject,
                 .whom = tessera::detail::concat(who, " in ", what),
                 .check = [&] {
+                  const std::string why =
+                      group.generation == 0 ? detail::WorldState::current().why_aborted() : std::string();
+                  TESSERA_CHECK_AS(AbortedError, why.empty(), subject, ": ", what, ": ", why);
                   const std::vector<int> gone = group.communicator->gone();
                   TESSERA_CHECK_AS(AbortedError, std::ranges::find(gone, place) == gone.end() || meeting.find(key),
                                    subject, ": ", what, ": ", who, " has ended or left");
@@ -209,7 +212,7 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
 // adopt the first proposal. A rank that is too late to be in it gets an error.
 std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
   check_group(state_);
-  const std::uint64_t number = state_->made.fetch_add(1) + 1;
+  const std::uint64_t number = state_->agreements.fetch_add(1) + 1;
   PrefixStore store = meeting(*state_, "agree", number);
   store.set("here " + std::to_string(rank()), "");
   const auto until =

@@ -275,4 +275,6 @@ std::exception_ptr ProcessGroup::error() const {
   return group.communicator->failure(group.name);
 }
 
+std::vector<int> ProcessGroup::lost() const { return state_of(state_).communicator->gone(); }
+
 }  // namespace tessera::comm

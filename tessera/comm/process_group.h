@@ -178,6 +178,8 @@ class TESSERA_API ProcessGroup {
   void abort(std::string_view reason) const;
   /// Returns the error that ends all operations of the group, or null while the group works. Never waits.
   [[nodiscard]] std::exception_ptr error() const;
+  /// Returns the group ranks that have ended or left, as far as this rank knows. Never waits.
+  [[nodiscard]] std::vector<int> lost() const;
   /// Returns the group ranks that survive, the same list on each of them. Call it on all surviving ranks after the
   /// group has failed.
   [[nodiscard]] std::vector<int> agree(std::chrono::nanoseconds timeout) const;

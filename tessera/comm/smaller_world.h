@@ -19,7 +19,8 @@
 namespace tessera::comm {
 
 /// Ends all pending operations of all groups of this rank, on all ranks, and returns the surviving world ranks, the
-/// same list on each of them. Throws NotSupported if the backend cannot shrink (mpi) or the ranks are threads.
+/// same list on each of them. Ranks that are creating a group get an AbortedError. Throws NotSupported if the backend
+/// cannot shrink (mpi) or the ranks are threads.
 TESSERA_API std::vector<int> agree_on_left(std::string_view reason, std::chrono::nanoseconds timeout);
 
 /// While this object lives, the calling thread and the threads it starts work for a rank of the shrunk world. Shrunk

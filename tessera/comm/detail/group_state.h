@@ -34,6 +34,8 @@ struct GroupState {
   std::atomic<std::int64_t> extended_ns{0};  // sum of all extensions of deadlines
   OnHang on_hang = OnHang::kRaise;
   std::atomic<std::uint64_t> made{0};  // number of groups created from this one; equal on all ranks
+  // Number of calls of agree(). Separate: after a failure, some ranks have begun to create groups that others have not.
+  std::atomic<std::uint64_t> agreements{0};
 
   std::mutex launch_mutex;  // orders launches and protects last_stream; destroyed after the record, which uses it
   device::Stream last_stream;

@@ -47,6 +47,8 @@ std::vector<BackendInfo> all_backends() {
 namespace detail {
 namespace {
 
+constexpr const char* kAborted = "aborted";  // key of the store: why a rank aborted all groups
+
 // Returns the named backend, or the preferred usable one. Backends of lower preference are not queried, since some load
 // a library to answer.
 BackendInfo choose(std::string_view name, const ConnectRequest& request) {
@@ -94,6 +96,8 @@ std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& 
                          .ranks = ranks,
                          .rank = static_cast<int>(self - ranks.begin()),
                          .timeout = timeout};
+  // Groups that survivors create after a failure work on.
+  if (processes_ != nullptr && generation == 0) request.why_over = [this] { return why_aborted(); };
   const BackendInfo info = choose(backend, request);
   chosen = info.name;
   const std::string key = chosen + " " + request.name;
@@ -145,10 +149,24 @@ void WorldState::leave() noexcept {
 
 void WorldState::abort(std::string_view reason) noexcept {
   if (!owner_.is_this()) return;
+  try {
+    (void)store_->compare_set(kAborted, std::nullopt,
+                              tessera::detail::concat("rank ", current_place().rank, " aborted all groups: ", reason));
+  } catch (const std::exception& error) {
+    log::warn("abort: ranks that create groups are not informed: ", error.what());
+  }
   const std::lock_guard lock(mutex_);
   for (const auto& [key, connection] : connections_) {
     const std::unique_lock connected(connection->mutex, std::try_to_lock);
     if (connected && connection->communicator != nullptr) connection->communicator->abort(reason);
+  }
+}
+
+std::string WorldState::why_aborted() const noexcept {
+  try {
+    return store_->find(kAborted).value_or("");
+  } catch (const std::exception&) {
+    return "";  // the store ended with its host rank, whose end is noticed
   }
 }
 

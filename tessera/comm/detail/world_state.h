@@ -86,8 +86,11 @@ class WorldState {
   [[nodiscard]] const std::string& backend() const { return backend_; }
   /// Informs the peers that this rank has left; called at the end of its process.
   void leave() noexcept;
-  /// Ends the pending operations of all communicators, on all their ranks.
+  /// Ends the pending operations of all communicators, on all their ranks. Ranks that wait for this rank to join a
+  /// group stop waiting.
   void abort(std::string_view reason) noexcept;
+  /// Returns why groups of this world can no longer be created: a rank called abort(). Empty if none did.
+  [[nodiscard]] std::string why_aborted() const noexcept;
   /// Releases all communicators. Each informs its peers, immediately or when its last pending work releases it.
   void let_go();
   /// Returns the communicator of these ranks on this backend ("": the preferred usable one), and connects it on first

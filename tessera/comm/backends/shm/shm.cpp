@@ -137,6 +137,8 @@ std::string name_of_memory(const ConnectRequest& request, const PeerProcess& fir
                                               .check = [&] {
                                                 TESSERA_CHECK_AS(AbortedError, !first.has_ended(), subject, ": rank ",
                                                                  request.ranks[0], " ended before it joined");
+                                                const std::string why = request.why_over ? request.why_over() : "";
+                                                TESSERA_CHECK_AS(AbortedError, why.empty(), subject, ": ", why);
                                                 const std::optional<std::string> failed = request.store->find("failed");
                                                 TESSERA_CHECK_AS(AbortedError, !failed, *failed);
                                               }});

@@ -8,6 +8,29 @@
 #include "tessera/comm/detail/peer_memory/signals.h"
 
 namespace tessera::comm::detail {
+namespace {
+
+// Asks from time to time why a wait for the other ranks must end. The answer takes a request of the store.
+class WhyOver {
+ public:
+  explicit WhyOver(const ConnectRequest& request) : request_(request) {}
+  bool is_over() {
+    const auto now = WaitNotice::Clock::now();
+    if (request_.why_over == nullptr || now < next_) return false;
+    constexpr std::chrono::milliseconds kLook(50);
+    next_ = now + kLook;
+    text_ = request_.why_over();
+    return !text_.empty();
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  const ConnectRequest& request_;
+  WaitNotice::Clock::time_point next_ = WaitNotice::Clock::now();
+  std::string text_;
+};
+
+}  // namespace
 
 PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request,
                                    NoticeDelays delays)
@@ -20,6 +43,7 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   memory_->waiting().raise(own.joined, 1, own.sleepers);
   const std::string what = "the creation of group " + request.name;
   WaitNotice notice(WaitNotice::Clock::now(), delays);
+  WhyOver why(request);
   // No rank continues before all have joined, so that no rank can leave before another has found its memory.
   for (int peer = 0; peer < group.size(); ++peer) {
     Board& board = group.board(peer);
@@ -29,7 +53,7 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
     const std::function<bool()> is_over = [&] {
       const auto waited = notice.due(WaitNotice::Clock::now());
       if (waited && !memory_->waiting().is_virtual()) log_wait(request.name, *waited);
-      return is_given_up() || cycle.finds({peer, board.joined, 1, is_given_up, what});
+      return is_given_up() || why.is_over() || cycle.finds({peer, board.joined, 1, is_given_up, what});
     };
     const bool came = memory_->waiting().wait({.is_there = is_there,
                                                .word = board.joined,
@@ -44,7 +68,10 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
                     .missing = {peer},
                     .text = tessera::detail::concat("rank ", request.ranks[static_cast<std::size_t>(peer)],
                                                     is_dead ? " ended before it joined" : " did not join in time")};
-    if (!cycle.text().empty()) {
+    if (!why.text().empty()) {
+      failure.kind = Failure::Kind::kAborted;
+      failure.text = why.text();
+    } else if (!cycle.text().empty()) {
       failure.kind = Failure::Kind::kMismatch;
       failure.text = cycle.text();
     }
