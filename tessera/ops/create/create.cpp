@@ -143,24 +143,28 @@ const tensor::Operator kArange = tensor::register_op(
 
 // eye ----------------------------------------------------------------------------------------------------------------
 
+// A global row stride of 2^31 keeps row and column separable for any number of columns up to it.
+constexpr std::int64_t kEyeRow = std::int64_t{1} << 31;
+constexpr std::int64_t kEyeRows = INT64_MAX / kEyeRow;
+
 void infer_eye(const Call& call, std::span<OutputInfo> outputs) {
   const auto& attributes = call.as<EyeAttributes>();
   TESSERA_CHECK_CALL(call, attributes.shape.ndim() == 2, "shape must have 2 dimensions, got ", attributes.shape);
+  TESSERA_CHECK_CALL(call, attributes.shape[0] <= kEyeRows && attributes.shape[1] <= kEyeRow,
+                     "shape must have at most ", kEyeRows, " rows and ", kEyeRow, " columns, got ", attributes.shape);
   outputs[0] = {attributes.shape, attributes.dtype};
 }
 
 void run_eye(const KernelCall& call) {
   const auto& attributes = call.as<EyeAttributes>();
-  // A global row stride of 2^31 keeps row and column separable for any number of columns.
-  constexpr std::int64_t kRow = std::int64_t{1} << 31;
   std::vector<layout::IndexMap> index = attributes.index;
   if (index.empty()) {
     for (const std::int64_t size : attributes.shape) index.push_back({.offset = 0, .block = size, .levels = {}});
   }
-  detail::Places places(attributes.shape, Shape({kRow, kRow}), index);
+  detail::Places places(attributes.shape, Shape({kEyeRow, kEyeRow}), index);
   detail::launch_fill<float>(call, std::move(places), [](float* tile, std::uint64_t first, std::int64_t n) {
-    const auto row = static_cast<std::int64_t>(first) / kRow;
-    const auto column = static_cast<std::int64_t>(first) % kRow;
+    const auto row = static_cast<std::int64_t>(first) / kEyeRow;
+    const auto column = static_cast<std::int64_t>(first) % kEyeRow;
     for (std::int64_t i = 0; i < n; ++i) tile[i] = column + i == row ? 1.0F : 0.0F;
   });
 }

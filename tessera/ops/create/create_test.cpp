@@ -49,6 +49,7 @@ TEST(Create, CountsInIntegersAndInSteps) {
   EXPECT_EQ(arange(3, 3, 1).numel(), 0);
   EXPECT_EQ(arange(3, 5, -1).numel(), 0);
   EXPECT_EQ(arange_size(0, INT64_MAX, INT64_MAX - 1), 2);
+  expect_error<InvalidArgument>([] { (void)arange(0, INT64_MAX, 1); }, {"more bytes than fit 63 bits"});
   expect_error<InvalidArgument>([] { (void)arange(0, 3, 0); }, {"arange", "step must not be 0"});
   expect_error<InvalidArgument>([] { (void)arange(INT64_MIN, 1, 1); }, {"arange", "fewer than 2^63 elements"});
   expect_error<InvalidArgument>([] { (void)arange(0, -HUGE_VAL, 1); }, {"arange", "fewer than 9e15 elements"});
@@ -58,6 +59,11 @@ TEST(Create, CountsInIntegersAndInSteps) {
 TEST(Create, EyeHasOnesOnItsDiagonal) {
   EXPECT_EQ(to_array(eye(2, 3)).values, (Values{1, 0, 0, 0, 1, 0}));
   EXPECT_EQ(to_array(eye(3, 2, {.dtype = DType::kI32})).values, (Values{1, 0, 0, 1, 0, 0}));
+  // Without elements, so that a missing check costs no memory. A larger matrix would have ones in wrong columns.
+  EXPECT_EQ(eye(0, std::int64_t{1} << 31).numel(), 0);
+  expect_error<InvalidArgument>([] { (void)eye(0, (std::int64_t{1} << 31) + 1); },
+                                {"eye: shape must have at most 4294967295 rows and 2147483648 columns"});
+  expect_error<InvalidArgument>([] { (void)eye(std::int64_t{1} << 32, 0); }, {"eye: shape must have at most"});
 }
 
 TEST(Create, PartsAreWhatTheWholeHasThere) {

@@ -115,7 +115,8 @@ TESSERA_API std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t dim = -
 /// equal.
 TESSERA_API Tensor sample_index(const Tensor& probabilities, const Tensor& uniforms);
 /// Returns `count` classes (i64) drawn by their probabilities along the last dimension, which may have any positive
-/// sum. Without replacement the classes differ, and at least `count` classes must have a probability above 0.
+/// sum. There may be 2^24 classes. Without replacement the classes differ, and at least `count` classes must have a
+/// probability above 0.
 TESSERA_API Tensor multinomial(const Tensor& probabilities, std::int64_t count, bool with_replacement = false);
 
 }  // namespace tessera::ops

@@ -191,6 +191,11 @@ TEST(Multinomial, WithoutReplacementDrawsDifferentOnes) {
   EXPECT_NEAR(first / 500, 0.6, 0.1);
   expect_error<InvalidArgument>([&] { (void)multinomial(p, 5); },
                                 {"multinomial: count must be at least 0, and at most 4 without replacement, got 5"});
+  expect_error<InvalidArgument>(
+      [&] {
+        (void)multinomial(zeros({0, (1 << 24) + 1}), 1, true);
+      },
+      {"multinomial: probabilities must have at most 16777216 classes, got 16777217"});
   expect_late_error(
       [&] {
         (void)multinomial(of({2}, {0, 0}), 1, true);

@@ -142,6 +142,10 @@ Tensor multinomial(const Tensor& probabilities, std::int64_t count, bool with_re
   TESSERA_CHECK(probabilities.ndim() >= 1, "multinomial: probabilities must have a dimension of classes, got ",
                 describe(probabilities));
   const std::int64_t classes = probabilities.size(-1);
+  // Uniform numbers have 24 bits: of more classes, some would never be drawn.
+  constexpr std::int64_t kMaxClasses = std::int64_t{1} << 24;
+  TESSERA_CHECK(classes <= kMaxClasses, "multinomial: probabilities must have at most ", kMaxClasses, " classes, got ",
+                classes, "; draw a block of classes first, then a class of that block");
   TESSERA_CHECK(count >= 0 && (with_replacement || count <= classes),
                 "multinomial: count must be at least 0, and at most ", classes, " without replacement, got ", count,
                 "; draw with replacement, or draw fewer");
