@@ -226,6 +226,9 @@ TEST_F(Resume, ThoseThatAreLeftGoOnAsASmallerWorld) {
     // A checkpoint that was being written is skipped first, with a warning.
     EXPECT_TRUE(std::ranges::any_of(
         lines, [](const std::string& line) { return line.find("resuming after step ") != std::string::npos; }));
+    EXPECT_TRUE(std::ranges::none_of(lines, [](const std::string& line) {
+      return line.starts_with("run directory: ");
+    })) << "the first world has told the start";
   });
   EXPECT_EQ(ends[0].signal, SIGKILL);
   for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(ends[static_cast<std::size_t>(rank)].exit_code, 0) << rank;

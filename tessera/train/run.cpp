@@ -354,11 +354,17 @@ void keep_what_is_asked_for(Trainer& trainer, const RunSummary& summary, int ran
   }
 }
 
+// The sequence of worlds of one run.
+struct Worlds {
+  bool is_first = true;         // later worlds are shrunk worlds
+  bool has_told_start = false;  // a world of this run has shown the start text
+};
+
 // Runs in this world, from its directory to its summary.
-void run_in_world(const Config& given, bool is_first_world, std::FILE* out, RunSummary& summary) {
+void run_in_world(const Config& given, Worlds& worlds, std::FILE* out, RunSummary& summary) {
   const detail::RunRanks ranks;
   const std::optional<std::int64_t> free_host = free_host_memory();
-  summary.config = agreed_config(given, ranks.size(), is_first_world);
+  summary.config = agreed_config(given, ranks.size(), worlds.is_first);
   summary.world_size = ranks.size();
   const Config& config = summary.config;
   Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
@@ -379,34 +385,34 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, RunS
   const Data data = agreed_data(config, phases);
   const Samples& training = data.training.value();
   const std::optional<Samples>& held_out = data.held_out;
-  const std::string& digest = data.digest;
   summary.bigram_entropy = data.entropy;
 
   Trainer trainer(config, training);
   summary.parameters = trainer.parameter_count();
-  if (!start.checkpoint.empty()) go_on_from(start.checkpoint, digest, trainer, summary);
+  if (!start.checkpoint.empty()) go_on_from(start.checkpoint, data.digest, trainer, summary);
   check_none_asked_to_end();
   ranks.take_directory(start, config, say_on(progress));
   made.keep();
   summary.directory = start.directory.string();
   if (ranks.rank() == 0) summary.measured_flops = detail::measured_flops(config.train.dtype);
   progress.show_mfu(mfu_per_rate(summary));
-  progress.say(detail::start_text({.config = config,
-                                   .parameters = summary.parameters,
-                                   .training_tokens = training.tokens(),
-                                   .held_out_tokens = held_out ? held_out->tokens() : 0,
-                                   .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
-                                   .compute = ranks.rank() == 0 ? detail::compute_text(config.train.dtype) : "",
-                                   .predicted = trainer.memory_predicted(),
-                                   .free_host_nbytes = free_host,
-                                   .directory = summary.directory}));
+  if (!std::exchange(worlds.has_told_start, true))
+    progress.say(detail::start_text({.config = config,
+                                     .parameters = summary.parameters,
+                                     .training_tokens = training.tokens(),
+                                     .held_out_tokens = held_out ? held_out->tokens() : 0,
+                                     .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
+                                     .compute = ranks.rank() == 0 ? detail::compute_text(config.train.dtype) : "",
+                                     .predicted = trainer.memory_predicted(),
+                                     .free_host_nbytes = free_host,
+                                     .directory = summary.directory}));
   tell_what_lies_behind(summary, progress);
 
   keep_what_is_asked_for(trainer, summary, ranks.rank());
   RankTally tally(ranks.size());
   if (!start.checkpoint.empty()) detail::add_told_steps(summary.directory, ranks.rank(), tally);
   {
-    detail::Checkpointing between(trainer, summary, progress, digest);
+    detail::Checkpointing between(trainer, summary, progress, data.digest);
     take_steps(trainer, held_out, ranks, start.lock.get(), progress, between, summary, tally);
   }
   summary.ranks = ranks.collect(numbers_of(tally, trainer, summary, ranks.rank()));
@@ -436,23 +442,23 @@ void leave_failed(RunSummary& summary, const Error& error) {
 
 RunSummary run(const Config& given, std::FILE* out) {
   const detail::RunSignals signals;  // for all worlds of the run
-  detail::Shrinking worlds(given, out);
-  for (bool is_first_world = true;; is_first_world = false) {
+  detail::Shrinking shrinking(given, out);
+  for (Worlds worlds;; worlds.is_first = false) {
     RunSummary summary;
     try {
-      run_in_world(worlds.config(), is_first_world, out, summary);
+      run_in_world(shrinking.config(), worlds, out, summary);
       return summary;
     } catch (const detail::AskedToEnd&) {
       return ended_before_steps(out);
     } catch (const AbortedError& error) {
-      worlds.note(error);
+      shrinking.note(error);
     } catch (const TimeoutError& error) {
-      worlds.note(error);
+      shrinking.note(error);
     }
     try {
-      if (!worlds.shrink()) return worlds.left_summary();
+      if (!shrinking.shrink()) return shrinking.left_summary();
     } catch (const Error& error) {
-      if (worlds.is_to_tell()) leave_failed(summary, error);
+      if (shrinking.is_to_tell()) leave_failed(summary, error);
       throw;
     }
   }

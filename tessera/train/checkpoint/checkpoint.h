@@ -44,7 +44,7 @@ struct CheckpointState {
 struct CheckpointOptions {
   std::filesystem::path directory;  ///< Directory of all checkpoints of the run. Created if needed.
   int keep = 3;                     ///< Number of checkpoints to keep, the latest ones; at least 1.
-  /// Time that a rank waits for the others after it has written.
+  /// Time that a rank waits for the others after it has written. It stops when a rank that it waits for has ended.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
 };
 
@@ -52,7 +52,8 @@ struct CheckpointOptions {
 /// thread.
 class TESSERA_API CheckpointWriter {
  public:
-  /// Does not access the disk: if the directory cannot be written, the first save fails.
+  /// Connects the group of all ranks. Does not access the disk: if the directory cannot be written, the first save
+  /// fails.
   explicit CheckpointWriter(const CheckpointOptions& options);
   /// Waits for the write in progress. If an exception ends its scope, waits for other ranks only a few seconds.
   ~CheckpointWriter();

@@ -16,12 +16,11 @@ constexpr std::chrono::seconds kShortTime(3);
 
 }  // namespace
 
-SaveRendezvous::SaveRendezvous(std::shared_ptr<comm::Store> store, std::string name, int rank, int world_size,
+SaveRendezvous::SaveRendezvous(std::shared_ptr<comm::Store> store, std::string name, comm::ProcessGroup world,
                                std::chrono::nanoseconds timeout, const std::atomic<Patience>& patience)
     : store_(std::move(store)),
       name_(std::move(name)),
-      rank_(rank),
-      world_size_(world_size),
+      world_(std::move(world)),
       timeout_(timeout),
       patience_(patience) {}
 
@@ -29,7 +28,7 @@ void SaveRendezvous::say(const std::string& what, const std::string& text) { sto
 
 std::optional<std::string> SaveRendezvous::fail(const std::string& why) noexcept {
   try {
-    const std::string own = tessera::detail::concat("rank ", rank_, ": ", why);
+    const std::string own = tessera::detail::concat("rank ", world_ ? world_.rank() : 0, ": ", why);
     std::optional<std::string> first = store_->compare_set(key("failed"), std::nullopt, own);
     if (first != own) return first;
   } catch (const std::exception&) {  // the store is gone: the others notice at their deadline
@@ -37,10 +36,21 @@ std::optional<std::string> SaveRendezvous::fail(const std::string& why) noexcept
   return std::nullopt;
 }
 
-void SaveRendezvous::wait(const std::vector<std::string>& keys, const std::vector<std::string>& who,
-                          std::chrono::nanoseconds timeout) {
+// A rank that published its text may end.
+void SaveRendezvous::check_alive(const std::vector<Awaited>& all) {
+  if (!world_) return;
+  const std::vector<int> lost = world_.lost();
+  for (const Awaited& each : all) {
+    TESSERA_CHECK_AS(AbortedError, std::ranges::find(lost, each.rank) == lost.end() || store_->find(each.key), "rank ",
+                     each.rank, " has ended or left");
+  }
+}
+
+void SaveRendezvous::wait(const std::vector<Awaited>& all, std::chrono::nanoseconds timeout) {
   auto deadline = Clock::now() + timeout;
   bool is_short = false;
+  std::vector<std::string> keys;
+  for (const Awaited& each : all) keys.push_back(each.key);
   for (;;) {
     try {
       return store_->wait(keys, std::min<std::chrono::nanoseconds>(kLook, timeout));
@@ -52,10 +62,11 @@ void SaveRendezvous::wait(const std::vector<std::string>& keys, const std::vecto
     }
     const auto failed = store_->find(key("failed"));
     TESSERA_CHECK_AS(AbortedError, !failed, failed.value_or(""));
+    check_alive(all);
     if (Clock::now() < deadline) continue;
     std::string missing;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (!store_->find(keys[i])) missing += (missing.empty() ? "" : ", ") + who[i];
+    for (const Awaited& each : all) {
+      if (!store_->find(each.key)) missing += tessera::detail::concat(missing.empty() ? "" : ", ", "rank ", each.rank);
     }
     if (missing.empty()) missing = "some rank";
     TESSERA_CHECK_AS(AbortedError, !is_short, "canceled: this rank failed, and ", missing, " did not arrive");
@@ -65,20 +76,16 @@ void SaveRendezvous::wait(const std::vector<std::string>& keys, const std::vecto
 }
 
 std::string SaveRendezvous::hear(const std::string& what, int times) {
-  wait({key(what)}, {"rank 0"}, timeout_ * times);
+  wait({{0, key(what)}}, timeout_ * times);
   return store_->get(key(what), kLook);
 }
 
 std::vector<std::string> SaveRendezvous::hear_all(const std::string& what) {
-  std::vector<std::string> keys;
-  std::vector<std::string> who;
-  for (int r = 0; r < world_size_; ++r) {
-    keys.push_back(key(tessera::detail::concat(what, '/', r)));
-    who.push_back(tessera::detail::concat("rank ", r));
-  }
-  wait(keys, who, timeout_);
+  std::vector<Awaited> all;
+  for (int r = 0; r < (world_ ? world_.size() : 1); ++r) all.push_back({r, key(tessera::detail::concat(what, '/', r))});
+  wait(all, timeout_);
   std::vector<std::string> texts;
-  for (const std::string& each : keys) texts.push_back(store_->get(each, kLook));
+  for (const Awaited& each : all) texts.push_back(store_->get(each.key, kLook));
   return texts;
 }
 

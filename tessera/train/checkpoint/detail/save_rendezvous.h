@@ -1,5 +1,6 @@
 // Communication of the ranks that write a checkpoint, through the store: short texts under keys of one save. A rank
-// that fails publishes its failure, and the others stop waiting. A silent rank ends their wait at the deadline.
+// that fails publishes its failure, and the others stop waiting. They also stop when a rank that they wait for has
+// ended. A silent rank ends their wait at the deadline.
 #pragma once
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
 
 namespace tessera::train::detail {
@@ -23,8 +25,9 @@ enum class Patience : int {
 /// One save. Used by the writer thread of a rank.
 class SaveRendezvous {
  public:
-  /// `name` identifies the save and is unique. A world of one rank needs no store.
-  SaveRendezvous(std::shared_ptr<comm::Store> store, std::string name, int rank, int world_size,
+  /// `name` identifies the save and is unique. `world` is the group of all ranks, which knows the ranks that ended; it
+  /// is empty in a world of one rank.
+  SaveRendezvous(std::shared_ptr<comm::Store> store, std::string name, comm::ProcessGroup world,
                  std::chrono::nanoseconds timeout, const std::atomic<Patience>& patience);
 
   /// Publishes a text that the others wait for.
@@ -32,8 +35,8 @@ class SaveRendezvous {
   /// Publishes that this rank failed. Returns the earlier failure of another rank, if any, which may have caused this
   /// one.
   std::optional<std::string> fail(const std::string& why) noexcept;
-  /// Waits for a text and returns it. Throws AbortedError if a rank failed or patience ended, and TimeoutError at the
-  /// deadline, which is multiplied by `times`.
+  /// Waits for a text of rank 0 and returns it. Throws AbortedError if a rank failed, rank 0 ended or patience ended,
+  /// and TimeoutError at the deadline, which is multiplied by `times`.
   std::string hear(const std::string& what, int times = 1);
   /// Waits for the texts of all ranks under "WHAT/RANK". Returns them by rank.
   std::vector<std::string> hear_all(const std::string& what);
@@ -42,13 +45,16 @@ class SaveRendezvous {
 
  private:
   [[nodiscard]] std::string key(const std::string& what) const { return name_ + "/" + what; }
-  void wait(const std::vector<std::string>& keys, const std::vector<std::string>& who,
-            std::chrono::nanoseconds timeout);
+  struct Awaited {
+    int rank;
+    std::string key;
+  };
+  void wait(const std::vector<Awaited>& all, std::chrono::nanoseconds timeout);
+  void check_alive(const std::vector<Awaited>& all);
 
   std::shared_ptr<comm::Store> store_;
   std::string name_;
-  int rank_;
-  int world_size_;
+  comm::ProcessGroup world_;
   std::chrono::nanoseconds timeout_;
   const std::atomic<Patience>& patience_;
 };
