@@ -165,6 +165,27 @@ TEST_F(GroupRecords, WaitsForSignalsAreReadFromTheTableAndOfThoseThatFailedFromT
   EXPECT_EQ(problems.size(), 1U);
 }
 
+TEST_F(GroupRecords, NameTheCollectivesOfTheProgram) {
+  make_group(1, "world");
+  const auto first = static_cast<OpKind>(comm::kFirstCustomOpKind);
+  const auto second = static_cast<OpKind>(comm::kFirstCustomOpKind + 1);
+  const auto add = [&](OpKind kind, const std::string& name) {
+    comm::CollectiveRow row{.name = recorder.intern(name), .kind = kind, .reduces = 1, .is_rooted = 1};
+    recorder.table<comm::CollectiveRow>().claim(row).leave();
+  };
+  add(first, "ring_reduce");
+  add(OpKind::kBarrier, "not a kind of programs");
+  run(1, 1, {.kind = first, .root = 2});
+  run(1, 2, {.kind = second, .root = 2});
+  const std::vector<CollectiveCall> launches = launches_of();
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[0].operations,
+            (std::vector<RecordedOperation>{
+                {.kind = "ring_reduce", .dtype = "f32", .count = 64, .reduction = "max", .root = 2}}));
+  EXPECT_EQ(launches[1].operations[0].kind, "operation 25") << "a record of an earlier version has no names";
+  EXPECT_EQ(problems.size(), 1U) << "the invalid row";
+}
+
 TEST_F(GroupRecords, AMixedLaunchIsACollective) {
   make_group(1, "world");
   ask(1, 1, {{.kind = OpKind::kSend, .root = 2}, {.kind = OpKind::kBarrier}});

@@ -53,21 +53,39 @@ struct Told {
   std::int32_t root;
   unsigned operations = 1;
 };
-std::string text_of_told(const Told& told) {
+// Formats an operation of a kind that programs use, by the row of its collective. The kind may be another collective in
+// the process that reads.
+std::string text_of_custom(const RecordFile& file, const Told& told) {
+  const RowInfo* collective = nullptr;
+  if (const probe::TableInfo* table = file.find_table(CollectiveRow::kRecordName)) {
+    for (const RowInfo& row : table->claimed) {
+      if (!row.is_torn && number_in(row, "kind") == static_cast<std::uint64_t>(told.kind)) collective = &row;
+    }
+  }
+  std::string text = collective != nullptr ? text_in(*collective, "name")
+                                           : "operation " + std::to_string(static_cast<unsigned>(told.kind));
+  text.append("(").append(to_string(told.dtype)).append("[").append(std::to_string(told.count)).append("]");
+  if (collective != nullptr && number_in(*collective, "reduces") != 0)
+    text.append(", ").append(to_string(told.reduction));
+  if (collective != nullptr && number_in(*collective, "is_rooted") != 0) text += ", root " + std::to_string(told.root);
+  return text + ")";
+}
+std::string text_of_told(const RecordFile& file, const Told& told) {
   Operation operation{
       .kind = told.kind, .dtype = told.dtype, .root = told.root, .peer = told.root, .count = told.count};
   operation.reduction.kind = told.reduction;
-  std::string text = comm::text_of(operation);
+  const bool is_custom = static_cast<int>(told.kind) >= kFirstCustomOpKind;
+  std::string text = is_custom ? text_of_custom(file, told) : comm::text_of(operation);
   if (told.operations > 1) text += " and " + std::to_string(told.operations - 1) + " more";
   return text;
 }
-std::string told_in(const RowInfo& row) {
-  return text_of_told({.kind = static_cast<OpKind>(number_in(row, "kind")),
-                       .dtype = static_cast<DType>(number_in(row, "dtype")),
-                       .reduction = static_cast<Reduction>(number_in(row, "reduction")),
-                       .count = static_cast<std::int64_t>(number_in(row, "count")),
-                       .root = static_cast<std::int32_t>(number_in(row, "root")),
-                       .operations = static_cast<unsigned>(number_in(row, "operations"))});
+std::string told_in(const RecordFile& file, const RowInfo& row) {
+  return text_of_told(file, {.kind = static_cast<OpKind>(number_in(row, "kind")),
+                             .dtype = static_cast<DType>(number_in(row, "dtype")),
+                             .reduction = static_cast<Reduction>(number_in(row, "reduction")),
+                             .count = static_cast<std::int64_t>(number_in(row, "count")),
+                             .root = static_cast<std::int32_t>(number_in(row, "root")),
+                             .operations = static_cast<unsigned>(number_in(row, "operations"))});
 }
 
 // "collective 12", "message 3": the number by which ranks match operations.
@@ -95,23 +113,23 @@ std::string how_it_ended(std::uint8_t failure) {
 std::optional<std::string> text_of_record(const RecordFile& file, const probe::RecordRef& ref) {
   if (const auto asked = file.as<OperationRecord>(ref)) {
     std::string text = group_name(file, asked->group) + ": launch " + std::to_string(asked->task) + ", " +
-                       text_of_told({.kind = asked->kind,
-                                     .dtype = asked->dtype,
-                                     .reduction = asked->reduction,
-                                     .count = asked->count,
-                                     .root = asked->root}) +
+                       text_of_told(file, {.kind = asked->kind,
+                                           .dtype = asked->dtype,
+                                           .reduction = asked->reduction,
+                                           .count = asked->count,
+                                           .root = asked->root}) +
                        " enqueued on " + file.string(asked->device) + " stream " + std::to_string(asked->stream);
     if (asked->label.value() != 0) text += ", label " + file.string(asked->label);
     return text;
   }
   if (const auto begun = file.as<BeginRecord>(ref)) {
     return group_name(file, begun->group) + ": #" + std::to_string(begun->sequence) + " " +
-           text_of_told({.kind = begun->kind,
-                         .dtype = begun->dtype,
-                         .reduction = begun->reduction,
-                         .count = begun->count,
-                         .root = begun->root,
-                         .operations = begun->operations}) +
+           text_of_told(file, {.kind = begun->kind,
+                               .dtype = begun->dtype,
+                               .reduction = begun->reduction,
+                               .count = begun->count,
+                               .root = begun->root,
+                               .operations = begun->operations}) +
            " started (launch " + std::to_string(begun->task) + ", " +
            text_of_number(begun->kind, begun->collective_number) + ")";
   }
@@ -134,11 +152,11 @@ std::optional<std::string> text_of_record(const RecordFile& file, const probe::R
 namespace {
 
 // Describes the progress in the row of a group.
-std::string text_of_running(const RowInfo& row, const RowInfo* replay) {
+std::string text_of_running(const RecordFile& file, const RowInfo& row, const RowInfo* replay) {
   const bool runs = number_in(row, "begun") != number_in(row, "ended");
-  std::string text = std::string(runs ? "; runs #" : "; ran #") + text_in(row, "begun") + " " + told_in(row) + " (" +
-                     text_of_number(static_cast<OpKind>(number_in(row, "kind")), number_in(row, "collective_number")) +
-                     ")";
+  std::string text =
+      std::string(runs ? "; runs #" : "; ran #") + text_in(row, "begun") + " " + told_in(file, row) + " (" +
+      text_of_number(static_cast<OpKind>(number_in(row, "kind")), number_in(row, "collective_number")) + ")";
   if (replay != nullptr && number_in(*replay, "sequence") == number_in(row, "begun")) {
     text += ", " + text_of_node(number_in(*replay, "node"), number_in(*replay, "replay"), number_in(*replay, "graph"));
   }
@@ -159,11 +177,11 @@ std::vector<std::string> text_of_groups(const RecordFile& file) {
                        text_in(*group, "backend") + ", this is " + text_in(*group, "rank") + " of " +
                        text_in(*group, "size") + ")";
     if (const auto last = asked.find(number); last != asked.end() && number_in(*last->second, "task") != 0) {
-      line += ": " + text_in(*last->second, "task") + " enqueued, the last " + told_in(*last->second);
+      line += ": " + text_in(*last->second, "task") + " enqueued, the last " + told_in(file, *last->second);
     }
     if (const auto last = running.find(number); last != running.end() && number_in(*last->second, "begun") != 0) {
       const auto replay = replays.find(number);
-      line += text_of_running(*last->second, replay != replays.end() ? replay->second : nullptr);
+      line += text_of_running(file, *last->second, replay != replays.end() ? replay->second : nullptr);
     }
     lines.push_back(std::move(line));
   }

@@ -10,6 +10,7 @@
 //   comm_replay      the last launch started by a replay     table, a row per group
 //   comm_signal      waits for signals (symmetric.h)         table, a row per long wait; ring, if a wait failed
 //   comm_making      a group creation, active or ended       table, up to 8 rows per rank, the oldest overwritten
+//   comm_collective  a collective of the program             table, a row per kind; stays when the rank ends
 //
 // A launch is described by its first collective, or by its first point-to-point operation if it has no collective.
 #pragma once
@@ -171,7 +172,18 @@ struct GroupCreationRow {
   TESSERA_RECORD(GroupCreationRow, "comm_making", what, from, ranks, number, when, state, thread)
 };
 
-static_assert(probe::holds_ids_only<CommSignalRow>() && probe::holds_ids_only<GroupCreationRow>());
+/// A collective that the program registered. Readers do not know its kind.
+struct CollectiveRow {
+  probe::StringId name;                                                     ///< name of the collective
+  OpKind kind;                                                              ///< kind of its operations
+  std::uint8_t reduces;                                                     ///< 1 if the operations reduce
+  std::uint8_t is_rooted;                                                   ///< 1 if the operations have a root
+  static constexpr std::uint32_t kRows = kMaxOpKinds - kFirstCustomOpKind;  ///< one per kind
+  TESSERA_RECORD(CollectiveRow, "comm_collective", name, kind, reduces, is_rooted)
+};
+
+static_assert(probe::holds_ids_only<CommSignalRow>() && probe::holds_ids_only<GroupCreationRow>() &&
+              probe::holds_ids_only<CollectiveRow>());
 static_assert(probe::holds_ids_only<OperationRecord>() && probe::holds_ids_only<BeginRecord>() &&
               probe::holds_ids_only<ReplayRecord>() && probe::holds_ids_only<EndRecord>());
 static_assert(probe::holds_ids_only<CommGroupRow>() && probe::holds_ids_only<CommAskedRow>() &&

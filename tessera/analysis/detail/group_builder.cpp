@@ -12,7 +12,15 @@ namespace {
 
 using comm::OpKind;
 
-bool is_known(OpKind kind) { return comm::is_message(kind) || comm::find_definition(kind) != nullptr; }
+// Returns the collective of this kind; nothing for one of a later version, or of a program that did not record it. The
+// kinds of programs mean other collectives in the process that reads.
+std::optional<ProgramCollective> collective_of(std::uint64_t number, const ProgramCollectives& of_program) {
+  if (const auto found = of_program.find(number); found != of_program.end()) return found->second;
+  if (number >= static_cast<std::uint64_t>(comm::kFirstCustomOpKind)) return std::nullopt;
+  const auto kind = static_cast<OpKind>(number);
+  if (!comm::is_message(kind) && comm::find_definition(kind) == nullptr) return std::nullopt;
+  return ProgramCollective{std::string(comm::to_string(kind)), comm::reduces(kind), comm::has_root(kind)};
+}
 
 std::string failure_text(std::uint64_t failure) {
   if (failure == 0) return {};
@@ -50,20 +58,18 @@ std::optional<RecordedOperation> GroupBuilder::operation_in(const Holder& holder
   const auto size = static_cast<int>(group_.ranks.size());
   if (operation.count < 0 || dtype >= kAllDTypes.size()) return std::nullopt;
   const auto kind = static_cast<OpKind>(number);
-  if (number >= static_cast<std::uint64_t>(comm::kMaxOpKinds) || !is_known(kind)) {  // of a later version or a program
-    operation.kind = "operation " + std::to_string(number);
-    return operation;
-  }
-  operation.kind = comm::to_string(kind);
+  const std::optional<ProgramCollective> collective = collective_of(number, *collectives_);
+  operation.kind = collective ? collective->name : "operation " + std::to_string(number);
+  if (!collective) return operation;
   if (kind != OpKind::kBarrier) operation.dtype = to_string(static_cast<DType>(dtype));
   const std::uint64_t reduction = number_in(holder, "reduction");
-  if (reduces(kind)) {
+  if (collective->reduces) {
     if (reduction > static_cast<std::uint64_t>(Reduction::kPremultiply)) return std::nullopt;
     operation.reduction = to_string(static_cast<Reduction>(reduction));
   }
-  if (!has_root(kind) && !is_message(kind)) return operation;
+  if (!collective->has_root && !comm::is_message(kind)) return operation;
   if (root < 0 || root >= size) return std::nullopt;
-  (is_message(kind) ? operation.peer : operation.root) = root;
+  (comm::is_message(kind) ? operation.peer : operation.root) = root;
   return operation;
 }
 

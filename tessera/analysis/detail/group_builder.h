@@ -21,10 +21,21 @@
 
 namespace tessera::analysis::detail {
 
+/// A collective that the program of a record registered.
+struct ProgramCollective {
+  std::string name;
+  bool reduces = false;
+  bool has_root = false;
+};
+/// The collectives of a program by kind.
+using ProgramCollectives = std::map<std::uint64_t, ProgramCollective>;
+
 class GroupBuilder {
  public:
-  /// Builds this group. `has_lost` states whether the ring has overwritten records.
-  GroupBuilder(Group group, bool has_lost) : group_(std::move(group)), has_lost_(has_lost) {}
+  /// Builds this group. `collectives` must outlive the builder. `has_lost` states whether the ring has overwritten
+  /// records.
+  GroupBuilder(Group group, const ProgramCollectives& collectives, bool has_lost)
+      : group_(std::move(group)), collectives_(&collectives), has_lost_(has_lost) {}
 
   /// Returns the name of the group.
   [[nodiscard]] const std::string& name() const { return group_.name; }
@@ -89,6 +100,7 @@ class GroupBuilder {
                       std::uint32_t last_begun) const;
 
   Group group_;
+  const ProgramCollectives* collectives_;
   bool has_lost_;
   std::map<std::uint32_t, EnqueuedCall> asked_;
   std::map<std::uint64_t, Begun> begun_;

@@ -9,6 +9,7 @@
 #include "tessera/analysis/detail/group_builder.h"
 #include "tessera/analysis/detail/launch_file.h"
 #include "tessera/base/error.h"
+#include "tessera/comm/operation.h"
 
 namespace tessera::analysis::detail {
 namespace {
@@ -26,6 +27,7 @@ class GroupsReader {
   std::vector<Group> run(std::size_t last_launches) {
     const std::size_t skipped = skipped_records(last_launches);
     has_lost_ |= skipped > 0;
+    for_each_row("comm_collective", [&](const RowInfo& row) { return add_collective(row); });
     for_each_row("comm_group", [&](const RowInfo& row) { return add_group(row); });
     add_gone_groups();
     read_ring(skipped);
@@ -60,6 +62,16 @@ class GroupsReader {
       problem(concat(table->refused, " groups did not fit table ", kind, "; they are unknown"));
   }
 
+  bool add_collective(const RowInfo& row) {
+    const std::uint64_t kind = number_in(row, "kind");
+    ProgramCollective collective{text_in(row, "name"), number_in(row, "reduces") != 0,
+                                 number_in(row, "is_rooted") != 0};
+    constexpr std::uint64_t kFirst = comm::kFirstCustomOpKind;
+    if (collective.name.empty() || kind < kFirst || kind >= comm::kMaxOpKinds) return false;
+    collectives_.insert_or_assign(kind, std::move(collective));
+    return true;
+  }
+
   // A destroyed group has no row, but possibly a record of its creation. The last one of a name counts.
   void add_gone_groups() {
     std::map<std::string, probe::Record> made;
@@ -80,7 +92,7 @@ class GroupsReader {
                 .rank = static_cast<int>(integer_in(row, "rank"))};
     const auto size = static_cast<int>(group.ranks.size());
     if (group.name.empty() || size == 0 || group.rank < 0 || group.rank >= size) return false;
-    groups_.try_emplace(word_in(row, "group"), std::move(group), has_lost_);
+    groups_.try_emplace(word_in(row, "group"), std::move(group), collectives_, has_lost_);
     return true;
   }
 
@@ -128,6 +140,7 @@ class GroupsReader {
   bool has_lost_ = false;
   std::size_t senseless_ = 0;
   std::map<std::uint16_t, std::string> kinds_;
+  ProgramCollectives collectives_;
   std::map<std::uint32_t, GroupBuilder> groups_;  // by number
 };
 

@@ -160,6 +160,8 @@ class Row {
     if (table_ != nullptr) table_->load(index_, &contents);
     return contents;
   }
+  /// Leaves the row claimed, so that it stays in the file when the recorder ends.
+  void leave() { table_ = nullptr; }
   /// Frees the row.
   void release() {
     if (table_ != nullptr) std::exchange(table_, nullptr)->release(index_);

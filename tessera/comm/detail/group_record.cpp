@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/base/rank.h"
+#include "tessera/comm/collectives/collective.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/world_state.h"
@@ -38,6 +39,20 @@ class RankRecords {
   }
   RankRecords(const RankRecords&) = delete;
   RankRecords& operator=(const RankRecords&) = delete;
+  // Writes the collectives of the program, once. Their rows stay, since records refer to them.
+  void put_collectives(probe::Recorder& recorder) {
+    const std::lock_guard lock(book->mutex);
+    if (std::exchange(has_put_collectives, true)) return;
+    for (const CollectiveDef& def : all_collectives()) {
+      if (static_cast<int>(def.kind) < kFirstCustomOpKind) continue;
+      auto row = recorder.table<CollectiveRow>().claim({.name = recorder.intern(def.name),
+                                                        .kind = def.kind,
+                                                        .reduces = def.reduces ? std::uint8_t{1} : std::uint8_t{0},
+                                                        .is_rooted = def.has_root ? std::uint8_t{1} : std::uint8_t{0}});
+      row.leave();
+    }
+  }
+  bool has_put_collectives = false;
   const std::shared_ptr<RankBook> book = std::make_shared<RankBook>();
 };
 
@@ -137,6 +152,7 @@ void GroupRecord::open(GroupState& group) {
   probe::Recorder& recorder = probe::recorder();
   RankRecords& records = current_rank()->part<RankRecords>([] { return std::make_shared<RankRecords>(); });
   if (!recorder.is_on()) return;
+  records.put_collectives(recorder);
   asking_mutex_ = &group.launch_mutex;
   book_ = records.book;
   messages_.assign(2 * group.ranks.size(), 0);

@@ -1,6 +1,10 @@
 // A collective that a program defines, on each backend that runs transfers: the example of docs/adding_a_collective.md.
+#include <algorithm>
+
+#include "tessera/base/probe/recorder.h"
 #include "tessera/comm/collectives/arguments.h"
 #include "tessera/comm/collectives/collective.h"
+#include "tessera/comm/records.h"
 #include "tessera/comm/suite/comm_suite.h"
 
 namespace tessera::comm::suite {
@@ -69,6 +73,23 @@ TEST_P(CommSuite, ACollectiveOfTheProgramIsCheckedLikeAnyOther) {
                                 {"ranks 0 and 1 run neighbor_gather(i32[8]), rank 2 neighbor_gather(i32[7])"});
     member.stream.reset_error();
     x.expect_untouched(0, 24);
+  });
+}
+
+TEST_P(CommSuite, ACollectiveOfTheProgramIsNamedInTheRecord) {
+  on_ranks(2, [](CaseRank& member) {
+    const Ints in(member, Where::kDevice, 8);
+    const Ints out(member, Where::kDevice, 16);
+    neighbor_gather(member.group, in.data(), out.data(), 8, DType::kI32, member.stream).wait();
+    const probe::RecordFile file = probe::RecordFile::open(probe::recorder().path());
+    const probe::TableInfo* table = file.find_table(CollectiveRow::kRecordName);
+    ASSERT_NE(table, nullptr);
+    ASSERT_EQ(table->claimed.size(), 1U) << "once per rank";
+    EXPECT_EQ(probe::to_string(table->claimed[0].find("name")->value), "neighbor_gather");
+    const auto lines = text_of_groups(file);
+    EXPECT_TRUE(std::ranges::any_of(lines, [](const std::string& line) {
+      return line.find("ran #1 neighbor_gather(i32[8]) (collective 1)") != std::string::npos;
+    })) << lines.at(0);
   });
 }
 
