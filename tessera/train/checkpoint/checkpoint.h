@@ -44,16 +44,18 @@ struct CheckpointState {
 struct CheckpointOptions {
   std::filesystem::path directory;  ///< Directory of all checkpoints of the run. Created if needed.
   int keep = 3;                     ///< Number of checkpoints to keep, the latest ones; at least 1.
-  /// Time that a rank waits for the others after it has written. It stops when a rank that it waits for has ended.
+  /// Time that a rank waits for the others after it has written.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
+  /// Returns the ranks that have ended, for which no rank waits: `[all = comm::world()] { return all.lost(); }`. Called
+  /// by the thread that writes. Null: ranks that end are awaited until the timeout.
+  std::function<std::vector<int>()> lost = {};
 };
 
 /// Writes checkpoints in the background. All ranks of the world create it and call it at the same steps, each from one
 /// thread.
 class TESSERA_API CheckpointWriter {
  public:
-  /// Connects the group of all ranks. Does not access the disk: if the directory cannot be written, the first save
-  /// fails.
+  /// Does not access the disk: if the directory cannot be written, the first save fails.
   explicit CheckpointWriter(const CheckpointOptions& options);
   /// Waits for the write in progress. If an exception ends its scope, waits for other ranks only a few seconds.
   ~CheckpointWriter();

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <sys/resource.h>
 
+#include "tessera/comm/process_group.h"
 #include "tessera/comm/testing/rank_processes.h"
 #include "tessera/train/checkpoint/detail/shard_file.h"
 #include "tessera/train/checkpoint/testing/checkpoints.h"
@@ -74,7 +75,8 @@ TEST(CheckpointProcesses, OneThatIsKilledWhileItWritesLeavesTheLastOne) {
     const CheckpointDirectory directory;
     const auto ends = comm::run_rank_processes(2, [&](int rank) {
       const CheckpointState state = state_on("fsdp=2", "S0");
-      CheckpointWriter writer({.directory = directory.path()});  // its timeout is longer than the test may take
+      // Its timeout is longer than the test may take.
+      CheckpointWriter writer({.directory = directory.path(), .lost = [all = comm::world()] { return all.lost(); }});
       save(writer, state, 10);
       if (rank == victim) die_while_writing();
       writer.save(20, state);

@@ -12,7 +12,6 @@
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
-#include "tessera/comm/process_group.h"
 #include "tessera/comm/store/memory_store.h"
 #include "tessera/comm/world.h"
 #include "tessera/train/checkpoint/checkpoint.h"
@@ -94,10 +93,7 @@ struct CheckpointWriter::State {
     TESSERA_CHECK(!options.directory.empty(), "checkpoints: directory is required");
     WriterCount& count = current_rank()->part<WriterCount>([] { return std::make_shared<WriterCount>(); });
     number = count.made.fetch_add(1);
-    if (place.world_size > 1) {
-      store = comm::store();
-      world = comm::world();
-    }
+    if (place.world_size > 1) store = comm::store();
     if (!store) store = std::make_shared<comm::MemoryStore>();
     thread = Thread("checkpoint", [this] { run(); });
   }
@@ -217,14 +213,17 @@ struct CheckpointWriter::State {
   }
 
   [[nodiscard]] SaveRendezvous meeting_of(std::uint64_t save) const {
-    return {store, tessera::detail::concat("checkpoint/", number, '/', save), world, options.timeout, patience};
+    return {store,
+            tessera::detail::concat("checkpoint/", number, '/', save),
+            {.rank = place.rank.value(), .size = place.world_size, .lost = options.lost},
+            options.timeout,
+            patience};
   }
 
   CheckpointOptions options;
   RankPlace place;
   int number = 0;
   std::shared_ptr<comm::Store> store;
-  comm::ProcessGroup world;                    // empty if there is one rank
   std::shared_ptr<const Described> described;  // of the last save
   std::uint64_t saves = 0;
   detail::Staging staging;          // used by the thread during a job, otherwise by the caller

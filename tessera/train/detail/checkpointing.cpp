@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tessera/base/rank.h"
+#include "tessera/comm/process_group.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/detail/run_directory.h"
 
@@ -15,6 +16,11 @@ namespace {
 constexpr auto kBetweenLooks = std::chrono::milliseconds(250);
 constexpr std::size_t kErrorsKept = 100;
 
+std::function<std::vector<int>()> lost_ranks() {
+  if (current_place().world_size == 1) return {};
+  return [all = comm::world()] { return all.lost(); };
+}
+
 }  // namespace
 
 Checkpointing::Checkpointing(const Trainer& trainer, RunSummary& summary, Progress& progress, std::string data_digest)
@@ -23,7 +29,8 @@ Checkpointing::Checkpointing(const Trainer& trainer, RunSummary& summary, Progre
       progress_(progress),
       data_digest_(std::move(data_digest)),
       writer_({.directory = checkpoint_directory(summary.config.checkpoint, summary.directory),
-               .keep = summary.config.checkpoint.keep}),
+               .keep = summary.config.checkpoint.keep,
+               .lost = lost_ranks()}),
       profile_(summary.config.run, summary.directory) {}
 
 void Checkpointing::before(std::int64_t step) { profile_.before(step); }

@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kShortTime(3);
 
 }  // namespace
 
-SaveRendezvous::SaveRendezvous(std::shared_ptr<comm::Store> store, std::string name, comm::ProcessGroup world,
+SaveRendezvous::SaveRendezvous(std::shared_ptr<comm::Store> store, std::string name, World world,
                                std::chrono::nanoseconds timeout, const std::atomic<Patience>& patience)
     : store_(std::move(store)),
       name_(std::move(name)),
@@ -28,7 +28,7 @@ void SaveRendezvous::say(const std::string& what, const std::string& text) { sto
 
 std::optional<std::string> SaveRendezvous::fail(const std::string& why) noexcept {
   try {
-    const std::string own = tessera::detail::concat("rank ", world_ ? world_.rank() : 0, ": ", why);
+    const std::string own = tessera::detail::concat("rank ", world_.rank, ": ", why);
     std::optional<std::string> first = store_->compare_set(key("failed"), std::nullopt, own);
     if (first != own) return first;
   } catch (const std::exception&) {  // the store is gone: the others notice at their deadline
@@ -38,7 +38,7 @@ std::optional<std::string> SaveRendezvous::fail(const std::string& why) noexcept
 
 // A rank that published its text may end.
 void SaveRendezvous::check_alive(const std::vector<Awaited>& all) {
-  if (!world_) return;
+  if (!world_.lost) return;
   const std::vector<int> lost = world_.lost();
   for (const Awaited& each : all) {
     TESSERA_CHECK_AS(AbortedError, std::ranges::find(lost, each.rank) == lost.end() || store_->find(each.key), "rank ",
@@ -82,7 +82,7 @@ std::string SaveRendezvous::hear(const std::string& what, int times) {
 
 std::vector<std::string> SaveRendezvous::hear_all(const std::string& what) {
   std::vector<Awaited> all;
-  for (int r = 0; r < (world_ ? world_.size() : 1); ++r) all.push_back({r, key(tessera::detail::concat(what, '/', r))});
+  for (int r = 0; r < world_.size; ++r) all.push_back({r, key(tessera::detail::concat(what, '/', r))});
   wait(all, timeout_);
   std::vector<std::string> texts;
   for (const Awaited& each : all) texts.push_back(store_->get(each.key, kLook));

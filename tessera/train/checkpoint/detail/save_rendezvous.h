@@ -5,12 +5,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
 
 namespace tessera::train::detail {
@@ -25,10 +25,15 @@ enum class Patience : int {
 /// One save. Used by the writer thread of a rank.
 class SaveRendezvous {
  public:
-  /// `name` identifies the save and is unique. `world` is the group of all ranks, which knows the ranks that ended; it
-  /// is empty in a world of one rank.
-  SaveRendezvous(std::shared_ptr<comm::Store> store, std::string name, comm::ProcessGroup world,
-                 std::chrono::nanoseconds timeout, const std::atomic<Patience>& patience);
+  /// The ranks that meet.
+  struct World {
+    int rank = 0;
+    int size = 1;
+    std::function<std::vector<int>()> lost = {};  ///< see CheckpointOptions::lost
+  };
+  /// `name` identifies the save and is unique. A world of one rank needs no store.
+  SaveRendezvous(std::shared_ptr<comm::Store> store, std::string name, World world, std::chrono::nanoseconds timeout,
+                 const std::atomic<Patience>& patience);
 
   /// Publishes a text that the others wait for.
   void say(const std::string& what, const std::string& text);
@@ -54,7 +59,7 @@ class SaveRendezvous {
 
   std::shared_ptr<comm::Store> store_;
   std::string name_;
-  comm::ProcessGroup world_;
+  World world_;
   std::chrono::nanoseconds timeout_;
   const std::atomic<Patience>& patience_;
 };
