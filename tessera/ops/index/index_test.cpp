@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/parallel.h"
 #include "tessera/ops/testing/op_case.h"
 #include "tessera/ops/testing/simulated_shards.h"
