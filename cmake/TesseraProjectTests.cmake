@@ -56,4 +56,14 @@ if(NOT TESSERA_SANITIZE)
             -DCONSUMER=${PROJECT_SOURCE_DIR}/tests/consumer -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
             -P ${PROJECT_SOURCE_DIR}/tests/consumer/run.cmake)
   set_tests_properties(consumer PROPERTIES LABELS package TIMEOUT 300)
+
+  # Models of transformers in and out; needs PyPI.
+  add_executable(hugging_face_logits EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/hugging_face/logits.cpp)
+  target_link_libraries(hugging_face_logits PRIVATE tessera tessera_flags)
+  add_dependencies(campaigns hugging_face_logits)
+  add_test(NAME hugging_face
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/hugging_face/compare.py --tessera $<TARGET_FILE:tessera_cli>
+            --logits $<TARGET_FILE:hugging_face_logits> --work ${PROJECT_BINARY_DIR}/hugging_face)
+  set_tests_properties(hugging_face PROPERTIES LABELS "campaign;package" TIMEOUT 3600 SKIP_RETURN_CODE 77
+    ENVIRONMENT ${TESSERA_TEST_ENVIRONMENT})
 endif()

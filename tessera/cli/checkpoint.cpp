@@ -19,6 +19,8 @@ Body declare(Command& command) {
       {"verify", "Verify all checksums of a checkpoint", declare_checkpoint_verify},
       {"reshard", "Rewrite a checkpoint for another mesh", declare_checkpoint_reshard},
       {"diff", "Compare the tensors of two checkpoints", declare_checkpoint_diff},
+      {"import", "Import a model of Hugging Face's transformers", declare_checkpoint_import},
+      {"export", "Export a checkpoint for Hugging Face's transformers", declare_checkpoint_export},
   });
   command.footer =
       "PATH is a checkpoint (RUN_DIR/checkpoints/step-000000120), a directory of checkpoints or a run directory. "
@@ -26,7 +28,8 @@ Body declare(Command& command) {
       "  tessera checkpoint ls run\n"
       "  tessera checkpoint verify run/checkpoints/step-000000120\n"
       "  tessera checkpoint reshard run --mesh dp=1,fsdp=2,tp=1 --out for_two\n"
-      "  tessera checkpoint diff run other_run";
+      "  tessera checkpoint diff run other_run\n"
+      "  tessera checkpoint import gpt2 -o imported";
   return [run_chosen]() -> int {
     try {
       return run_chosen();
@@ -37,7 +40,8 @@ Body declare(Command& command) {
   };
 }
 
-const VerbRegistration kCheckpoint({"checkpoint", "List, verify, reshard and compare checkpoints", declare});
+const VerbRegistration kCheckpoint({"checkpoint", "List, verify, reshard, compare, import and export checkpoints",
+                                    declare});
 
 bool holds_checkpoints(const std::filesystem::path& path) {
   std::error_code error;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,8 @@ Body declare_checkpoint_ls(Command& command);
 Body declare_checkpoint_verify(Command& command);
 Body declare_checkpoint_reshard(Command& command);
 Body declare_checkpoint_diff(Command& command);
+Body declare_checkpoint_import(Command& command);
+Body declare_checkpoint_export(Command& command);
 
 /// Returns true if the path is a checkpoint, even a corrupt one: it has an index, or its name is step-N and it contains
 /// none.
@@ -28,6 +31,8 @@ std::filesystem::path checkpoints_directory(const std::string& path);
 std::filesystem::path meant_checkpoint(const std::string& path);
 /// Opens the checkpoint that meant_checkpoint() returns. Throws IoError with the fault of its index.
 train::CheckpointInfo one_checkpoint(const std::string& path);
+/// Returns the dtype of an option --dtype; nothing for "keep".
+std::optional<DType> chosen_dtype(const std::string& text);
 /// Returns the text in one printable line, so that names from a file cannot move the cursor.
 std::string shown(std::string text);
 /// Returns a size in bytes: "1.5 GiB" on a terminal, "1610612736" in a pipe.

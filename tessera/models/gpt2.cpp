@@ -28,7 +28,7 @@ nn::AttentionOptions attention_of(const Gpt2Config& config) {
 nn::MlpOptions mlp_of(const Gpt2Config& config) {
   return {.width = config.width,
           .hidden = config.hidden,
-          .activation = "gelu_tanh",
+          .activation = config.activation,
           .bias = true,
           .init = nn::Init::normal(nn::Init().scale),
           .out_init = last_init(config)};
@@ -88,12 +88,17 @@ namespace {
 std::shared_ptr<nn::LanguageModel> create(const nn::ModelConfig& config) {
   TESSERA_CHECK(config.kv_heads == config.heads, "model.kv_heads: must equal model.heads (", config.heads,
                 ") in gpt2, got ", config.kv_heads);
+  TESSERA_CHECK(config.head_width == 0 || config.head_width * config.heads == config.width,
+                "model.head_width: must be 0 or model.width / model.heads in gpt2, got ", config.head_width);
+  TESSERA_CHECK(!config.qk_norm && config.window == 0 && config.rope_factor == 1,
+                "model.qk_norm, model.window, model.rope_factor: require model.family llama, got gpt2");
   return nn::language_model(Gpt2({.width = config.width,
                                   .layers = config.layers,
                                   .heads = config.heads,
                                   .hidden = config.hidden,
                                   .vocabulary = config.vocabulary,
                                   .sequence = config.sequence,
+                                  .activation = config.activation == "auto" ? "gelu_tanh" : config.activation,
                                   .dropout = config.dropout,
                                   .norm_eps = config.norm_eps}));
 }

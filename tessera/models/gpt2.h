@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tessera/base/export.h"
 #include "tessera/nn/language_model.h"
@@ -22,14 +23,15 @@ namespace tessera::models {
 
 /// Sizes of a GPT-2.
 struct Gpt2Config {
-  std::int64_t width = 0;       ///< Width of the residual stream.
-  std::int64_t layers = 0;      ///< Number of blocks.
-  std::int64_t heads = 0;       ///< Heads.
-  std::int64_t hidden = 0;      ///< Width of the feed-forward layer.
-  std::int64_t vocabulary = 0;  ///< Number of distinct tokens.
-  std::int64_t sequence = 0;    ///< Number of positions.
-  double dropout = 0;           ///< Dropout of the embedding, and of the values that a block adds.
-  double norm_eps = 1e-5;       ///< Epsilon of the norms.
+  std::int64_t width = 0;                ///< Width of the residual stream.
+  std::int64_t layers = 0;               ///< Number of blocks.
+  std::int64_t heads = 0;                ///< Heads.
+  std::int64_t hidden = 0;               ///< Width of the feed-forward layer.
+  std::int64_t vocabulary = 0;           ///< Number of distinct tokens.
+  std::int64_t sequence = 0;             ///< Number of positions.
+  std::string activation = "gelu_tanh";  ///< gelu, gelu_tanh, relu or silu.
+  double dropout = 0;                    ///< Dropout of the embedding, and of the values that a block adds.
+  double norm_eps = 1e-5;                ///< Epsilon of the norms.
 };
 
 /// A block of GPT-2.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tessera/base/error.h"
 #include "tessera/ops/pointwise/pointwise.h"
 
 namespace tessera::models {
@@ -73,16 +74,26 @@ Tensor Llama::loss(const Tensor& tokens, const Tensor& targets, double count) co
 namespace {
 
 std::shared_ptr<nn::LanguageModel> create(const nn::ModelConfig& config) {
+  TESSERA_CHECK(config.activation == "auto" || config.activation == "silu",
+                "model.activation: must be auto or silu in llama, got '", config.activation, "'");
   return nn::language_model(Llama({.width = config.width,
                                    .layers = config.layers,
                                    .heads = config.heads,
                                    .kv_heads = config.kv_heads,
+                                   .head_width = config.head_width,
                                    .hidden = config.hidden,
                                    .vocabulary = config.vocabulary,
                                    .tied = config.tied,
+                                   .qkv_bias = config.qkv_bias,
+                                   .qk_norm = config.qk_norm,
+                                   .window = config.window,
                                    .dropout = config.dropout,
                                    .norm_eps = config.norm_eps,
-                                   .rope = {.base = config.rope_base}}));
+                                   .rope = {.base = config.rope_base,
+                                            .factor = config.rope_factor,
+                                            .original_context = config.rope_context,
+                                            .low_turns = config.rope_low_turns,
+                                            .high_turns = config.rope_high_turns}}));
 }
 
 // tiny and 124m have a `hidden` of 8/3 of the width: three matrices of a gated layer then have as many elements as two

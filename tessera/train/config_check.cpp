@@ -33,14 +33,25 @@ void fill_in(ModelConfig& model) {
   fill(model.sequence, preset.sequence);
 }
 
-void check_model(const ModelConfig& model) {
+void check_width(const ModelConfig& model) {
   TESSERA_CHECK(model.width % model.heads == 0, "model.width: must be a multiple of model.heads (", model.heads,
                 "), got ", model.width, "; use ", model.width / model.heads * model.heads, " or ",
                 (model.width / model.heads + 1) * model.heads, ", or change model.heads");
   TESSERA_CHECK(model.width / model.heads % 2 == 0, "model.width / model.heads: must be even, got ", model.width, " / ",
                 model.heads, " = ", model.width / model.heads, "; change model.width or model.heads");
+}
+
+void check_model(const ModelConfig& model) {
+  if (model.head_width > 0) {
+    TESSERA_CHECK(model.head_width % 2 == 0, "model.head_width: must be even, got ", model.head_width);
+  } else {
+    check_width(model);
+  }
   TESSERA_CHECK(model.heads % model.kv_heads == 0, "model.kv_heads: must divide model.heads (", model.heads, "), got ",
                 model.kv_heads);
+  TESSERA_CHECK(model.rope_context == 0 || model.rope_low_turns < model.rope_high_turns,
+                "model.rope_low_turns: must be below model.rope_high_turns (", model.rope_high_turns, "), got ",
+                model.rope_low_turns);
 }
 
 // Returns the divisors of a number, as "1, 2, 4".

@@ -209,8 +209,26 @@ Texts run_texts(const RunSummary& summary, const std::string& digest) {
   const Json data = {{"digest", digest},
                      {"seed", summary.config.train.seed},
                      {"next_sample", summary.steps * summary.config.train.batch}};
-  return {
-      {"configuration", Json(options_of(summary.config)).dump()}, {"data", data.dump()}, {"summary", counters.dump()}};
+  return {{"configuration", configuration_text(summary.config)}, {"data", data.dump()}, {"summary", counters.dump()}};
+}
+
+std::string configuration_text(const Config& config) { return Json(options_of(config)).dump(); }
+
+Config configuration_of(const Texts& texts) {
+  Config config;
+  try {
+    const auto values = parsed(texts, "configuration").get<Options>();
+    for (const Option& option : options()) {
+      const auto found = values.find(option.name);
+      if (found == values.end()) continue;
+      for (const std::string& value : found->second) set(config, option.name, value);
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw_unreadable("the checkpoint", error);
+  } catch (const InvalidArgument& error) {
+    TESSERA_THROW(MismatchError, "checkpoint metadata 'configuration' is invalid: ", error.message());
+  }
+  return config;
 }
 
 std::string differing_options(const Config& before, const Config& now) {

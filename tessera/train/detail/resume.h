@@ -25,6 +25,12 @@ std::string data_digest(const Samples& samples, std::int64_t sequence);
 /// Returns "configuration", "data" and "summary" for a checkpoint after summary.steps steps.
 Texts run_texts(const RunSummary& summary, const std::string& digest);
 
+/// Returns the text "configuration": all options with their values.
+std::string configuration_text(const Config& config);
+/// Returns the configuration of a run from "configuration". Options that this version does not know are left out, and
+/// options that the text lacks keep their defaults. Throws MismatchError if there is none, or it cannot be read.
+Config configuration_of(const Texts& texts);
+
 /// Checks that a run of `config` may resume from the checkpoint with this metadata. Throws InvalidArgument with the
 /// differing options, their values, and fixes. `where` names the checkpoint.
 void check_same_options(const Texts& texts, const Config& config, const std::string& where);
