@@ -130,7 +130,9 @@ TEST(HuggingFace, WritesWhatItReads) {
       const Json written = Json::parse(format.write_config(config, before));
       EXPECT_EQ(written["model_type"], json["model_type"]) << written;
       EXPECT_FALSE(written.contains("rope_parameters")) << "version 4 does not know it";
-      if (json.contains("eos_token_id")) EXPECT_EQ(written["eos_token_id"], before.empty() ? Json() : Json(7));
+      if (json.contains("eos_token_id")) {
+        EXPECT_EQ(written["eos_token_id"], before.empty() ? Json() : Json(7));
+      }
       const nn::ModelConfig again = format.read_config(written.dump());
       EXPECT_EQ(again.head_width, config.head_width);
       EXPECT_EQ(again.window, config.window);
@@ -210,7 +212,8 @@ TEST(HuggingFace, AnyJsonValueIsReadOrRejected) {
       }
     }
   }
-  for (const std::string text : {"", "[]", "{", "7", "{\"a\": " + std::string(100, '[') + std::string(100, ']') + "}"})
+  const std::string deep = "{\"a\": " + std::string(100, '[') + std::string(100, ']') + "}";
+  for (const std::string& text : std::vector<std::string>{"", "[]", "{", "7", deep})
     expect_error<InvalidArgument>([&] { (void)nn::hugging_face_format("llama").read_config(text); }, {"config.json"});
   expect_error<InvalidArgument>([] { (void)nn::hugging_face_format("lama"); }, {"did you mean llama?", "qwen3"});
 }

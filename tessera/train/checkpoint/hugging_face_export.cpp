@@ -5,6 +5,7 @@
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/base/run_directory.h"
 #include "tessera/base/sync_directory.h"
 #include "tessera/nn/hugging_face.h"
@@ -47,7 +48,7 @@ std::vector<Output> outputs_of(const std::vector<detail::SavedTensor>& saved, st
   detail::Problems problems;
   std::vector<Output> outputs;
   for (HuggingFaceTensor& each : tensors) {
-    Output output{.tensor = std::move(each), .dtype = dtype.value_or(DType::kF32)};
+    Output output{.tensor = std::move(each), .dtype = dtype.value_or(DType::kF32), .sources = {}};
     const Shape shape = output.tensor.parameter_shape();
     for (const std::string& path : output.tensor.paths) {
       const auto found = left.find(path);

@@ -36,13 +36,13 @@ std::string model_type_of(const std::string& text, const std::string& path) {
   return type->get<std::string>();
 }
 
-bool exists(const std::filesystem::path& path) {
+bool is_there(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::exists(std::filesystem::symlink_status(path, error));
 }
 
 std::vector<std::string> weight_files(const std::filesystem::path& directory) {
-  if (exists(directory / kOnlyFile)) return {kOnlyFile};
+  if (is_there(directory / kOnlyFile)) return {kOnlyFile};
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     if (entry.path().extension() == ".safetensors") names.push_back(entry.path().filename().string());
@@ -110,22 +110,22 @@ void HuggingFaceSource::open_files(const std::filesystem::path& directory) {
   Problems problems;
   std::map<std::string, std::string> indexed;
   std::set<std::string> names;
-  if (exists(directory / kIndexFile)) {
+  if (is_there(directory / kIndexFile)) {
     indexed = weight_map(directory / kIndexFile);
     for (const auto& [name, file] : indexed) names.insert(file);
   } else {
     for (const std::string& name : weight_files(directory)) names.insert(name);
   }
   for (const std::string& name : names) {
-    if (!exists(directory / name)) problems.add("missing file: " + name);
+    if (!is_there(directory / name)) problems.add("missing file: " + name);
   }
   problems.check(directory.string() + ": all files of " + kIndexFile + " must exist:");
   files_.reserve(names.size());  // places refer to them
   for (const std::string& name : names) open(directory / name, problems);
   for (const auto& [name, file] : indexed) {
     const auto found = places_.find(name);
-    const bool is_there = found != places_.end() && found->second.file->path() == (directory / file).string();
-    if (!is_there) problems.add("not in " + file + ": " + name);
+    const bool is_indexed = found != places_.end() && found->second.file->path() == (directory / file).string();
+    if (!is_indexed) problems.add("not in " + file + ": " + name);
   }
   for (const auto& [name, place] : places_) {
     if (!indexed.empty() && !indexed.contains(name))

@@ -18,7 +18,7 @@ constexpr std::array kNames = {
     "merges.txt",      "chat_template.jinja",     "chat_template.json"};
 
 // A link that leads nowhere exists: reading it is an error.
-bool exists(const std::filesystem::path& path) {
+bool is_there(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::exists(std::filesystem::symlink_status(path, error));
 }
@@ -27,14 +27,14 @@ bool exists(const std::filesystem::path& path) {
 
 void copy_model_files(const std::filesystem::path& from, const std::filesystem::path& to) {
   for (const char* name : kNames) {
-    if (!exists(from / name)) continue;
+    if (!is_there(from / name)) continue;
     write_file((to / name).string(), read_regular_file((from / name).string(), kMaxNbytes), FileKind::kRun);
   }
 }
 
 std::string model_config_text(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kConfigName;
-  return exists(path) ? read_regular_file(path.string(), kMaxConfigNbytes) : "";
+  return is_there(path) ? read_regular_file(path.string(), kMaxConfigNbytes) : "";
 }
 
 }  // namespace tessera::train::detail

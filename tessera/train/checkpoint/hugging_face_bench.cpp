@@ -1,0 +1,99 @@
+// Throughput of an import: the preset 1b of llama as Hugging Face files in bf16, in a directory in memory, so that the
+// figure is that of the import and not of a disk. The reference copies memory.
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/atomic_file.h"
+#include "tessera/base/error.h"
+#include "tessera/base/testing/bench.h"
+#include "tessera/device/device.h"
+#include "tessera/nn/hugging_face.h"
+#include "tessera/nn/language_model.h"
+#include "tessera/tensor/safetensors.h"
+#include "tessera/train/checkpoint/hugging_face.h"
+
+namespace tessera::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// A model as files, and the memory of the reference.
+class Model {
+ public:
+  explicit Model(const std::string& preset) {
+    char name[] = "/dev/shm/tessera_import_bench_XXXXXX";
+    TESSERA_CHECK_AS(IoError, ::mkdtemp(name) != nullptr, "no directory for the bench in /dev/shm");
+    directory_ = name;
+    std::filesystem::create_directories(directory_ / "model");
+    nn::ModelConfig config;
+    for (const nn::Preset& each : nn::model_family("llama").presets) {
+      if (each.name != preset) continue;
+      config = {.width = each.width,
+                .layers = each.layers,
+                .heads = each.heads,
+                .kv_heads = each.kv_heads,
+                .hidden = each.hidden,
+                .vocabulary = each.vocabulary,
+                .sequence = each.sequence};
+    }
+    const nn::HuggingFaceFormat& format = nn::hugging_face_format_of_family("llama");
+    write_file((directory_ / "model" / "config.json").string(), format.write_config(config, ""));
+    std::vector<tensor::NamedTensor> tensors;
+    for (const nn::HuggingFaceTensor& each : format.tensors(config)) {
+      const Tensor made = Tensor::allocate(each.shape, DType::kBF16, device::Device::get("host"));
+      std::memset(static_cast<void*>(made.data()), static_cast<int>(tensors.size()) + 1, made.nbytes());
+      nbytes_ += made.nbytes();
+      tensors.push_back({each.name, made});
+    }
+    tensor::write_safetensors((directory_ / "model" / "model.safetensors").string(), tensors);
+    from_.assign(std::min<std::size_t>(nbytes_, std::size_t{256} << 20), std::byte{3});
+    to_.assign(from_.size(), std::byte{4});
+  }
+  ~Model() { std::filesystem::remove_all(directory_); }
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  // Returns GB/s.
+  double import_rate() const {
+    const auto start = Clock::now();
+    (void)import_hugging_face(directory_ / "model", directory_ / "imported");
+    const double seconds = seconds_since(start);
+    std::filesystem::remove_all(directory_ / "imported");
+    return 1e-9 * static_cast<double>(nbytes_) / seconds;
+  }
+  double memcpy_rate() {
+    const auto start = Clock::now();
+    bench::memcpy_reference(to_.data(), from_.data(), from_.size());
+    return 1e-9 * static_cast<double>(from_.size()) / seconds_since(start);
+  }
+
+ private:
+  std::filesystem::path directory_;
+  std::size_t nbytes_ = 0;
+  std::vector<std::byte> from_;
+  std::vector<std::byte> to_;
+};
+
+TESSERA_BENCH(hugging_face) {
+  std::optional<Model> made;  // set when a row is measured
+  const auto model = [&]() -> Model& {
+    if (!made) made.emplace(context.is_brief() ? "tiny" : "1b");
+    return *made;
+  };
+  context.measure({.name = "import_1b",
+                   .unit = "GB/s",
+                   .ours = [&]() -> double { return model().import_rate(); },
+                   .reference_name = "memcpy",
+                   .reference = [&]() -> double { return model().memcpy_rate(); },
+                   .must_ratio = 0.7});
+}
+
+}  // namespace
+}  // namespace tessera::train
