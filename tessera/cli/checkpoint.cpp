@@ -13,6 +13,18 @@
 namespace tessera::cli {
 namespace {
 
+// Returns the text of an error, with the lines of its list. Names in it are printable and have no line ends.
+std::string shown_lines(const std::string& text) {
+  constexpr std::string_view kItem = "\n  ";
+  std::string out;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(kItem, at), text.size());
+    out += (at == 0 ? "" : std::string(kItem)) + shown(text.substr(at, end - at));
+    at = end + kItem.size();
+  }
+  return out;
+}
+
 Body declare(Command& command) {
   const Body run_chosen = command.add_commands({
       {"ls", "List the checkpoints of a run", declare_checkpoint_ls},
@@ -34,7 +46,7 @@ Body declare(Command& command) {
     try {
       return run_chosen();
     } catch (const Error& error) {  // concerns a file or an option: the source location does not matter
-      std::fprintf(stderr, "tessera: %s\n", shown(error.message()).c_str());
+      std::fprintf(stderr, "tessera: %s\n", shown_lines(error.message()).c_str());
       return kFailed;
     }
   };

@@ -255,6 +255,49 @@ TEST_F(CheckpointVerb, RejectsADirectoryThatIsNamedAfterAnotherStep) {
   }
 }
 
+// Writes a small Llama in the form of transformers, without the last `missing` tensors.
+void write_model(const std::string& directory, std::size_t missing = 0) {
+  std::filesystem::create_directories(directory);
+  const json config = {{"model_type", "llama"},      {"hidden_size", 8},   {"num_hidden_layers", 1},
+                       {"num_attention_heads", 2},   {"vocab_size", 10},   {"intermediate_size", 12},
+                       {"max_position_embeddings", 16}};
+  std::ofstream(directory + "/config.json") << config.dump();
+  const nn::HuggingFaceFormat& format = nn::hugging_face_format("llama");
+  std::vector<tensor::NamedTensor> tensors;
+  for (const nn::HuggingFaceTensor& each : format.tensors(format.read_config(config.dump())))
+    tensors.push_back({each.name, ops::randn(each.shape)});
+  tensors.resize(tensors.size() - missing);
+  tensor::write_safetensors(directory + "/model.safetensors", tensors);
+}
+
+TEST_F(CheckpointVerb, ImportsAndExportsModelsOfTransformers) {
+  write_model(base_ + "/model");
+  Outcome outcome = run("import model -o in");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "in/step-000000000: 12 tensors, ")) << outcome.out;
+  EXPECT_TRUE(contains(run("ls in").out, "\tcomplete\t"));
+  EXPECT_EQ(run("verify in").code, 0);
+  EXPECT_EQ(run("reshard in --ranks 2 --out two").code, 0);
+  outcome = run("export two -o out --max-file 600B --dtype bf16 --json");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_GT(json::parse(outcome.out)["to"]["files"], 1);
+  EXPECT_EQ(run("import out -o again --dtype f32").code, 0);
+  EXPECT_EQ(run("diff in again").code, 1) << "rounded to bf16";
+  EXPECT_EQ(run("import model -o out_f32 --dtype bf16").code, 0);
+  EXPECT_EQ(run("import out -o back").code, 0);
+  EXPECT_EQ(run("diff out_f32 back").code, 0);
+  EXPECT_TRUE(contains(run("import model -o in").err, "already exists"));
+  EXPECT_TRUE(contains(run("export in -o out").err, "already exists"));
+  EXPECT_EQ(run("import model -o x --dtype i32").code, 2);
+  EXPECT_EQ(run("export in -o x --max-file 0").code, 2);
+  write_model(base_ + "/part", 2);
+  outcome = run("import part -o x");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(contains(outcome.err, "missing: model.norm.weight [8]")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "missing: lm_head.weight [10, 8]")) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(base_ + "/x"));
+}
+
 TEST_F(CheckpointVerb, SaysWhatIsMissing) {
   EXPECT_TRUE(contains(run("ls nowhere").err, "nowhere: must be a directory"));
   std::filesystem::create_directories(base_ + "/empty");

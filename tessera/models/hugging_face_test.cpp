@@ -62,6 +62,37 @@ TEST(HuggingFace, TablesHoldTheParametersOfTheModels) {
   expect_table_of_model(small_gpt2());
 }
 
+// Returns the number of elements of all tensors of a preset.
+std::int64_t elements_of(const std::string& family, std::string_view preset, bool is_tied) {
+  std::int64_t count = 0;
+  for (const nn::Preset& each : nn::model_family(family).presets) {
+    if (each.name != preset) continue;
+    const nn::ModelConfig config{.family = family,
+                                 .width = each.width,
+                                 .layers = each.layers,
+                                 .heads = each.heads,
+                                 .kv_heads = each.kv_heads,
+                                 .hidden = each.hidden,
+                                 .vocabulary = each.vocabulary,
+                                 .sequence = each.sequence,
+                                 .tied = is_tied};
+    for (const nn::HuggingFaceTensor& tensor : nn::hugging_face_format_of_family(family).tensors(config))
+      count += tensor.shape.numel();
+  }
+  return count;
+}
+
+TEST(HuggingFace, PresetsHaveTheSizesOfPublishedModels) {
+  EXPECT_EQ(elements_of("gpt2", "124m", true), 124'439'808);
+  EXPECT_EQ(elements_of("gpt2", "350m", true), 354'823'168);
+  EXPECT_EQ(elements_of("gpt2", "774m", true), 774'030'080);
+  EXPECT_EQ(elements_of("gpt2", "1.5b", true), 1'557'611'200);
+  EXPECT_EQ(elements_of("llama", "1b", true), 1'235'814'400);
+  EXPECT_EQ(elements_of("llama", "8b", false), 8'030'261'248);
+  EXPECT_EQ(elements_of("llama", "70b", false), 70'553'706'496);
+  EXPECT_EQ(elements_of("llama", "405b", false), 405'853'388'800);
+}
+
 TEST(HuggingFace, ReadsWhatVersions4And5Write) {
   Json old = small_llama("llama");
   old["rope_theta"] = 500000.0;

@@ -120,12 +120,16 @@ void ConfigJson::read_scaling(ConfigJson& scaling, nn::ModelConfig& config) {
   config.rope_base = scaling.number("rope_theta", config.rope_base);
   if (scaling.number("partial_rotary_factor", 1) != 1)
     scaling.fault_of("partial_rotary_factor", "1", *scaling.find("partial_rotary_factor"));
-  if (kind == "linear") {
-    config.rope_factor = scaling.number("factor", 1);
-  } else if (kind == "llama3") {
-    for (const char* name : {"factor", "low_freq_factor", "high_freq_factor"}) {
+  const auto require = [&scaling](std::initializer_list<const char*> names) {
+    for (const char* name : names) {
       if (!scaling.has(name)) scaling.fault(scaling.prefix_ + name + " is missing");
     }
+  };
+  if (kind == "linear") {
+    require({"factor"});
+    config.rope_factor = scaling.number("factor", 1);
+  } else if (kind == "llama3") {
+    require({"factor", "low_freq_factor", "high_freq_factor"});
     config.rope_factor = scaling.number("factor", 1);
     config.rope_context = scaling.size("original_max_position_embeddings");
     config.rope_low_turns = scaling.number("low_freq_factor", 1);

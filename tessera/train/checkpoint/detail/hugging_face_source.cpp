@@ -9,6 +9,7 @@
 #include "tessera/base/regular_file.h"
 #include "tessera/train/checkpoint/detail/elements.h"
 #include "tessera/train/checkpoint/detail/model_files.h"
+#include "tessera/train/run.h"
 
 namespace tessera::train::detail {
 namespace {
@@ -72,7 +73,11 @@ std::map<std::string, std::string> weight_map(const std::filesystem::path& path)
 
 }  // namespace
 
-void Problems::add(const std::string& line) { lines_.push_back(line); }
+// Names come from untrusted files.
+void Problems::add(const std::string& line) {
+  lines_.push_back(printable(line));
+  std::ranges::replace(lines_.back(), '\n', ' ');
+}
 
 void Problems::check(const std::string& heading) const {
   if (lines_.empty()) return;
