@@ -258,8 +258,8 @@ TEST_F(CheckpointVerb, RejectsADirectoryThatIsNamedAfterAnotherStep) {
 // Writes a small Llama in the form of transformers, without the last `missing` tensors.
 void write_model(const std::string& directory, std::size_t missing = 0) {
   std::filesystem::create_directories(directory);
-  const json config = {{"model_type", "llama"},      {"hidden_size", 8},   {"num_hidden_layers", 1},
-                       {"num_attention_heads", 2},   {"vocab_size", 10},   {"intermediate_size", 12},
+  const json config = {{"model_type", "llama"},        {"hidden_size", 8}, {"num_hidden_layers", 1},
+                       {"num_attention_heads", 2},     {"vocab_size", 10}, {"intermediate_size", 12},
                        {"max_position_embeddings", 16}};
   std::ofstream(directory + "/config.json") << config.dump();
   const nn::HuggingFaceFormat& format = nn::hugging_face_format("llama");

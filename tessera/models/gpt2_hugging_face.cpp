@@ -117,13 +117,13 @@ bool is_ignored(const nn::ModelConfig& /*config*/, std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("lm_head.weight");
 }
 
-[[maybe_unused]] const bool kIsRegistered = nn::register_hugging_face_format({.family = "gpt2",
-                                                                              .model_types = {"gpt2"},
-                                                                              .prefix = "transformer.",
-                                                                              .read_config = read_config,
-                                                                              .write_config = write_config,
-                                                                              .tensors = tensors_of,
-                                                                              .is_ignored = is_ignored});
+[[maybe_unused]] const bool kHasGpt2Format = nn::register_hugging_face_format({.family = "gpt2",
+                                                                               .model_types = {"gpt2"},
+                                                                               .prefix = "transformer.",
+                                                                               .read_config = read_config,
+                                                                               .write_config = write_config,
+                                                                               .tensors = tensors_of,
+                                                                               .is_ignored = is_ignored});
 
 }  // namespace
 }  // namespace tessera::models

@@ -147,7 +147,7 @@ bool is_ignored(const nn::ModelConfig& config, std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || (config.tied && name == "lm_head.weight");
 }
 
-[[maybe_unused]] const bool kIsRegistered =
+[[maybe_unused]] const bool kHasLlamaFormat =
     nn::register_hugging_face_format({.family = "llama",
                                       .model_types = {"llama", "mistral", "qwen2", "qwen3"},
                                       .prefix = "model.",
