@@ -246,7 +246,7 @@ TEST(HuggingFace, AnyJsonValueIsReadOrRejected) {
   const std::string deep = "{\"a\": " + std::string(100, '[') + std::string(100, ']') + "}";
   for (const std::string& text : std::vector<std::string>{"", "[]", "{", "7", deep})
     expect_error<InvalidArgument>([&] { (void)nn::hugging_face_format("llama").read_config(text); }, {"config.json"});
-  expect_error<InvalidArgument>([] { (void)nn::hugging_face_format("lama"); }, {"did you mean llama?", "qwen3"});
+  expect_error<InvalidArgument>([] { (void)nn::hugging_face_format("lama"); }, {"did you mean 'llama'?", "qwen3"});
 }
 
 }  // namespace

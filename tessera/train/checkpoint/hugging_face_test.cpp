@@ -280,7 +280,7 @@ TEST_F(HuggingFaceFiles, FollowsLinksToFilesAndRejectsOtherKinds) {
   }
   fs::rename(base() / "blob", model() / "model.safetensors");
   ASSERT_EQ(::mkfifo((model() / "tokenizer.json").c_str(), 0600), 0);
-  expect_rejected({"tokenizer.json", "not a regular file"});
+  expect_rejected({"tokenizer.json", "must be a regular file"});
   fs::remove(model() / "tokenizer.json");
   fs::create_directories(out());
   fs::create_symlink(model(), checkpoint());
