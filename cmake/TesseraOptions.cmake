@@ -84,6 +84,19 @@ target_include_directories(tessera_sodium SYSTEM INTERFACE ${TESSERA_SODIUM_INCL
 target_link_libraries(tessera_sodium INTERFACE ${TESSERA_SODIUM})
 target_link_options(tessera_sodium INTERFACE LINKER:--exclude-libs,libsodium.a)
 
+# utf8proc: categories, case and normalization forms of characters, for tokenizers. Linked statically and hidden, as
+# libsodium is, and its version of Unicode stays that of the build.
+find_path(TESSERA_UTF8PROC_INCLUDE utf8proc.h)
+find_library(TESSERA_UTF8PROC libutf8proc.a)
+if(NOT TESSERA_UTF8PROC_INCLUDE OR NOT TESSERA_UTF8PROC)
+  message(FATAL_ERROR "utf8proc: utf8proc.h and libutf8proc.a are required to build; install libutf8proc-dev. On a "
+    "machine without network, run programs that another machine built (scripts/gpu build)")
+endif()
+add_library(tessera_utf8proc INTERFACE)
+target_include_directories(tessera_utf8proc SYSTEM INTERFACE ${TESSERA_UTF8PROC_INCLUDE})
+target_link_libraries(tessera_utf8proc INTERFACE ${TESSERA_UTF8PROC})
+target_link_options(tessera_utf8proc INTERFACE LINKER:--exclude-libs,libutf8proc.a)
+
 # oneDNN: f32 products on the host, called on one thread at a time (ops/matrix/detail/product_library.h). Debian builds
 # it with OpenMP, whose runtime is linked for the call that limits it to one thread.
 find_path(TESSERA_DNNL_INCLUDE oneapi/dnnl/dnnl.h)

@@ -27,6 +27,7 @@ libasio-dev         header asio.hpp
 libtomlplusplus-dev header toml++/toml.h
 libxxhash-dev       header xxhash.h
 libsodium-dev       file /usr/lib/*/libsodium.a
+libutf8proc-dev     file /usr/lib/*/libutf8proc.a
 librandom123-dev    header Random123/philox.h
 libopenmpi-dev      file /usr/lib/*/openmpi/include/mpi.h
 openmpi-bin         command mpirun

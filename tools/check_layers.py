@@ -28,7 +28,7 @@ CUDA_HEADER = re.compile(r"^(?:cuda|cublas|cudnn|cufft|curand|cusparse|cusolver|
                          r"|^cooperative_groups")
 CUDA_PLACES = re.compile(r"^tessera/(?:device/cuda|ops/(?:[a-z0-9_]+/)?cuda|comm/backends/(?:nccl|cuda))/|\.cuh?$")
 THIRD_PARTY = re.compile(r"^(?:fmt|spdlog|nlohmann|CLI|gtest|gmock|benchmark|toml\+\+|hwy|oneapi|Random123|asio)/"
-                         r"|^(?:xxhash|sodium|mpi|toml)\.h(?:pp)?$")
+                         r"|^(?:xxhash|sodium|utf8proc|mpi|toml)\.h(?:pp)?$")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 
 

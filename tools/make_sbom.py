@@ -29,6 +29,8 @@ DEPENDENCIES = [
     ("onednn", "Apache-2.0", "dynamic", "oneapi/dnnl/dnnl_version.h",
      [r"DNNL_VERSION_MAJOR (\d+)", r"DNNL_VERSION_MINOR (\d+)", r"DNNL_VERSION_PATCH (\d+)"]),
     ("libsodium", "ISC", "static", "sodium/version.h", [r'SODIUM_VERSION_STRING "([\d.]+)"']),
+    ("utf8proc", "MIT", "static", "utf8proc.h",
+     [r"UTF8PROC_VERSION_MAJOR (\d+)", r"UTF8PROC_VERSION_MINOR (\d+)", r"UTF8PROC_VERSION_PATCH (\d+)"]),
 ]
 
 

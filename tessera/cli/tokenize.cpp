@@ -77,7 +77,7 @@ void print_summary(const Options& options, const TokenFileHeader& header, std::u
 }
 
 void check_outputs(const Options& options, std::vector<std::string> inputs) {
-  if (options.learn == 0 && options.tokenizer != "bytes") inputs.push_back(options.tokenizer);
+  if (options.learn == 0 && options.tokenizer != "bytes") inputs.push_back(Tokenizer::file_of(options.tokenizer));
   check_output("tokenize: --output", options.out, inputs);
   if (options.save_tokenizer.empty()) return;
   inputs.push_back(options.out);
@@ -116,7 +116,7 @@ Body declare(Command& command) {
   command.add("FILE", &options->files, "Text files, or directories of text files; each file is one document",
               {.is_required = true, .paths = Paths::kFiles});
   command.add("-o,--output", &options->out, "Token file to write", {.is_required = true, .paths = Paths::kFiles});
-  command.add("--tokenizer", &options->tokenizer, "bytes, or the path of a tokenizer.json (byte-level BPE)",
+  command.add("--tokenizer", &options->tokenizer, "bytes, or a tokenizer.json (BPE), or its directory",
               {.shows_default = true, .paths = Paths::kFiles});
   command.add("--learn", &options->learn, "Learn a tokenizer with this number of tokens from the files",
               {.range = Range{257, 1 << 24}, .needs = "--save-tokenizer", .excludes = "--tokenizer"});
@@ -130,7 +130,7 @@ Body declare(Command& command) {
       "Learning holds all files in memory. Without a terminal: lines of key and value.\n"
       "  tessera tokenize docs README.md -o docs.tokens\n"
       "  tessera tokenize corpus -o corpus.tokens --learn 8192 --save-tokenizer tokenizer.json\n"
-      "  tessera tokenize more -o more.tokens --tokenizer tokenizer.json --dtype u32";
+      "  tessera tokenize more -o more.tokens --tokenizer path/of/a/hugging-face-model --dtype u32";
   return [options]() -> int {
     try {
       return tokenize(*options);

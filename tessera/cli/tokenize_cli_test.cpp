@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tessera/cli/testing/run_program.h"
+#include "tessera/train/data/testing/small_tokenizer.h"
 #include "tessera/train/data/token_file.h"
 
 namespace tessera {
@@ -76,6 +77,21 @@ TEST_F(Tokenize, LearnsATokenizerAndReadsItAgain) {
   EXPECT_TRUE(contains(wide.out, "tokens.dtype\tu32\n")) << wide.out;
   EXPECT_EQ(decoded("z.tokens", tokenizer), "two words<|endoftext|>the theme of the theatre is the thesis<|endoftext|>")
       << "files stay in the order they were named in";
+}
+
+TEST_F(Tokenize, ReadsTheDirectoryOfAModelAndTellsItsTokensApart) {
+  std::filesystem::create_directory(path("model"));
+  write("model/tokenizer.json", train::testing::small_sentencepiece().dump());
+  const Outcome outcome = run("text/a.txt -o x.tokens --tokenizer model --dtype u32");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "tokens.vocabulary\t268\n")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "tokens.dtype\tu32\n")) << outcome.out;
+  const Tokenizer tokenizer = Tokenizer::read(path("model"));
+  EXPECT_EQ(decoded("x.tokens", tokenizer), "the theme of the theatre is the thesis</s>");
+  EXPECT_EQ(TokenFile::open(path("x.tokens")).header()->digest, tokenizer.digest());
+  const Outcome over = run("text -o model/tokenizer.json --tokenizer model");
+  EXPECT_EQ(over.code, 2);
+  EXPECT_TRUE(contains(over.err, "must not be an input")) << over.err;
 }
 
 TEST_F(Tokenize, RefusesAWidthTooSmall) {

@@ -28,6 +28,7 @@
 #include "tessera/comm/launch_environment.h"
 #include "tessera/comm/world.h"
 #include "tessera/train/config.h"
+#include "tessera/train/data/tokenizer.h"
 #include "tessera/train/run.h"
 #include "tessera/watch/verdict_file.h"
 
@@ -186,7 +187,7 @@ void check_inputs(const train::Config& config) {
   for (const auto* entries : {&config.data.files, &config.data.held_out}) {
     for (const std::string& entry : *entries) inputs.push_back(path_of_data(entry));
   }
-  if (config.data.tokenizer != "bytes") inputs.push_back(config.data.tokenizer);
+  if (config.data.tokenizer != "bytes") inputs.push_back(train::Tokenizer::file_of(config.data.tokenizer));
   const std::string launched = env::run_dir();
   check_directory("train: --run.directory",
                   !config.run.directory.empty() ? config.run.directory

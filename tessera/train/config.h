@@ -73,7 +73,7 @@ struct DataConfig {
   std::vector<std::string> held_out = {};  ///< Same format. Empty: the last held_out_share of each training file.
   double held_out_share = 0.1;             ///< Fraction of each file, in full samples.
   std::string format = "auto";  ///< text, tokens (with header), u16, u32 (without). auto: by header, otherwise text.
-  std::string tokenizer = "bytes";  ///< Tokenizer of text: bytes, or the path of a tokenizer.json.
+  std::string tokenizer = "bytes";  ///< Tokenizer of text: bytes, or a tokenizer.json, or its directory.
   int read_ahead = 2;               ///< Micro-batches read in advance.
 };
 

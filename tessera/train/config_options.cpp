@@ -185,8 +185,8 @@ Rows data_options() {
        at(kData, &D::format),
        kAny,
        {"auto", "text", "tokens", "u16", "u32"}},
-      per_rank(
-          {"data.tokenizer", "Tokenizer of text: bytes, or the path of a tokenizer.json", at(kData, &D::tokenizer)}),
+      per_rank({"data.tokenizer", "Tokenizer of text: bytes, or a tokenizer.json, or its directory",
+                at(kData, &D::tokenizer)}),
       per_rank({"data.read_ahead", "Number of micro-batches to read ahead", at(kData, &D::read_ahead), kNumber}),
   };
 }

@@ -9,7 +9,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
-#include "tessera/train/data/detail/split.h"
+#include "tessera/train/data/detail/pre_tokenize.h"
 #include "tessera/train/data/testing/data_directory.h"
 #include "tessera/train/data/testing/small_tokenizer.h"
 
@@ -99,18 +99,25 @@ TEST(Tokenizer, ReadsTheFormOfLlama3) {
                           {{"id", 262}, {"content", "<|begin_of_text|>"}, {"special", true}}};
   file["model"]["ignore_merges"] = true;
   const ordered_json split = {{"type", "Split"},
-                              {"pattern", {{"Regex", detail::pattern_of(detail::SplitRule::kLlama3)}}},
+                              {"pattern", {{"Regex", testing::kLlama3Pattern}}},
                               {"behavior", "Isolated"},
                               {"invert", false}};
   const ordered_json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
   file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}};
   file["post_processor"] = {
       {"type", "Sequence"},
-      {"processors", ordered_json::array({{{"type", "ByteLevel"}}, {{"type", "TemplateProcessing"}}})}};
+      {"processors",
+       ordered_json::array(
+           {{{"type", "ByteLevel"}},
+            {{"type", "TemplateProcessing"},
+             {"single", ordered_json::array({{{"SpecialToken", {{"id", "begin"}}}}, {{"Sequence", {{"id", "A"}}}}})},
+             {"special_tokens", {{"begin", {{"ids", {262}}}}}}}})}};
   const Tokenizer tokenizer = read(directory, file);
   EXPECT_EQ(tokenizer.end_of_text(), 263U);
   EXPECT_EQ(tokenizer.vocabulary(), 264);
   EXPECT_EQ(tokenizer.encode("(the"), (Tokens{'(', 't', 256})) << "one word, but begins with (";
+  EXPECT_EQ(tokenizer.encode("he", {.adds_template = true}), (Tokens{262, 256}));
+  EXPECT_EQ(tokenizer.encode("<|end_of_text|>he", {.finds_special = true}), (Tokens{263, 256}));
   tokenizer.write(directory.path("again.json"));
   EXPECT_EQ(Tokenizer::read(directory.path("again.json")).digest(), tokenizer.digest());
 }
@@ -135,25 +142,145 @@ TEST(Tokenizer, NamesWhatIsNotSupported) {
     file[ordered_json::json_pointer(pointer)] = value;
     expect_error<NotSupported>([&] { (void)read(directory, file); }, words);
   };
-  refused("/normalizer", {{"type", "NFC"}}, {"tokenizer.json", "normalizer", "NFC"});
+  refused("/normalizer", {{"type", "StripAccents"}}, {"tokenizer.json", "normalizer", "StripAccents"});
+  refused("/normalizer", {{"type", "NFC"}, {"novelty", 1}}, {"normalizer NFC field", "novelty"});
   refused("/truncation", {{"max_length", 5}}, {"truncation"});
   refused("/padding", {{"strategy", "x"}}, {"padding"});
   refused("/model/type", "WordPiece", {"model type", "WordPiece"});
   refused("/model/dropout", 0.1, {"dropout", "0.1"});
-  refused("/model/byte_fallback", true, {"byte_fallback"});
   refused("/model/end_of_word_suffix", "</w>", {"end_of_word_suffix", "</w>"});
   refused("/model/novelty", 1, {"novelty"});
   refused("/novelty", 1, {"novelty"});
-  refused("/pre_tokenizer", {{"type", "Metaspace"}}, {"pre_tokenizer", "Metaspace"});
-  refused("/pre_tokenizer", nullptr, {"pre_tokenizer"});
-  refused("/pre_tokenizer/add_prefix_space", true, {"add_prefix_space"});
-  refused("/pre_tokenizer/use_regex", false, {"use_regex"});
+  refused("/added_tokens/0/novelty", 1, {"added_tokens", "novelty"});
+  refused("/pre_tokenizer", {{"type", "BertPreTokenizer"}}, {"pre_tokenizer", "BertPreTokenizer"});
+  refused("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "odd"}},
+          {"prepend_scheme", "odd"});
   refused("/post_processor", {{"type", "BertProcessing"}}, {"post_processor", "BertProcessing"});
   refused("/decoder", {{"type", "WordPiece"}}, {"decoder", "WordPiece"});
-  refused("/added_tokens/0/special", false, {"not special", "<|endoftext|>"});
-  const ordered_json split = {{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Isolated"}};
-  refused("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, {{"type", "ByteLevel"}}}}},
-          {"pattern", "w+"});
+  const ordered_json byte_level = {{"type", "ByteLevel"}};
+  const auto sequence = [](const char* name, const ordered_json& first, const ordered_json& second) {
+    return ordered_json{{"type", "Sequence"}, {name, ordered_json::array({first, second})}};
+  };
+  refused("/decoder", sequence("decoders", byte_level, {{"type", "ByteFallback"}}),
+          {"decoder after Fuse", "ByteFallback"});
+  refused("/pre_tokenizer", sequence("pretokenizers", byte_level, {{"type", "Digits"}}),
+          {"pre_tokenizer after ByteLevel", "Digits"});
+  const auto split = [&](const char* pattern, const char* behavior) {
+    return ordered_json{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", behavior}};
+  };
+  refused("/pre_tokenizer", sequence("pretokenizers", split("a+?", "Isolated"), byte_level),
+          {"tokenizer.json", "pre_tokenizer Split", "lazy quantifier", "a+?"});
+  refused("/pre_tokenizer", sequence("pretokenizers", split("a", "Odd"), byte_level), {"behavior", "Odd"});
+  ordered_json file = testing::small_sentencepiece();
+  file["decoder"] = nullptr;
+  expect_error<NotSupported>([&] { (void)read(directory, file); }, {"decoder", "null"});
+}
+
+// Expected results are those of Hugging Face's library for the same file.
+TEST(Tokenizer, ReadsTheFormOfLlama2) {
+  const DataDirectory directory;
+  const Tokenizer tokenizer = read(directory, testing::small_sentencepiece());
+  EXPECT_EQ(tokenizer.vocabulary(), 268);
+  EXPECT_EQ(tokenizer.end_of_text(), 2U);
+  EXPECT_EQ(tokenizer.encode("the the"), (Tokens{266, 266}));
+  EXPECT_EQ(tokenizer.encode("  he"), (Tokens{267, 259, 265}));
+  EXPECT_EQ(tokenizer.encode("\u00e9x"), (Tokens{259, 263, 3 + 'x'})) << "é is a token, x its byte";
+  EXPECT_EQ(tokenizer.encode("\u20ac\xff"), (Tokens{259, 3 + 0xE2, 3 + 0x82, 3 + 0xAC, 3 + 0xFF}));
+  EXPECT_EQ(tokenizer.encode("<s>"), (Tokens{259, 3 + '<', 3 + 's', 3 + '>'}));
+  EXPECT_EQ(tokenizer.encode("<s>the", {.finds_special = true, .adds_template = true}), (Tokens{1, 1, 266}));
+  EXPECT_EQ(tokenizer.decode(Tokens{266, 266, 265}), "the thehe");
+  EXPECT_EQ(tokenizer.decode(Tokens{267, 265}), " he") << "one space at the start is not of the text";
+  for (const std::string text : {"the", " the  \u00e9 \u20ac\n", "", "\xff\xe2\x82 the"}) {
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+  }
+  Tokens long_word(10001, 262);
+  long_word[0] = 259;
+  EXPECT_EQ(tokenizer.encode(std::string(10000, 'e')), long_word);
+}
+
+TEST(Tokenizer, UnknownCharactersBecomeTheUnknownToken) {
+  const DataDirectory directory;
+  ordered_json file = testing::small_sentencepiece();
+  file["model"]["byte_fallback"] = false;
+  EXPECT_EQ(read(directory, file).encode("xyez"), (Tokens{259, 0, 262, 0})) << "adjacent ones are one token";
+  file["model"]["fuse_unk"] = false;
+  EXPECT_EQ(read(directory, file).encode("xyez"), (Tokens{259, 0, 0, 262, 0}));
+  file["model"]["unk_token"] = nullptr;
+  EXPECT_EQ(read(directory, file).encode("xyez"), (Tokens{259, 262})) << "left out";
+}
+
+TEST(Tokenizer, NormalizesBetweenAddedTokens) {
+  const DataDirectory directory;
+  ordered_json file = small_tokenizer();
+  file["normalizer"] = {{"type", "Sequence"},
+                        {"normalizers", ordered_json::array({{{"type", "NFC"}}, {{"type", "Lowercase"}}})}};
+  file["added_tokens"].push_back({{"id", 263}, {"content", "HER"}, {"special", false}, {"normalized", true}});
+  file["added_tokens"].push_back({{"id", 264}, {"content", "THE"}, {"special", false}, {"normalized", false}});
+  const Tokenizer tokenizer = read(directory, file);
+  EXPECT_EQ(tokenizer.encode("He\u0301"), (Tokens{'h', 0xC3, 0xA9}));
+  EXPECT_EQ(tokenizer.encode("her HER"), (Tokens{263, ' ', 263})) << "found in lower case";
+  EXPECT_EQ(tokenizer.encode("the THE"), (Tokens{'t', 256, ' ', 264})) << "found as written";
+  EXPECT_EQ(tokenizer.added_token("THE"), 264U);
+  EXPECT_EQ(tokenizer.added_token("the"), std::nullopt);
+  EXPECT_FALSE(tokenizer.is_special(264));
+  EXPECT_TRUE(tokenizer.is_special(262));
+  EXPECT_NE(tokenizer.digest(), read(directory, small_tokenizer()).digest());
+  ordered_json other = file;
+  other["normalizer"] = {{"type", "NFC"}};
+  EXPECT_NE(read(directory, other).digest(), tokenizer.digest()) << "steps change tokens";
+}
+
+TEST(Tokenizer, ReadsADirectory) {
+  const DataDirectory directory;
+  const Tokenizer tokenizer = read(directory, small_tokenizer());
+  EXPECT_EQ(Tokenizer::read(directory.path()).digest(), tokenizer.digest());
+  EXPECT_EQ(Tokenizer::file_of(directory.path()), directory.path("tokenizer.json"));
+  tokenizer.write(directory.path("again.json"));
+  EXPECT_EQ(directory.content("again.json"), directory.content("tokenizer.json")) << "byte for byte";
+}
+
+TEST(TextStream, NeverSplitsACharacter) {
+  const Tokenizer bytes = Tokenizer::bytes();
+  TextStream stream(bytes);
+  const auto add_all = [&](std::string_view text) {
+    std::vector<std::string> parts;
+    for (const char c : text) parts.push_back(stream.add(static_cast<unsigned char>(c)));
+    parts.push_back(stream.finish());
+    return parts;
+  };
+  using Parts = std::vector<std::string>;
+  EXPECT_EQ(add_all("a\u00e9\u20ac"), (Parts{"a", "", "\u00e9", "", "", "\u20ac", ""}));
+  EXPECT_EQ(add_all("\xff"
+                    "a"),
+            (Parts{"\ufffd", "a", ""}));
+  EXPECT_EQ(add_all("\xe2\x82"
+                    "a"),
+            (Parts{"", "", "\ufffda", ""}))
+      << "an incomplete character is one";
+  EXPECT_EQ(add_all("\xe2\x82"), (Parts{"", "", "\ufffd"}));
+  EXPECT_EQ(add_all("\xed\xa0\x80"), (Parts{"", "\ufffd\ufffd", "\ufffd", ""})) << "no character can begin so";
+  EXPECT_EQ(add_all("b"), (Parts{"b", ""})) << "finish() begins a new text";
+}
+
+TEST(TextStream, LeavesOutSpecialTokensAndTheFirstSpace) {
+  const DataDirectory directory;
+  const Tokenizer tokenizer = read(directory, testing::small_sentencepiece());
+  TextStream stream(tokenizer);
+  for (int text = 0; text < 2; ++text) {
+    EXPECT_EQ(stream.add(1), "");
+    EXPECT_EQ(stream.add(266), "the");
+    EXPECT_EQ(stream.add(266), " the");
+    EXPECT_EQ(stream.add(3 + 0xC3), "");
+    EXPECT_EQ(stream.add(3 + 0xA9), "\u00e9");
+    EXPECT_EQ(stream.finish(), "");
+  }
+  TextStream all(tokenizer, /*shows_special=*/true);
+  EXPECT_EQ(all.add(1), "<s>");
+  EXPECT_EQ(all.add(266), " the");
+  expect_error<InvalidArgument>([&] { (void)all.add(268); }, {"268"});
+  ordered_json file = testing::small_sentencepiece();
+  file["decoder"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "always"}};
+  EXPECT_EQ(read(directory, file).decode(Tokens{267, 266, 266}), " the the") << "the first token loses its spaces";
 }
 
 TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
@@ -187,7 +314,45 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
   expect_error<IoError>([&] { (void)Tokenizer::read(directory.write("x", "")); }, {"/x"});
   expect_error<IoError>([&] { (void)Tokenizer::read(directory.write("x", std::string(100000, '['))); }, {"nested"});
   expect_error<IoError>([&] { (void)Tokenizer::read(directory.path("missing.json")); }, {"missing.json", "No such"});
-  expect_error<IoError>([&] { (void)Tokenizer::read(directory.path()); }, {"not a regular file"});
+  expect_error<IoError>([&] { (void)Tokenizer::read(DataDirectory().path()); }, {"tokenizer.json", "No such"});
+  expect_error<IoError>([&] { (void)Tokenizer::read(directory.write("x", R"({"model": 1, "model": 2})")); },
+                        {"\"model\" appears twice"});
+}
+
+TEST(Tokenizer, SaysWhatIsWrongWithStepsAndTokens) {
+  const DataDirectory directory;
+  const auto refused = [&](const std::string& pointer, const ordered_json& value,
+                           std::initializer_list<std::string_view> words) {
+    ordered_json file = testing::small_sentencepiece();
+    file[ordered_json::json_pointer(pointer)] = value;
+    expect_error<IoError>([&] { (void)read(directory, file); }, words);
+  };
+  ordered_json added = testing::small_sentencepiece()["added_tokens"];
+  added.push_back(added[0]);
+  refused("/added_tokens", added, {"<unk>", "appears twice"});
+  refused("/added_tokens/0/content", "", {"without content"});
+  refused("/added_tokens/0/lstrip", 1, {"lstrip must be true or false, got 1"});
+  refused("/model/unk_token", "<none>", {"unk_token", "<none>", "vocabulary"});
+  refused("/model/unk_token", 7, {"unk_token must be a text"});
+  ordered_json vocabulary = testing::small_sentencepiece()["model"]["vocab"];
+  vocabulary.erase("<0x41>");
+  vocabulary["A"] = 3 + 0x41;
+  refused("/model/vocab", vocabulary, {"byte_fallback: no token for byte 65"});
+  refused("/normalizer", 5, {"normalizer must be an object, got 5"});
+  refused("/normalizer/normalizers", "x", {"normalizers must be a list"});
+  refused("/normalizer/normalizers/1/pattern", 5, {"normalizer Replace", "got 5"});
+  refused("/normalizer/normalizers/1/pattern/String", "", {"must not be empty"});
+  refused("/normalizer/normalizers/1/pattern", {{"Regex", "(a"}}, {"normalizer Replace", "'(' has no ')'"});
+  refused("/normalizer/normalizers/0/prepend", nullptr, {"prepend must be a text"});
+  refused("/normalizer/normalizers", ordered_json(std::vector<ordered_json>(101, {{"type", "NFC"}})), {"100 steps"});
+  refused("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "ab"}}, {"must be one character", "ab"});
+  refused("/decoder/decoders/3/start", -1, {"decoder Strip must have numbers"});
+  refused("/decoder/decoders/3/content", "ab", {"must be one character"});
+  refused("/post_processor/single/0", 5, {"part of a template"});
+  refused("/post_processor/single/1", {{"Sequence", {{"id", "B"}}}}, {"must use A"});
+  refused("/post_processor/single", ordered_json::array(), {"use it once, got 0"});
+  refused("/post_processor/special_tokens/<s>/ids/0", 268, {"id must be in [0, 268), got 268"});
+  refused("/post_processor/special_tokens", ordered_json::object(), {"special_tokens of the template", "<s>"});
 }
 
 TEST(Tokenizer, DecodeRefusesWhatIsNoToken) {
@@ -201,12 +366,12 @@ std::vector<std::string> learn_slowly(const std::vector<std::string>& texts, std
   tokens.emplace_back("<|endoftext|>");
   std::vector<Tokens> words;
   for (const std::string& text : texts) {
-    for (std::size_t start = 0; start < text.size();) {
-      const std::size_t end = detail::word_end(text, start, detail::SplitRule::kGpt2);
+    detail::PreTokenizer split;
+    split.steps.push_back({.pattern = {.text = {}, .regex = detail::Regex(detail::kGpt2Pattern)}});
+    split.split(text, true, [&](std::string_view found) {
       Tokens& word = words.emplace_back();
-      for (std::size_t i = start; i < end; ++i) word.push_back(static_cast<unsigned char>(text[i]));
-      start = end;
-    }
+      for (const char c : found) word.push_back(static_cast<unsigned char>(c));
+    });
   }
   while (tokens.size() < vocabulary) {
     std::map<std::pair<std::uint32_t, std::uint32_t>, int> counts;

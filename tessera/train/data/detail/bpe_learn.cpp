@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <queue>
+#include <unordered_map>
 
 #include "tessera/base/error.h"
+#include "tessera/train/data/detail/pre_tokenize.h"
 
 namespace tessera::train::detail {
 namespace {
@@ -57,7 +59,6 @@ class Learner {
         queue_.push({now, best.pair});
       }
     }
-    bpe_.finish();
     return std::move(bpe_);
   }
 
@@ -71,12 +72,10 @@ class Learner {
 
   void count_words(std::span<const std::string_view> texts) {
     std::unordered_map<std::string_view, std::uint64_t> counts;
+    PreTokenizer words;
+    words.steps.push_back({.pattern = {.text = {}, .regex = Regex(kGpt2Pattern)}});
     for (const std::string_view text : texts) {
-      for (std::size_t start = 0; start < text.size();) {
-        const std::size_t end = word_end(text, start, bpe_.rule);
-        ++counts[text.substr(start, end - start)];
-        start = end;
-      }
+      words.split(text, true, [&](std::string_view word) { ++counts[word]; });
     }
     TESSERA_CHECK(counts.size() < (std::uint64_t{1} << 32), "learn: must have less than 2^32 different words, got ",
                   counts.size());
