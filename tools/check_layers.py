@@ -10,6 +10,7 @@ tessera/*/CMakeLists.txt. The rules are:
   - library code includes nothing from testing/;
   - CUDA and NCCL headers are included only in device/cuda, ops/*/cuda, comm/backends/{nccl,cuda} and *.cu, *.cuh;
   - installed headers include no third-party header;
+  - the library code of nn, models and train names no device: it uses the default device, or tensor::host_device();
   - headers have #pragma once (x-inl.h, vector code: a toggle); x.cpp includes x.h first; includes use full paths.
 """
 
@@ -29,6 +30,9 @@ CUDA_HEADER = re.compile(r"^(?:cuda|cublas|cudnn|cufft|curand|cusparse|cusolver|
 CUDA_PLACES = re.compile(r"^tessera/(?:device/cuda|ops/(?:[a-z0-9_]+/)?cuda|comm/backends/(?:nccl|cuda))/|\.cuh?$")
 THIRD_PARTY = re.compile(r"^(?:fmt|spdlog|nlohmann|CLI|gtest|gmock|benchmark|toml\+\+|hwy|oneapi|Random123|asio)/"
                          r"|^(?:xxhash|sodium|utf8proc|mpi|toml)\.h(?:pp)?$")
+# Layers that compute on any device, and the names of devices as texts: "host", "cuda", "cuda:0".
+ANY_DEVICE = {"nn", "models", "train"}
+DEVICE_NAME = re.compile(r'"(?:host|cuda|meta)(?::[0-9]*)?"')
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 
 
@@ -99,8 +103,20 @@ def check_foreign(path, included, findings, line):
             findings.error(path, line, f"{included}: an installed header must not need CUDA; put this header in a detail/ folder")
 
 
+def check_device_names(path, text, findings):
+    """Checks that a file of a layer for any device names none."""
+    if path.parts[0] != "tessera" or path.parts[1] not in ANY_DEVICE or source_tree.is_for_tests(path):
+        return
+    code = re.sub(r"//[^\n]*", "", text)
+    for match in DEVICE_NAME.finditer(code):
+        findings.error(path, code.count("\n", 0, match.start()) + 1,
+                       f"{match.group()} names a device in layer {path.parts[1]}; use tensor::default_device(), or "
+                       "tensor::host_device() for control traffic and staging")
+
+
 def check_file(root, path, layers, findings):
     text = (root / path).read_text()
+    check_device_names(path, text, findings)
     # blank() removes strings together with comments, so the included name is read from the text itself.
     code = source_tree.blank(text)
     includes = []

@@ -147,7 +147,9 @@ DeviceScope::DeviceScope(device::Device device) : device_(std::move(device)), ou
 DeviceScope::~DeviceScope() { innermost_device = outer_; }
 
 device::Device default_device() {
-  return innermost_device != nullptr ? innermost_device->device_ : device::Device::get("host");
+  return innermost_device != nullptr ? innermost_device->device_ : host_device();
 }
+
+device::Device host_device() { return device::Device::get("host"); }
 
 }  // namespace tessera::tensor

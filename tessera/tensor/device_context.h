@@ -80,6 +80,9 @@ class TESSERA_API DeviceScope {
 };
 /// Returns the device of the innermost DeviceScope of this thread; without one, the host of this rank.
 TESSERA_API device::Device default_device();
+/// Returns the host of this rank, for control traffic between ranks and for staging of data, whatever the device that
+/// the rank computes on.
+TESSERA_API device::Device host_device();
 
 }  // namespace tessera::tensor
 

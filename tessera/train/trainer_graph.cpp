@@ -1,8 +1,8 @@
 // Replayed steps of the trainer (detail/step_graph.h).
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/error.h"
-#include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
+#include "tessera/tensor/device_context.h"
 #include "tessera/train/detail/trainer_state.h"
 
 namespace tessera::train {
@@ -33,7 +33,7 @@ void Trainer::State::capture_step() {
           },
       .leaves = leaves};
   // Memory that eager steps left in the caches of the allocator is no longer useful.
-  memory::Allocator::of(device::Device::get("host")).trim();
+  memory::Allocator::of(tensor::default_device()).trim();
   try {
     graph->capture(body, stream());
   } catch (...) {

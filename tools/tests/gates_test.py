@@ -98,6 +98,20 @@ class Layers(Gate):
         self.write("tessera/memory/more.cpp", '#include "tessera/tessera.h"\n')
         self.expect_error("check_layers.py", "tessera/memory/more.cpp:1", "for users")
 
+    def test_device_names_in_layers_for_any_device(self):
+        self.write("tessera/nn/CMakeLists.txt", "tessera_layer(nn DEPS memory)\n")
+        self.write("tessera/train/CMakeLists.txt", "tessera_layer(train DEPS nn)\n")
+        self.write("tessera/nn/layer_test.cpp", '\nauto host = Device::get("host");\n')
+        self.write("tessera/memory/more.cpp", '\nauto host = Device::get("host");\n')
+        self.write("tessera/nn/more.h", '// Moves to "cuda:0".\n#pragma once\n')
+        self.expect_good("check_layers.py")
+        for layer in ("nn", "train"):
+            for name in ("host", "cuda", "cuda:0", "meta"):
+                with self.subTest(layer=layer, name=name):
+                    planted = self.write(f"tessera/{layer}/step.cpp", f'\nauto device = Device::get("{name}");\n')
+                    self.expect_error("check_layers.py", f"tessera/{layer}/step.cpp:2", "names a device")
+                    planted.unlink()
+
     def test_detail_of_another_layer(self):
         header = "tessera/device/detail/state.h"
         self.write(header, "// The state of a device.\n#pragma once\n")

@@ -14,7 +14,7 @@ constexpr std::int64_t kFlags = 2;
 
 Agreement::Agreement() {
   if (current_place().world_size == 1) return;
-  const device::Device host = device::Device::get("host");
+  const device::Device host = tensor::host_device();
   own_ = Tensor::allocate(Shape{kFlags}, DType::kI32, host);
   all_ = Tensor::allocate(Shape{kFlags}, DType::kI32, host);
 }
@@ -31,7 +31,7 @@ StopRequests Agreement::exchange(const StopRequests& own) {
   flags[0] = own.stop ? 1 : 0;
   flags[1] = own.profile ? 1 : 0;
   pending_ = comm::world().all_reduce(own_.data(), all_.data(), kFlags, DType::kI32, {.kind = Reduction::kMax},
-                                      tensor::current_stream(device::Device::get("host")));
+                                      tensor::current_stream(tensor::host_device()));
   return agreed;
 }
 

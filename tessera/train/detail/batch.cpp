@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "tessera/base/error.h"
-#include "tessera/device/device.h"
 #include "tessera/nn/language_model.h"
 #include "tessera/shard/distribute.h"
+#include "tessera/tensor/device_context.h"
 
 namespace tessera::train::detail {
 
@@ -20,7 +20,7 @@ Tensor laid_out(const Tensor& own, const ParallelPlan& plan, bool is_batch_shard
 Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const ParallelPlan& plan, bool is_batch_sharded) {
   auto owner = std::make_shared<std::vector<std::int32_t>>(std::move(values));
   const std::int64_t sequence = static_cast<std::int64_t>(owner->size()) / rows;
-  return laid_out(Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, device::Device::get("host"), owner),
+  return laid_out(Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, tensor::host_device(), owner),
                   plan, is_batch_sharded);
 }
 

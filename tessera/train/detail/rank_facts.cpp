@@ -101,7 +101,7 @@ void wait_patiently(const comm::ProcessGroup& all, const comm::Work& work) {
 
 // Returns the headers of all ranks, concatenated.
 std::vector<std::int64_t> gathered_headers(const comm::ProcessGroup& all, const StartCheck& own, std::int64_t nbytes) {
-  const device::Device host = device::Device::get("host");
+  const device::Device host = tensor::host_device();
   const Tensor mine = Tensor::allocate(Shape{kHeader}, DType::kI64, host);
   const Tensor everyones = Tensor::allocate(Shape{kHeader * all.size()}, DType::kI64, host);
   const auto [high, low] = digest_of(own);
@@ -115,7 +115,7 @@ std::vector<std::int64_t> gathered_headers(const comm::ProcessGroup& all, const 
 
 std::vector<std::string> gathered_texts(const comm::ProcessGroup& all, const std::string& own,
                                         std::span<const std::int64_t> headers) {
-  const device::Device host = device::Device::get("host");
+  const device::Device host = tensor::host_device();
   std::vector<std::int64_t> counts;
   for (int rank = 0; rank < all.size(); ++rank) counts.push_back(headers[static_cast<std::size_t>(rank * kHeader)]);
   const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});

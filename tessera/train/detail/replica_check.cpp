@@ -70,7 +70,7 @@ void check_replicas(std::span<const nn::NamedTensor> parameters, std::int64_t st
   const comm::ProcessGroup all = comm::world();
   if (all.size() == 1) return;
   const probe::Annotation mark("check_replicas", step);
-  const device::Device host = device::Device::get("host");
+  const device::Device host = tensor::host_device();
   const auto letters = static_cast<std::int64_t>(parameters.size() * kLetters);
   const Tensor own = Tensor::allocate(Shape{letters}, DType::kU8, host);
   const Tensor everyones = Tensor::allocate(Shape{letters * all.size()}, DType::kU8, host);

@@ -19,7 +19,6 @@
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
-#include "tessera/device/device.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/checkpoint/detail/good_checkpoint.h"
@@ -271,7 +270,7 @@ namespace {
 void meet() {
   const comm::ProcessGroup all = comm::world();
   const comm::Work barrier =
-      all.launch({.kind = comm::OpKind::kBarrier}, tensor::current_stream(device::Device::get("host")));
+      all.launch({.kind = comm::OpKind::kBarrier}, tensor::current_stream(tensor::host_device()));
   if (all.deadline() < kPatience) all.extend_deadline(kPatience - all.deadline());
   barrier.wait();
 }

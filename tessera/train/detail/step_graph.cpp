@@ -8,11 +8,12 @@
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/pointwise/compare.h"
 #include "tessera/ops/reduce/host_values.h"
+#include "tessera/tensor/device_context.h"
 
 namespace tessera::train::detail {
 namespace {
 
-memory::Allocator allocator() { return memory::Allocator::of(device::Device::get("host")); }
+memory::Allocator allocator() { return memory::Allocator::of(tensor::default_device()); }
 
 // Rows that the host writes before a replay.
 std::span<std::int32_t> rows_of(const Tensor& tensor) {
@@ -52,7 +53,7 @@ StepGraph::StepGraph(const Config& config, const ParallelPlan& plan) : plan_(pla
   learning_rate_ = ops::zeros({});
   max_ = ops::zeros({}, {.dtype = DType::kF64});
   // The host writes all of these without stream order.
-  device::Device::get("host").synchronize();
+  tensor::default_device().synchronize();
 }
 
 bool StepGraph::is_ready() const { return graph_ && ops::generator_state().seed == begin_.seed; }

@@ -24,7 +24,7 @@ struct HostCopy {
 void Staging::copy(const CheckpointState& state, const std::vector<FileShard>& pieces) {
   const tensor::GradModeScope no_grad(false);
   std::vector<Tensor> parts;
-  device::Device device = device::Device::get("host");
+  device::Device device = tensor::host_device();
   for (const FileShard& piece : pieces) {
     const Tensor part = state.tensors[piece.tensor].second.local();
     TESSERA_CHECK(part && part.nbytes() == piece.nbytes, "checkpoint: tensor '", state.tensors[piece.tensor].first,
