@@ -5,7 +5,7 @@ A folder is a layer. The table of layers is read only from the tessera_layer(nam
 tessera/*/CMakeLists.txt. The rules are:
   - a file includes only its own layer and the layers that its declared dependencies reach (cli reaches all);
   - a detail/ folder is included only inside its own layer, by tests too;
-  - an implementation of an interface (device/host, device/cuda, comm/backends/*) is included only inside its own folder,
+  - an implementation of an interface (device/host, device/cuda, device/meta, comm/backends/*) is included only inside its own folder,
     except through its entry headers (see ENTRY) and in tests;
   - library code includes nothing from testing/;
   - CUDA and NCCL headers are included only in device/cuda, ops/*/cuda, comm/backends/{nccl,cuda} and *.cu, *.cuh;
@@ -22,9 +22,9 @@ import sys
 import source_tree
 
 # Folders that implement an interface of their layer.
-IMPLEMENTATIONS = re.compile(r"^tessera/(device/(?:host|cuda)|comm/backends/[a-z0-9_]+)/")
+IMPLEMENTATIONS = re.compile(r"^tessera/(device/(?:host|cuda|meta)|comm/backends/[a-z0-9_]+)/")
 # Headers through which other folders may use an implementation: its registration and its configuration.
-ENTRY = re.compile(r"/(?:register|(?:[a-z0-9]+_)?options|(?:host|cuda|nccl|mpi)(?:_device)?)\.h$")
+ENTRY = re.compile(r"/(?:register|(?:[a-z0-9]+_)?options|(?:host|cuda|meta|nccl|mpi)(?:_device)?)\.h$")
 CUDA_HEADER = re.compile(r"^(?:cuda|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl|nvml|nvrtc|nvtx|nvToolsExt)\w*(?:/.*)?\.h(?:pp)?$"
                          r"|^cooperative_groups")
 CUDA_PLACES = re.compile(r"^tessera/(?:device/cuda|ops/(?:[a-z0-9_]+/)?cuda|comm/backends/(?:nccl|cuda))/|\.cuh?$")

@@ -230,6 +230,7 @@ struct DeviceKind {
   std::string kind;  ///< for example "host"
   /// Creates the devices of this kind for the current rank, on first use. If there are none, sets `why_none`.
   std::function<std::vector<Device>(std::string& why_none)> devices;
+  bool is_listed = true;  ///< false: Device::all() omits the devices of this kind, which get() finds
 };
 /// Registers a kind; called at the end of the file that implements it. A second registration of a kind aborts. Returns
 /// true.

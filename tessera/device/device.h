@@ -27,7 +27,7 @@ namespace tessera::device {
 
 /// Properties and capabilities of a device.
 struct DeviceProperties {
-  std::string kind;                ///< "host" or "cuda"
+  std::string kind;                ///< "host", "cuda" or "meta"
   int index = 0;                   ///< index among the devices of its kind
   std::string description;         ///< human-readable: "NVIDIA H200", "AMD EPYC, 2 cores"
   std::string driver;              ///< driver and version, human-readable
@@ -37,6 +37,7 @@ struct DeviceProperties {
   bool has_export = false;         ///< Memory can be exported to another process
   bool has_overlap = false;        ///< launches in an OverlapScope can overlap
   bool is_lossy_on_error = false;  ///< a failed kernel makes the device unusable for the process
+  bool has_values = true;          ///< memory has contents; if false, no kernel runs and no value can be read (meta)
 };
 
 /// Memory use of a device.
@@ -82,10 +83,10 @@ class TESSERA_API Device {
   Device(const char* name) : Device(get(name)) {}  // NOLINT(google-explicit-constructor)
   /// Same as get(name).
   Device(const std::string& name) : Device(get(name)) {}  // NOLINT(google-explicit-constructor)
-  /// Returns the device of this name: "host" (of the current rank), "cuda" or "cuda:1". Throws an error that lists the
-  /// available devices if the name is unknown.
+  /// Returns the device of this name: "host" or "meta" (of the current rank), "cuda" or "cuda:1". Throws an error that
+  /// lists the available devices if the name is unknown.
   static Device get(std::string_view name);
-  /// Returns all devices of this process; the host of the current rank is first.
+  /// Returns all devices of this process that compute; the host of the current rank is first.
   static std::vector<Device> all();
   /// Returns the kinds that are built in but not usable here.
   static std::vector<AbsentKind> absent();

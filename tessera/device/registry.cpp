@@ -48,6 +48,7 @@ bool register_device_kind(DeviceKind kind) {
 std::vector<Device> Device::all() {
   std::vector<Device> devices;
   for (const DeviceKind& kind : known_kinds()) {
+    if (!kind.is_listed) continue;
     std::string why;
     for (Device& device : kind.devices(why)) devices.push_back(std::move(device));
   }
@@ -57,6 +58,7 @@ std::vector<Device> Device::all() {
 std::vector<AbsentKind> Device::absent() {
   std::vector<AbsentKind> absent;
   for (const DeviceKind& kind : known_kinds()) {
+    if (!kind.is_listed) continue;
     std::string why;
     if (kind.devices(why).empty()) absent.push_back({kind.kind, why});
   }
