@@ -34,7 +34,7 @@ Tensor one_like(const Tensor& loss) {
   const auto plain_one = [&](const Shape& shape) {
     const tensor::CurrentDevice where = tensor::current_device(loss.device());
     Tensor gradient = Tensor::allocate(shape, loss.dtype(), where);
-    if (gradient.numel() > 0) where.stream->copy(gradient.data(), one, itemsize(loss.dtype()), "gradient_of_loss");
+    if (gradient.numel() > 0) where.stream->copy(gradient.address(), one, itemsize(loss.dtype()), "gradient_of_loss");
     return gradient;
   };
   if (!loss.has_layout()) return plain_one(loss.shape());

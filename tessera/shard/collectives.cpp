@@ -186,8 +186,8 @@ Tensor run(const Collective& collective, const Tensor& x) {
   Tensor received = receives(collective, group.rank()) ? Tensor::allocate(shape, x.dtype(), where)
                                                        : ops::zeros(shape, {x.dtype(), x.device()});
   sent.storage().use_on(*where.stream);
-  operation.in = sent.data();
-  operation.out = received.data();
+  operation.in = sent.address();
+  operation.out = received.address();
   (void)group.launch(operation, *where.stream);
   Tensor result = received;
   if (unpacks) {

@@ -69,7 +69,7 @@ Tensor scattered(const Tensor& whole, const Layout& layout) {
       Tensor::allocate(layout::local_shape(layout, whole.shape(), current_place().rank), whole.dtype(), where);
   comm::Operation operation{.kind = layout.is_replicated() ? comm::OpKind::kBroadcast : comm::OpKind::kScatter,
                             .dtype = whole.dtype(),
-                            .out = part.data()};
+                            .out = part.address()};
   detail::set_geometry(operation.geometry, whole.shape(), {.layouts = detail::digest_of(layout, layout)});
   if (is_even) operation.count = counts[0];
   for (std::size_t i = 0; !is_even && i < counts.size(); ++i) operation.in_counts.push_back(counts[i]);
@@ -77,7 +77,7 @@ Tensor scattered(const Tensor& whole, const Layout& layout) {
   if (group.rank() == 0) {
     sent = layout.is_replicated() ? ops::contiguous(whole) : all_parts(whole, layout, group.ranks(), numel);
     sent.storage().use_on(*where.stream);
-    operation.in = sent.data();
+    operation.in = sent.address();
   }
   (void)group.launch(operation, *where.stream);
   detail::AtomicShardCounts& counters = detail::counters();

@@ -119,11 +119,11 @@ Work run(const TensorCall& call, const ProcessGroup& group) {
   if (!is_message(call.kind)) shard::detail::set_geometry(operation.geometry, call.shape, call.split);
   const device::Stream& stream = tensor::current_stream(any.device());
   if (call.in != nullptr) {
-    operation.in = call.in->data();
+    operation.in = call.in->address();
     call.in->storage().use_on(stream);
   }
   if (call.out != nullptr) {
-    operation.out = call.out->data();
+    operation.out = call.out->address();
     call.out->storage().use_on(stream);
   }
   Work work = group.launch(operation, stream);

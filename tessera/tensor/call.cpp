@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/tensor/call_observer.h"
 #include "tessera/tensor/gradient_moves.h"
 #include "tessera/tensor/overlap.h"
 
@@ -14,6 +15,7 @@ namespace {
 constinit std::atomic<HookFn> hooks[2] = {};
 constinit thread_local bool grad_enabled = true;
 constinit thread_local int gradient_moves = 0;
+constinit thread_local CallObserver* call_observer = nullptr;
 
 [[noreturn]] void refuse_hook(const Call& call, const char* layer, const char* what) {
   TESSERA_THROW(NotSupported, call.op.name(), ": ", what, ", which requires the ", layer,
@@ -109,10 +111,17 @@ void refuse_capture(const Call& call, const Error& error) {
                    call.text());
 }
 
+// Ends a call on a device without values: its results have shapes and addresses, and that is all.
+void note_call(const Call& call) {
+  if (call_observer == nullptr) return;
+  const OpDef& def = call.op->def;
+  call_observer->called(call, def.cost == nullptr ? Cost() : def.cost(call));
+}
+
 void run_kernel(const Call& call, const CurrentDevice& where) {
   const OperatorState& op = *call.op.operator->();
   const KernelFn kernel = op.kernels[where.context->kind];
-  if (kernel == nullptr) [[unlikely]]
+  if (kernel == nullptr && where.context->has_values) [[unlikely]]
     refuse_kind(call, where.context->kind);
   if (call.outputs.size() == 1) {
     OutputInfo info;
@@ -127,6 +136,7 @@ void run_kernel(const Call& call, const CurrentDevice& where) {
   for (const Tensor& input : call.inputs) {
     if (input) input.storage().use_on(*where.stream);
   }
+  if (kernel == nullptr) return note_call(call);
   try {
     kernel(KernelCall{call, where});
   } catch (const Error& error) {
@@ -238,6 +248,9 @@ std::vector<OutputInfo> infer(const Call& call) {
   call.op->def.infer(call, infos);
   return infos;
 }
+
+CallObserverScope::CallObserverScope(CallObserver& observer) : previous_(std::exchange(call_observer, &observer)) {}
+CallObserverScope::~CallObserverScope() { call_observer = previous_; }
 
 void set_hook(HookKind kind, HookFn hook) { hooks[static_cast<int>(kind)].store(hook, std::memory_order_release); }
 

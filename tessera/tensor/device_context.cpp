@@ -37,8 +37,9 @@ struct RankDevices {
       if (context->device.state() == device.state()) return *context;
     }
     const device::DeviceProperties& properties = device.properties();
-    contexts.push_back(std::make_unique<DeviceContext>(
-        DeviceContext{device, memory::Allocator::of(device), device.default_stream(), device_kind(properties.kind)}));
+    contexts.push_back(
+        std::make_unique<DeviceContext>(DeviceContext{device, memory::Allocator::of(device), device.default_stream(),
+                                                      device_kind(properties.kind), properties.has_values}));
     return *contexts.back();
   }
 };
@@ -128,6 +129,8 @@ CurrentDevice current_device(const device::Device& device) {
 
 const device::Stream& current_stream(const device::Device& device) { return *current_device(device).stream; }
 
+device::Device meta_device() { return device::Device::get("meta"); }
+
 StreamScope::StreamScope(device::Stream stream)
     : stream_(std::move(stream)), device_(stream_.device().state().get()), outer_(innermost) {
   innermost = this;
@@ -146,9 +149,7 @@ DeviceScope::DeviceScope(device::Device device) : device_(std::move(device)), ou
 
 DeviceScope::~DeviceScope() { innermost_device = outer_; }
 
-device::Device default_device() {
-  return innermost_device != nullptr ? innermost_device->device_ : host_device();
-}
+device::Device default_device() { return innermost_device != nullptr ? innermost_device->device_ : host_device(); }
 
 device::Device host_device() { return device::Device::get("host"); }
 

@@ -34,6 +34,7 @@ struct DeviceContext {
   memory::Allocator allocator;    ///< Allocator of this rank.
   device::Stream default_stream;  ///< Stream of calls outside every StreamScope.
   DeviceKind kind = kHostKind;    ///< Kind of the device.
+  bool has_values = true;         ///< DeviceProperties::has_values: if false, calls run no kernel.
 };
 
 /// The context of a device and the current stream of this thread.
@@ -45,6 +46,10 @@ struct CurrentDevice {
 TESSERA_API CurrentDevice current_device(const device::Device& device);
 /// Returns the stream for calls of this thread on `device`.
 TESSERA_API const device::Stream& current_stream(const device::Device& device);
+
+/// Returns the device "meta" of this rank, whose tensors have shapes and no values: calls on it infer and allocate
+/// their results and run no kernel.
+TESSERA_API device::Device meta_device();
 
 /// Makes a stream current for calls of this thread on its device, for the lifetime of the scope. Scopes must nest.
 class TESSERA_API StreamScope {

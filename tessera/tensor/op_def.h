@@ -131,6 +131,8 @@ struct OpTraits {
   bool is_pointwise = false;
   /// Creates its result from numbers only, equal for equal calls; see Tensor::is_constant().
   bool is_constant = false;
+  /// Consists of matrix products, which model FLOPs count.
+  bool is_product = false;
 };
 
 /// A call on one rank of a layout. `localize` derives attributes that depend on sizes or positions from it.

@@ -6,7 +6,7 @@
 namespace tessera::tensor::detail {
 
 bool is_same_view(const Tensor& a, const Tensor& b) {
-  return a.numel() != 0 && a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
+  return a.numel() != 0 && a.address() == b.address() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
          a.strides() == b.strides();
 }
 
@@ -18,8 +18,8 @@ bool may_overlap(const Tensor& a, const Tensor& b) {
   const auto x = view_bounds(a.shape(), a.strides());
   const auto y = view_bounds(b.shape(), b.strides());
   if (!x || !y) return false;
-  return a.data() + x->min * bytes(a) < b.data() + (y->max + 1) * bytes(b) &&
-         b.data() + y->min * bytes(b) < a.data() + (x->max + 1) * bytes(a);
+  return a.address() + x->min * bytes(a) < b.address() + (y->max + 1) * bytes(b) &&
+         b.address() + y->min * bytes(b) < a.address() + (x->max + 1) * bytes(a);
 }
 
 // Returns false only if indices are certainly distinct: every stride, from the smallest up, is longer than the reach of

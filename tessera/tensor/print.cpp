@@ -212,6 +212,7 @@ class Block {
 };
 
 std::string with_values(const std::string& heading, const Tensor& tensor, const PrintOptions& options) {
+  if (!tensor.storage().has_values()) return heading + " without values";
   const detail::HostElements elements(tensor, "printing");
   if (tensor.numel() == 0) return heading + " []";
   const std::string block = Block(elements, options).text();

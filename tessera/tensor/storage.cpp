@@ -12,13 +12,15 @@ Storage::Storage(std::size_t nbytes, const CurrentDevice& where)
       nbytes_(nbytes),
       device_(where.context->device),
       stream_(where.stream->id()),
-      kind_(where.context->kind) {}
+      kind_(where.context->kind),
+      has_values_(where.context->has_values) {}
 
 Storage::Storage(void* data, std::size_t nbytes, const device::Device& device, std::shared_ptr<void> owner)
     : data_(static_cast<std::byte*>(data)),
       nbytes_(nbytes),
       device_(device),
       kind_(tensor::device_kind(device.properties().kind)),
+      has_values_(device.properties().has_values),
       outside_(std::make_unique<Outside>()) {
   outside_->owner = std::move(owner);
 }

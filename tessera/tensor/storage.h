@@ -38,6 +38,8 @@ class TESSERA_API Storage final : public detail::Counted, public detail::Recycle
   [[nodiscard]] const device::Device& device() const { return device_; }
   /// Returns the kind of the device.
   [[nodiscard]] DeviceKind kind() const { return kind_; }
+  /// Returns false if the memory has addresses only (DeviceProperties::has_values).
+  [[nodiscard]] bool has_values() const { return has_values_; }
   /// Returns true if the memory is external.
   [[nodiscard]] bool is_external() const { return outside_ != nullptr; }
   /// Declares that work on `stream` uses the memory. Uses on streams that may be capturing are always reported to the
@@ -66,6 +68,7 @@ class TESSERA_API Storage final : public detail::Counted, public detail::Recycle
   device::Device device_;
   StreamId stream_;  // stream of the buffer
   DeviceKind kind_ = kHostKind;
+  bool has_values_ = true;
   mutable std::atomic<std::uint64_t> version_{0};
   std::unique_ptr<Outside> outside_;  // null for allocator memory
 };

@@ -123,6 +123,11 @@ const detail::TensorState& Tensor::local_state() const {
   return *state_->local;
 }
 
+void Tensor::refuse_values(const char* what) const {
+  TESSERA_THROW(NotSupported, what, "(): tensor must have values, got ", describe(*this),
+                "; create it on a device with storage");
+}
+
 void Tensor::refuse_layout(const char* what) const {
   TESSERA_THROW(InvalidArgument, what, "(): tensor must be plain, got ", describe(*this),
                 "; use local() for the local shard");

@@ -112,9 +112,17 @@ class TESSERA_API Tensor : public Methods {
     return state_->is_contiguous;
   }
   /// Returns the address of the first element. Its content is valid once the stream that writes it has finished. Throws
-  /// for a tensor with a layout.
+  /// for a tensor with a layout, and NotSupported for a tensor without values (on "meta").
   [[nodiscard]] std::byte* data() const {
     check_plain("data");
+    if (!state_->storage->has_values()) [[unlikely]]
+      refuse_values("data");
+    return address();
+  }
+  /// Returns the address of the first element, as an argument of work on a stream. Unlike data(), it may be the address
+  /// of a tensor without values. Throws for a tensor with a layout.
+  [[nodiscard]] std::byte* address() const {
+    check_plain("address");
     return state_->storage->data() + state_->offset * static_cast<std::int64_t>(itemsize(dtype()));
   }
   /// Returns data() as T*. Throws InvalidArgument if T does not match the dtype.
@@ -179,6 +187,7 @@ class TESSERA_API Tensor : public Methods {
       refuse_layout(what);
   }
   [[noreturn]] void refuse_layout(const char* what) const;
+  [[noreturn]] void refuse_values(const char* what) const;
 
   detail::Ref<detail::TensorState> state_;
 };

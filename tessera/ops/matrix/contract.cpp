@@ -279,7 +279,8 @@ const tensor::Operator kMm = tensor::register_op({.name = "mm",
                                                   .gradient = mm_gradient,
                                                   .saves = "a, b",
                                                   .rule = rule<mm_labels>,
-                                                  .cost = cost<mm_labels>});
+                                                  .cost = cost<mm_labels>,
+                                                  .traits = {.is_product = true}});
 const tensor::Operator kBmm = tensor::register_op({.name = "bmm",
                                                    .inputs = "a, b",
                                                    .infer = infer_bmm,
@@ -287,7 +288,8 @@ const tensor::Operator kBmm = tensor::register_op({.name = "bmm",
                                                    .gradient = bmm_gradient,
                                                    .saves = "a, b",
                                                    .rule = rule<bmm_labels>,
-                                                   .cost = cost<bmm_labels>});
+                                                   .cost = cost<bmm_labels>,
+                                                   .traits = {.is_product = true}});
 const tensor::Operator kLinear = tensor::register_op({.name = "linear",
                                                       .inputs = "x, weight",
                                                       .infer = infer_linear,
@@ -295,7 +297,8 @@ const tensor::Operator kLinear = tensor::register_op({.name = "linear",
                                                       .gradient = linear_gradient,
                                                       .saves = "x, weight",
                                                       .rule = rule<linear_labels>,
-                                                      .cost = cost<linear_labels>});
+                                                      .cost = cost<linear_labels>,
+                                                      .traits = {.is_product = true}});
 const tensor::Operator kContract = tensor::register_op({.name = "contract",
                                                         .inputs = "a, b",
                                                         .infer = infer<contract_labels>,
@@ -303,17 +306,21 @@ const tensor::Operator kContract = tensor::register_op({.name = "contract",
                                                         .gradient = contract_gradient,
                                                         .saves = "a, b",
                                                         .rule = rule<contract_labels>,
-                                                        .cost = cost<contract_labels>});
+                                                        .cost = cost<contract_labels>,
+                                                        .traits = {.is_product = true}});
 const tensor::Operator kContractAdd = tensor::register_op({.name = "contract_add",
                                                            .inputs = "a, b",
                                                            .infer = infer_contract_add,
                                                            .host = contract_add_kernel,
                                                            .rule = rule<contract_labels>,
-                                                           .cost = cost<contract_labels>});
+                                                           .cost = cost<contract_labels>,
+                                                           .traits = {.is_product = true}});
 
 bool has_add_kernel(const Tensor& sum) {
   const Tensor local = sum.local();  // a rank off the mesh has none
-  return local && kContractAdd->kernels[tensor::current_device(local.device()).context->kind] != nullptr;
+  if (!local) return false;
+  const tensor::DeviceContext& where = *tensor::current_device(local.device()).context;
+  return !where.has_values || kContractAdd->kernels[where.kind] != nullptr;
 }
 
 }  // namespace

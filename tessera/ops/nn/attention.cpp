@@ -210,7 +210,8 @@ const tensor::Operator kAttention = tensor::register_op({.name = "scaled_dot_pro
                                                          .gradient = gradient,
                                                          .saves = "q, k, v, offsets_q, offsets_k, out, logsumexp",
                                                          .rule = rule,
-                                                         .cost = cost});
+                                                         .cost = cost,
+                                                         .traits = {.is_product = true}});
 const tensor::Operator kAttentionBackward =
     tensor::register_op({.name = "scaled_dot_product_attention_backward",
                          .inputs = "grad, q, k, v, out, logsumexp, offsets_q?, offsets_k?, grad_logsumexp?",
@@ -218,7 +219,8 @@ const tensor::Operator kAttentionBackward =
                          .infer = infer_backward,
                          .host = backward_kernel,
                          .rule = backward_rule,
-                         .cost = backward_cost});
+                         .cost = backward_cost,
+                         .traits = {.is_product = true}});
 
 }  // namespace
 

@@ -248,7 +248,8 @@ const tensor::Operator kLinearCrossEntropy = tensor::register_op({.name = "linea
                                                                   .saves = "x, weight, targets, logsumexp",
                                                                   .rule = rule,
                                                                   .cost = cost,
-                                                                  .cooperation = &detail::kLinearCrossEntropyTogether});
+                                                                  .cooperation = &detail::kLinearCrossEntropyTogether,
+                                                                  .traits = {.is_product = true}});
 const tensor::Operator kLinearCrossEntropyBackward =
     tensor::register_op({.name = "linear_cross_entropy_backward",
                          .inputs = "grad, x, weight, targets, logsumexp, grad_logsumexp?",
@@ -257,7 +258,8 @@ const tensor::Operator kLinearCrossEntropyBackward =
                          .host = backward_kernel,
                          .rule = backward_rule,
                          .localize = localize_backward,
-                         .cost = backward_cost});
+                         .cost = backward_cost,
+                         .traits = {.is_product = true}});
 const tensor::Operator kLinearCrossEntropyWithGradients =
     tensor::register_op({.name = "linear_cross_entropy_with_gradients",
                          .inputs = "x, weight, targets",
@@ -267,7 +269,8 @@ const tensor::Operator kLinearCrossEntropyWithGradients =
                          .gradient = gradient_with_gradients,
                          .saves = "dx, dweight",
                          .rule = rule_with_gradients,
-                         .cost = cost_with_gradients});
+                         .cost = cost_with_gradients,
+                         .traits = {.is_product = true}});
 
 bool has_all_classes(const Tensor& weight) { return !weight.layout() || weight.layout().shardings(0).empty(); }
 

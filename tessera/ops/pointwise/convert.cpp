@@ -227,7 +227,7 @@ void copy_between(const Tensor& to, const Tensor& from) {
   to.storage().use_on(of_to);
   from.storage().use_on(of_from);
   order(other, mover, false);
-  mover.copy(to.data(), from.data(), from.nbytes(), "copy");
+  mover.copy(to.address(), from.address(), from.nbytes(), "copy");
   order(mover, other, tensor::kHostKind == (on_source ? to : from).device_kind());
 }
 

@@ -20,6 +20,8 @@ Scalar item(const Tensor& x) {
     return item(x.local());
   }
   alignas(16) std::byte element[16];
+  TESSERA_CHECK_AS(NotSupported, x.storage().has_values(), "item: x must have values, got ", describe(x),
+                   "; create it on a device with storage");
   const device::Stream& stream = tensor::current_stream(x.device());
   TESSERA_CHECK(!stream.is_capturing(), "item: cannot read ", describe(x), " while ", stream.name(),
                 " is captured; read it after the graph is replayed");

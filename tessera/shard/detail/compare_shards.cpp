@@ -64,8 +64,8 @@ std::vector<Card> all_cards(const char* what, const Card& mine, const Mesh& mesh
   constexpr std::int64_t kWords = sizeof(Card) / sizeof(std::int64_t);
   const Tensor sent = Tensor::allocate(Shape{kWords}, DType::kI64, where);
   const Tensor received = Tensor::allocate(Shape{kWords * group.size()}, DType::kI64, where);
-  where.stream->copy(sent.data(), &mine, sizeof mine, what);
-  const comm::Work work = group.all_gather(sent.data(), received.data(), kWords, DType::kI64, *where.stream);
+  where.stream->copy(sent.address(), &mine, sizeof mine, what);
+  const comm::Work work = group.all_gather(sent.address(), received.address(), kWords, DType::kI64, *where.stream);
   counters().collectives.fetch_add(1, std::memory_order_relaxed);
   counters().nbytes.fetch_add((static_cast<std::uint64_t>(group.size()) - 1) * sizeof(Card), std::memory_order_relaxed);
   std::vector<Card> cards(static_cast<std::size_t>(group.size()));

@@ -40,8 +40,8 @@ std::vector<Tensor> shared(const tensor::Call& global, const tensor::Cooperative
     mine.storage().use_on(*where.stream);
     comm::Operation operation = {.kind = is_gathered ? comm::OpKind::kAllGather : comm::OpKind::kAllReduce,
                                  .dtype = mine.dtype(),
-                                 .in = mine.data(),
-                                 .out = out.back().data(),
+                                 .in = mine.address(),
+                                 .out = out.back().address(),
                                  .count = mine.numel()};
     set_geometry(operation.geometry, mine.shape());
     if (!is_gathered) operation.reduction.kind = phase.reductions[s];

@@ -265,8 +265,8 @@ Tensor run_rearranged(const Rearranged& what, const CompiledRearrangement& how, 
     copy_regions(sent[i], dense, input.pack);
     received[i] = Tensor::allocate(Shape{input.received_numel}, dtype, where);
     operations.push_back(input.operation);
-    operations.back().in = sent[i].data();
-    operations.back().out = received[i].data();
+    operations.back().in = sent[i].address();
+    operations.back().out = received[i].address();
   }
   if (!operations.empty()) {
     (void)how.group->launch(operations, *where.stream);

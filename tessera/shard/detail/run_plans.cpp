@@ -43,8 +43,8 @@ Prepared prepare(const CompiledStep& step, const Tensor& part, const tensor::Cur
   out.received = step.unpacks ? Tensor::allocate(Shape{step.received_numel}, part.dtype(), where) : out.part;
   out.sent.storage().use_on(*where.stream);
   out.operation = step.operation;
-  out.operation.in = out.sent.data();
-  out.operation.out = out.received.data();
+  out.operation.in = out.sent.address();
+  out.operation.out = out.received.address();
   return out;
 }
 

@@ -31,6 +31,8 @@ std::byte* gather_from(const Tensor& tensor, std::size_t dim, const std::byte* f
 
 HostElements::HostElements(Tensor tensor, const char* why) : tensor_(std::move(tensor)) {
   const device::Device& device = tensor_.device();
+  TESSERA_CHECK_AS(NotSupported, tensor_.storage().has_values(), why, " ", describe(tensor_),
+                   ": tensor must have values; create it on a device with storage");
   const device::Stream& stream = current_stream(device);
   TESSERA_CHECK(!stream.is_capturing(), why, " ", describe(tensor_), ": elements cannot be read while ", stream.name(),
                 " is captured; read them after the graph is replayed");
