@@ -154,7 +154,8 @@ struct ConnectRequest {
 /// A registered backend.
 struct BackendInfo {
   std::string_view name;  ///< for example "shm"
-  int preference = 0;     ///< if no backend is named, the usable one with the highest preference is used
+  /// If no backend is named, the usable one with the highest preference is used. Negative: errors do not suggest it.
+  int preference = 0;
   /// Features of the backend. Errors about a missing feature list the backends that have it.
   Capabilities capabilities = {};
   /// Returns why the backend cannot serve these ranks (several machines, not built in, device missing); empty if it

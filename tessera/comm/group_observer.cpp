@@ -3,7 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tessera/base/rank.h"
 #include "tessera/comm/detail/group_state.h"
+#include "tessera/comm/detail/world_state.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -47,6 +49,10 @@ void set_group_observer(GroupObserver* observer) {
   slot() = observer;
 }
 
-GroupObserver* group_observer() noexcept { return slot(); }
+GroupObserver* group_observer() noexcept {
+  // A rank that is alone in its world (traffic.h) waits for nobody.
+  const auto* world = slot() == nullptr ? nullptr : current_rank()->find_part<WorldState>();
+  return world != nullptr && world->is_alone() ? nullptr : slot();
+}
 
 }  // namespace tessera::comm::detail

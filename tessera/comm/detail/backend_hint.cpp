@@ -7,7 +7,8 @@ namespace tessera::comm::detail {
 std::string backend_hint(const std::function<bool(const Capabilities&)>& has) {
   std::vector<std::string_view> names;
   for (const BackendInfo& backend : all_backends()) {
-    if (has(backend.capabilities)) names.push_back(backend.name);
+    // One with a negative preference serves special worlds only.
+    if (backend.preference >= 0 && has(backend.capabilities)) names.push_back(backend.name);
   }
   if (names.empty()) return "no backend of this build supports it";
   std::string text = "use backend ";

@@ -35,14 +35,14 @@ OnHang on_hang_of_environment() {
 }
 
 void GroupObservation::open(GroupState& group) {
-  GroupObserver* observer = group_observer();
-  if (observer == nullptr) return;
-  observer->group_opens(ObservedGroup(group));
+  observer_ = group_observer();
+  if (observer_ == nullptr) return;
+  observer_->group_opens(ObservedGroup(group));
   group_ = &group;
 }
 
 GroupObservation::~GroupObservation() {
-  if (group_ != nullptr) group_observer()->group_closes(ObservedGroup(*group_));
+  if (group_ != nullptr) observer_->group_closes(ObservedGroup(*group_));
 }
 
 }  // namespace tessera::comm::detail

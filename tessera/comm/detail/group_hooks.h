@@ -43,6 +43,7 @@ class GroupObservation {
   void open(GroupState& group);
 
  private:
+  GroupObserver* observer_ = nullptr;
   GroupState* group_ = nullptr;
 };
 

@@ -98,7 +98,7 @@ std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& 
                          .timeout = timeout};
   // Groups that survivors create after a failure work on.
   if (processes_ != nullptr && generation == 0) request.why_over = [this] { return why_aborted(); };
-  const BackendInfo info = choose(backend, request);
+  const BackendInfo info = choose(is_alone() && backend.empty() ? backend_ : backend, request);
   chosen = info.name;
   const std::string key = chosen + " " + request.name;
   request.store = std::make_shared<PrefixStore>("communicator " + key, store_);

@@ -84,6 +84,8 @@ class WorldState {
   [[nodiscard]] const std::shared_ptr<ProcessWorld>& processes() const { return processes_; }
   /// Returns the backend of the group of all ranks; empty: the preferred usable one.
   [[nodiscard]] const std::string& backend() const { return backend_; }
+  /// Returns true if the other ranks do not exist (traffic.h).
+  [[nodiscard]] bool is_alone() const { return simulated_ == nullptr && processes_ == nullptr; }
   /// Informs the peers that this rank has left; called at the end of its process.
   void leave() noexcept;
   /// Ends the pending operations of all communicators, on all their ranks. Ranks that wait for this rank to join a
