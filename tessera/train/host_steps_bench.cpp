@@ -9,7 +9,7 @@
 
 #include "tessera/base/testing/bench.h"
 #include "tessera/ops/testing/direct_sgemm.h"
-#include "tessera/train/flops.h"
+#include "tessera/train/predict.h"
 #include "tessera/train/testing/host_suite.h"
 #include "tessera/train/testing/runs.h"
 #include "tessera/train/testing/stepping_ranks.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <vector>
 
@@ -12,7 +13,7 @@
 #include "tessera/base/error.h"
 #include "tessera/nn/language_model.h"
 #include "tessera/train/detail/loop.h"
-#include "tessera/train/memory_plan.h"
+#include "tessera/train/predict.h"
 
 namespace tessera::train {
 namespace {
@@ -80,9 +81,10 @@ struct Need {
   [[nodiscard]] std::int64_t total() const { return tensors + staging; }
 };
 
-Need need_of(const Config& config, int world_size) {
+// Throws OutOfMemory, soon, if the tensors need more than `limit` by far; 0: no limit.
+Need need_of(const Config& config, int world_size, std::int64_t limit = 0) {
   const Config now = resolved(config, world_size);
-  const std::vector<OwnedBytes> owners = predicted_memory(now, ParallelPlan::create(now, world_size));
+  const std::vector<OwnedBytes> owners = predicted_memory(now, world_size, limit);
   Need need{.tensors = detail::total_of(owners)};
   if (now.checkpoint.every == 0) return need;
   for (const OwnedBytes& each : owners) {
@@ -108,11 +110,19 @@ std::string exceeded(const Need& need, const MemoryLimits& limits) {
 
 // Returns the peak of a configuration that fits; nothing if it does not, or if it is invalid.
 std::optional<std::int64_t> fitting_peak(const Config& config, int world_size, const MemoryLimits& limits) {
+  // Mapped memory is less than twice the tensors in it, and some granules.
+  constexpr std::int64_t kGranules = std::int64_t{64} << 20;
+  std::int64_t most = std::numeric_limits<std::int64_t>::max() / 4;
+  if (limits.rank_nbytes > 0) most = std::min(most, limits.rank_nbytes);
+  if (limits.address_nbytes) most = std::min(most, *limits.address_nbytes);
+  if (limits.host_nbytes) most = std::min(most, *limits.host_nbytes / limits.ranks);
   try {
-    const Need need = need_of(config, world_size);
+    const Need need = need_of(config, world_size, 2 * most + kGranules);
     if (!exceeded(need, limits).empty()) return std::nullopt;
     return need.total();
   } catch (const InvalidArgument&) {
+    return std::nullopt;
+  } catch (const OutOfMemory&) {
     return std::nullopt;
   }
 }
@@ -291,13 +301,16 @@ std::string memory_refusal(const Config& config, int world_size, const MemoryLim
   return text + "; " + (fixes.empty() ? "use more hosts, or a smaller model" : fixes) + "; --force starts anyway";
 }
 
+MemoryLimits host_limits(int ranks) {
+  return {.host_nbytes = free_host_memory(),
+          .rank_nbytes = static_cast<std::int64_t>(env::host_capacity()),
+          .ranks = ranks,
+          .address_nbytes = free_address_space()};
+}
+
 void check_memory(const Config& config, int world_size, int ranks) {
   if (config.run.force) return;
-  const MemoryLimits limits{.host_nbytes = free_host_memory(),
-                            .rank_nbytes = static_cast<std::int64_t>(env::host_capacity()),
-                            .ranks = ranks,
-                            .address_nbytes = free_address_space()};
-  const std::string refusal = memory_refusal(config, world_size, limits);
+  const std::string refusal = memory_refusal(config, world_size, host_limits(ranks));
   TESSERA_CHECK(refusal.empty(), refusal);
 }
 

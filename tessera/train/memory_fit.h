@@ -1,4 +1,4 @@
-// Comparison of the memory that a run is predicted to need (memory_plan.h) with the memory of this host, before the run
+// Comparison of the memory that a run is predicted to need (predict.h) with the memory of this host, before the run
 // starts.
 //
 //   train: predicted peak 31.2 GiB per rank exceeds 22.9 GiB free on host; use --mesh.fsdp 2 (16.1 GiB); --force tries
@@ -33,6 +33,9 @@ TESSERA_API std::optional<std::int64_t> free_host_memory(const std::filesystem::
 /// Returns the address space that this process may still map, in bytes: RLIMIT_AS minus the mapped size. Returns
 /// nothing if no limit is set.
 TESSERA_API std::optional<std::int64_t> free_address_space();
+
+/// Returns the limits of this host, on which `ranks` ranks run.
+TESSERA_API MemoryLimits host_limits(int ranks);
 
 /// Returns the predicted peak of one rank, in bytes. With checkpoint.every it includes the copy of parameters and
 /// optimizer state that a checkpoint is written from. Throws what resolved() throws.

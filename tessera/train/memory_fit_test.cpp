@@ -10,7 +10,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
-#include "tessera/train/memory_plan.h"
+#include "tessera/train/predict.h"
 #include "tessera/train/testing/told_runs.h"
 
 namespace tessera::train {
@@ -94,9 +94,8 @@ TEST(MemoryFit, CheckpointsAreWrittenFromACopy) {
   const Config config = of_preset("124m");
   Config without = config;
   without.checkpoint.every = 0;
-  Config resolved_one = resolved(config, 1);
   std::int64_t state = 0;
-  for (const OwnedBytes& each : predicted_memory(resolved_one, ParallelPlan::create(resolved_one, 1)))
+  for (const OwnedBytes& each : predicted_memory(config, 1))
     state += each.owner == "parameters" || each.owner == "optimizer" ? each.nbytes : 0;
   EXPECT_GT(state, 0);
   EXPECT_EQ(predicted_peak(config, 1) - predicted_peak(without, 1), state);

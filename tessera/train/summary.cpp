@@ -8,7 +8,7 @@
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
-#include "tessera/train/flops.h"
+#include "tessera/train/predict.h"
 
 namespace tessera::train {
 namespace {

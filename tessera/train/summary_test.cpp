@@ -6,7 +6,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
-#include "tessera/train/flops.h"
+#include "tessera/train/predict.h"
 
 namespace tessera::train {
 namespace {

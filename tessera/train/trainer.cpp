@@ -26,7 +26,7 @@
 #include "tessera/train/detail/activations.h"
 #include "tessera/train/detail/replica_check.h"
 #include "tessera/train/detail/trainer_state.h"
-#include "tessera/train/memory_plan.h"
+#include "tessera/train/predict.h"
 
 namespace tessera::train {
 namespace {
@@ -37,6 +37,9 @@ using detail::laid_out;
 using detail::StepValues;
 using Clock = std::chrono::steady_clock;
 
+// Bytes of gradients that one launch reduces. Until it ends, the old and the new gradients coexist.
+constexpr std::int64_t kSettledTogether = std::int64_t{64} << 20;
+
 constexpr double kMeanStays = 0.9;  // weight of the previous running mean of gradient norms
 
 // Returns a tensor of one element, complete on this rank.
@@ -44,7 +47,8 @@ Tensor whole(const Tensor& x) {
   return x.has_layout() ? shard::redistribute(x, layout::Layout::replicated(x.layout().mesh())).local() : x;
 }
 
-double number(const Tensor& x) { return ops::item(whole(x)).as_double(); }
+// Returns the element of a tensor that is complete on this rank; 0 if it has no value (nn/meta.h).
+double value_of(const Tensor& x) { return x.storage().has_values() ? ops::item(x).as_double() : 0; }
 
 // Returns the index that a uniform random number selects, with probabilities exp(score / temperature); at 0 the highest
 // score.
@@ -181,8 +185,8 @@ void Trainer::State::take_step(StepReport& report) {
     return batch_of(next_rows(m), plan, plan.own_rows());
   });
   model->module().set_observer({});
-  report.loss = ops::item(values.loss).as_double();
-  report.grad_norm = ops::item(values.norm.norm).as_double();
+  report.loss = value_of(values.loss);
+  report.grad_norm = value_of(values.norm.norm);
   if (is_looked_at()) before_update(report, activations.kept());
   report.end = judged(report);
   if (report.end == StepEnd::kDone) update(report.learning_rate, values.norm.factor);
@@ -271,7 +275,7 @@ double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, con
     on_progress(static_cast<std::uint64_t>(first / plan.rows() + 1),
                 static_cast<std::uint64_t>((samples + plan.rows() - 1) / plan.rows()));
   }
-  return loss ? number(loss) : 0;
+  return loss ? value_of(whole(loss)) : 0;
 }
 
 std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, std::int64_t count, double temperature,
@@ -305,7 +309,9 @@ std::vector<OwnedBytes> Trainer::memory_now() const { return state_->book.now();
 
 std::vector<OwnedBytes> Trainer::memory_peak() const { return state_->book.peak(); }
 
-std::vector<OwnedBytes> Trainer::memory_predicted() const { return predicted_memory(state_->config, state_->plan); }
+std::vector<OwnedBytes> Trainer::memory_predicted() const {
+  return predicted_memory(state_->config, current_place().world_size);
+}
 
 std::int64_t Trainer::parameter_count() const { return model().parameter_count(); }
 

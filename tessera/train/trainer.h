@@ -118,7 +118,7 @@ class TESSERA_API Trainer {
   /// Returns the peak since the start, by owner. If parameters are gathered ahead, the peaks of both streams are added,
   /// which may exceed the true peak by about 10 %.
   [[nodiscard]] std::vector<OwnedBytes> memory_peak() const;
-  /// Returns the peak that the plan predicted, by owner and in total.
+  /// Returns the predicted peak, by owner and in total (predict.h).
   [[nodiscard]] std::vector<OwnedBytes> memory_predicted() const;
   /// Returns the number of parameter elements over all ranks.
   [[nodiscard]] std::int64_t parameter_count() const;

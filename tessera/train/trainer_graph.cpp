@@ -45,6 +45,7 @@ void Trainer::State::capture_step() {
 
 void Trainer::State::replay_step(StepReport& report) {
   if (!graph->is_ready()) capture_step();
+  if (!tensor::default_device().properties().has_values) return drop_gradients();  // no batch to read, nothing to run
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) graph->set_batch(m, next_rows(m));
   graph->replay(report.learning_rate, largest_norm(), stream());
   stream().synchronize();

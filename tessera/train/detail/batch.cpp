@@ -5,6 +5,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/nn/language_model.h"
+#include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/tensor/device_context.h"
 
@@ -20,8 +21,8 @@ Tensor laid_out(const Tensor& own, const ParallelPlan& plan, bool is_batch_shard
 Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const ParallelPlan& plan, bool is_batch_sharded) {
   auto owner = std::make_shared<std::vector<std::int32_t>>(std::move(values));
   const std::int64_t sequence = static_cast<std::int64_t>(owner->size()) / rows;
-  return laid_out(Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, tensor::host_device(), owner),
-                  plan, is_batch_sharded);
+  const Tensor read = Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, tensor::host_device(), owner);
+  return laid_out(ops::to(read, tensor::default_device()), plan, is_batch_sharded);
 }
 
 void split_rows(std::span<const std::int32_t> rows, const ParallelPlan& plan, std::int64_t real,

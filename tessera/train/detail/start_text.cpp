@@ -98,6 +98,8 @@ std::string compute_text(std::string_view dtype) {
   return speed.is_slow() ? text + "warning: " + speed.warning() + "\n" : text;
 }
 
+std::string plan_text(const StartFacts& facts) { return model_text(facts) + mesh_text(facts); }
+
 std::string start_text(const StartFacts& facts) {
   return model_text(facts) + data_text(facts) + mesh_text(facts) + facts.compute + memory_text(facts) +
          "run directory: " + facts.directory + "\n";

@@ -37,6 +37,8 @@ double measured_flops(std::string_view dtype);
 /// Returns the line on products of this dtype and threads of this rank, with a warning if products are slow. Measures
 /// for 50 ms.
 std::string compute_text(std::string_view dtype);
+/// Returns the lines on the model and its mesh, each with its line end.
+std::string plan_text(const StartFacts& facts);
 /// Returns the lines, each with its line end.
 std::string start_text(const StartFacts& facts);
 
