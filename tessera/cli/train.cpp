@@ -29,6 +29,7 @@
 #include "tessera/comm/world.h"
 #include "tessera/train/config.h"
 #include "tessera/train/data/tokenizer.h"
+#include "tessera/train/dry_run.h"
 #include "tessera/train/run.h"
 #include "tessera/watch/verdict_file.h"
 
@@ -40,6 +41,7 @@ struct Words {
   int ranks = 0;  // 0: omitted
   std::string config_file;
   bool is_print = false;
+  bool is_dry = false;
   bool is_pinned = false;
   int restarts = 0;
   int deadline = 0;  // in seconds; 0: omitted
@@ -198,6 +200,12 @@ void check_inputs(const train::Config& config) {
     check_directory("train: --checkpoint.directory", config.checkpoint.directory, inputs);
 }
 
+// Returns the number of ranks of the run. A dry run needs none of them, and takes their number from the mesh.
+int world_size_of(const Words& words, const train::Config& config, int launched) {
+  if (words.ranks > 0) return words.ranks;
+  return words.is_dry && launched == 1 ? train::mesh_size(config) : launched;
+}
+
 // Returns the options as a configuration that fits its world. Throws before anything is done.
 train::Config read_and_check(const Words& words) {
   const comm::LaunchEnvironment launched = comm::read_launch_environment();
@@ -208,9 +216,10 @@ train::Config read_and_check(const Words& words) {
                 "-n: must be omitted in a rank that a launcher started, got one of ", launched.place.world_size,
                 " ranks of ", launched.launcher);
   const train::Config config = read_config(words);
-  const int world_size = words.ranks > 0 ? words.ranks : launched.place.world_size;
+  const int world_size = world_size_of(words, config, launched.place.world_size);
   const train::Config resolved = train::resolved(config, world_size);
-  TESSERA_CHECK(words.is_print || !config.data.files.empty(), "--data.files: required, as in --data.files my.txt");
+  TESSERA_CHECK(words.is_print || words.is_dry || !config.data.files.empty(),
+                "--data.files: required, as in --data.files my.txt");
   check_inputs(config);
   return words.is_print ? resolved : config;
 }
@@ -233,6 +242,11 @@ int train(const Words& words) {
     code = kFailed;
     if (words.is_print) {
       std::fputs(train::to_toml(config).c_str(), stdout);
+      return kDone;
+    }
+    if (words.is_dry) {
+      const int world_size = world_size_of(words, config, 1);
+      std::fputs(train::dry_run_text(config, world_size, std::max(words.ranks, 1)).c_str(), stdout);
       return kDone;
     }
     if (words.ranks > 0) return start_ranks(config, words);
@@ -292,6 +306,10 @@ Body declare(Command& command) {
   command.add("--pin", &words->is_pinned,
               "With -n: pin each rank to separate adjacent cores, and set TESSERA_THREADS to their number");
   command.add("--print-config", &words->is_print, "Print the resolved configuration as TOML and exit");
+  command.add(
+      "--dry-run", &words->is_dry,
+      "Print whether the run fits, with predicted memory, operations, communication and time, and exit. Without "
+      "-n, the mesh may have any size");
   command.add("--started", &words->is_started, "", {.group = ""});
   add_table(command, *words);
   command.footer =
