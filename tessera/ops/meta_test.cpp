@@ -38,6 +38,7 @@ TEST(Meta, EveryOperatorInfersWhatItComputes) {
   testing::Random random(1);
   int compared = 0;
   for (const testing::OpCaseInfo& info : testing::all_cases()) {
+    if (!info.samples) continue;
     const tensor::Operator op = tensor::find_op(info.op);
     for (const testing::OpSample& sample : info.samples(random)) {
       std::vector<Tensor> here;
