@@ -24,9 +24,9 @@ TEST_F(DryRun, PrintsThePredictionAndStartsNothing) {
 
 TEST_F(DryRun, TakesAMeshOfAnySize) {
   const Outcome outcome =
-      train("--dry-run --mesh.dp 4 --mesh.fsdp 8 --mesh.tp 4 --train.batch 64 --run.peak_flops 1e12");
+      train("--dry-run --mesh.dp 4 --mesh.fsdp 8 --mesh.tp 2 --train.batch 64 --run.peak_flops 1e12");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  for (const char* part : {"mesh dp=4, fsdp=8, tp=4 on 128 ranks ", "\n  all_gather     fsdp            8 ranks ",
+  for (const char* part : {"mesh dp=4, fsdp=8, tp=2 on 64 ranks ", "\n  all_gather     fsdp            8 ranks ",
                            " at 1 TFLOP/s (run.peak_flops)"})
     EXPECT_TRUE(contains(outcome.out, part)) << part << outcome.out;
 }
