@@ -44,7 +44,7 @@ std::vector<std::pair<std::string, std::string>> transports() {
   const comm::ConnectRequest request{.name = "info", .ranks = {Rank(0)}};
   std::vector<std::pair<std::string, std::string>> lines;
   for (const comm::BackendInfo& backend : comm::all_backends()) {
-    if (backend.preference < 0) continue;  // for ranks that are alone in their world
+    if (!backend.is_suggested) continue;
     const std::string why_not = backend.why_not(request);
     lines.emplace_back(std::string(backend.name), why_not.empty() ? "ready" : "not available: " + why_not);
   }

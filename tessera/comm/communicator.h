@@ -154,8 +154,7 @@ struct ConnectRequest {
 /// A registered backend.
 struct BackendInfo {
   std::string_view name;  ///< for example "shm"
-  /// If no backend is named, the usable one with the highest preference is used. Negative: errors do not suggest it.
-  int preference = 0;
+  int preference = 0;     ///< if no backend is named, the usable one with the highest preference is used
   /// Features of the backend. Errors about a missing feature list the backends that have it.
   Capabilities capabilities = {};
   /// Returns why the backend cannot serve these ranks (several machines, not built in, device missing); empty if it
@@ -163,6 +162,7 @@ struct BackendInfo {
   std::string (*why_not)(const ConnectRequest& request) = nullptr;
   /// Connects the ranks; called by all ranks of the set.
   std::shared_ptr<Communicator> (*connect)(const ConnectRequest& request) = nullptr;
+  bool is_suggested = true;  ///< errors and `tessera info` list it; false: it serves special worlds (traffic.h)
 };
 /// Registers a backend for the lifetime of the process. Two backends of the same name terminate the process.
 struct TESSERA_API BackendRegistration {

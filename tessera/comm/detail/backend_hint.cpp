@@ -7,8 +7,7 @@ namespace tessera::comm::detail {
 std::string backend_hint(const std::function<bool(const Capabilities&)>& has) {
   std::vector<std::string_view> names;
   for (const BackendInfo& backend : all_backends()) {
-    // One with a negative preference serves special worlds only.
-    if (backend.preference >= 0 && has(backend.capabilities)) names.push_back(backend.name);
+    if (backend.is_suggested && has(backend.capabilities)) names.push_back(backend.name);
   }
   if (names.empty()) return "no backend of this build supports it";
   std::string text = "use backend ";

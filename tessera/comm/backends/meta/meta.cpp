@@ -95,7 +95,8 @@ const BackendRegistration kMeta{{.name = kName,
                                  .preference = -1,
                                  .capabilities = MetaCommunicator::of_backend(),
                                  .why_not = why_not,
-                                 .connect = connect}};
+                                 .connect = connect,
+                                 .is_suggested = false}};
 
 }  // namespace
 
