@@ -22,7 +22,8 @@ constinit thread_local ThreadScope* innermost_scope = nullptr;
 namespace {
 
 AllocatorState& state_of(const Allocator& allocator) {
-  TESSERA_CHECK(allocator.state() != nullptr, "this Allocator is empty; get one with Allocator::of(device)");
+  TESSERA_CHECK(allocator.state() != nullptr,
+                "Allocator: handle must not be empty; get one with Allocator::of(device)");
   allocator.state()->owner.check("allocator");
   return *allocator.state();
 }
@@ -117,8 +118,8 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
     heap = &detail::capture_heap_of(*request.pool);
     block = take_captured(request, *heap);
   } else {
-    heap = &heap_for(*request.pool, request.slot);
-    block = take_ready(request, *heap);
+    heap = &pools.heap_for(*request.pool, request.slot);
+    block = reuse.take_ready(request, *heap);
   }
   if (block == nullptr) {
     block = take_or_grow(request, *heap);
@@ -142,30 +143,6 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
   return Buffer(block);
 }
 
-Heap& AllocatorState::heap_for(PoolState& pool, const device::StreamSlot& slot) {
-  if (Heap* known = pool.by_stream.find(slot.id())) return *known;
-  TESSERA_CHECK(slot.id().value() < detail::HeapDirectory::kMaxStreams, "allocator of ", name,
-                ": the stream slot must be below ", detail::HeapDirectory::kMaxStreams, ", got ", slot.id(),
-                "; reuse streams");
-  const std::lock_guard lock(slow_mutex);
-  if (Heap* known = pool.by_stream.find(slot.id())) return *known;
-  Heap& heap = add_heap(pool, &slot);
-  pool.by_stream.add(slot.id(), &heap);
-  return heap;
-}
-
-Heap& AllocatorState::add_heap(PoolState& pool, const device::StreamSlot* slot) {
-  pool.heaps.push_back(std::make_unique<Heap>(pool, slot));
-  Heap& heap = *pool.heaps.back();
-  heap.min_remainder = pool.options.no_split ? ~std::size_t{0} : policy.min_remainder_nbytes;
-  if (pool.is_imaginary) {
-    heap.lease = ~std::size_t{0};
-  } else {
-    live_peak.add(heap);
-  }
-  return heap;
-}
-
 AllocatorState::AllocatorState(const device::Device& of, AllocatorOptions options)
     : device(of), policy(options.policy), upstream(std::move(options.upstream)), host_writes(options.host_writes) {
   policy.check();
@@ -182,7 +159,7 @@ AllocatorState::AllocatorState(const device::Device& of, AllocatorOptions option
 AllocatorState::~AllocatorState() {
   history.close();
   for (const auto& pool : pools) {
-    for (const auto& heap : pool->heaps) free_segments(*heap);
+    for (const auto& heap : pool->heaps) backing.free_segments(*heap);
   }
 }
 
@@ -190,14 +167,14 @@ namespace {
 
 // The deleter of the handle: blocks may outlive it.
 std::shared_ptr<AllocatorState> make_state(const device::Device& device, AllocatorOptions options) {
-  TESSERA_CHECK(static_cast<bool>(device), "Allocator: the Device is empty");
+  TESSERA_CHECK(static_cast<bool>(device), "Allocator: device must not be empty; get one with Device::get");
   AllocatorState::end_waiting();
   std::shared_ptr<AllocatorState> state(new AllocatorState(device, std::move(options)), [](AllocatorState* last) {
     if (last->owner.is_this()) last->retire();
   });
   const std::lock_guard lock(state->slow_mutex);
   state->history.open(*state);
-  state->default_pool = &state->add_pool({.name = "default"}, {});
+  state->default_pool = &state->pools.add({.name = "default"}, {});
   return state;
 }
 
@@ -237,7 +214,7 @@ Allocator Allocator::pinned_of(const device::Device& device) {
 void AllocatorState::retire() noexcept {
   {
     const std::lock_guard slow(slow_mutex);
-    const auto heaps = all_heaps();
+    const auto heaps = pools.heaps();
     const auto gate = live_peak.gate();
     for (Heap* heap : heaps) heap->lock.lock();
     std::int64_t left = kept.load() + 1;  // one for this call itself: the last block may come back before it is done
@@ -285,14 +262,6 @@ void AllocatorState::end_waiting() noexcept {
   });
 }
 
-std::vector<Heap*> AllocatorState::all_heaps() {
-  std::vector<Heap*> heaps;
-  for (const auto& pool : pools) {
-    for (const auto& heap : pool->heaps) heaps.push_back(heap.get());
-  }
-  return heaps;
-}
-
 device::Device Allocator::device() const { return state_of(*this).device; }
 const std::string& Allocator::name() const { return state_of(*this).name; }
 Policy Allocator::policy() const {
@@ -323,7 +292,7 @@ void Allocator::on_out_of_memory(std::function<void(const std::string&)> observe
 std::size_t Allocator::trim() const {
   AllocatorState& state = state_of(*this);
   const std::lock_guard lock(state.slow_mutex);
-  return state.trim_all();
+  return state.backing.trim_all();
 }
 
 void Allocator::record_stacks(bool on) const {

@@ -91,7 +91,7 @@ Block* find_captured(AllocatorState& state, const AllocationRequest& request, He
   if (run.first == nullptr) return nullptr;
   Block* block = heap.take_run(run, request.size, [&](Block& pending) {
     hand_on_uses(heap, pending);
-    state.settle(heap, pending, request.moment);
+    state.reuse.settle(heap, pending, request.moment);
   });
   state.counters.capture_reuses.fetch_add(1, std::memory_order_relaxed);
   return block;
@@ -111,8 +111,8 @@ Block* AllocatorState::take_captured(const AllocationRequest& request, Heap& hea
   CaptureScope& scope = *request.capture;
   const std::lock_guard scope_lock(scope.mutex);
   StreamInCapture* const stream = find_stream(*this, scope, request.slot);
-  TESSERA_CHECK(stream != nullptr && follow(scope, *stream), "allocate on ", request.stream.name(), ": capture '",
-                scope.name, "' was not ended by its GraphCapture");
+  TESSERA_CHECK(stream != nullptr && follow(scope, *stream), "allocate: capture '", scope.name, "' of ",
+                request.stream.name(), " must be ended by its GraphCapture, got one ended elsewhere");
   Block* block = nullptr;
   {
     const std::lock_guard lock(heap.lock);
@@ -252,8 +252,8 @@ void AllocatorState::end_deferral(PoolState& pool, CaptureId capture) {
     block->extra->capture = {};
     block->extra->is_barred = false;
     block->extra->marks.clear();
-    if (is_completed(*heap, *block) || block->extra->uses.empty()) {
-      settle(*heap, *block, history.now());
+    if (reuse.is_completed(*heap, *block) || block->extra->uses.empty()) {
+      reuse.settle(*heap, *block, history.now());
       heap->make_ready(*block);
     } else {
       heap->make_pending(*block);
@@ -273,7 +273,7 @@ void AllocatorState::finish_kept(Block* block, const detail::SlotTicks& replays)
     forbid(*block);
     extra.keepers.clear();
     if (extra.uses.empty()) {
-      settle(heap, *block, history.now());
+      reuse.settle(heap, *block, history.now());
       heap.make_ready(*block);
     } else {
       heap.make_pending(*block);
@@ -303,7 +303,7 @@ Heap& capture_heap_of(PoolState& pool) {
   if (Heap* known = pool.capture_heap.load(std::memory_order_acquire)) return *known;
   const std::lock_guard lock(pool.allocator.slow_mutex);
   if (Heap* known = pool.capture_heap.load()) return *known;
-  Heap& heap = pool.allocator.add_heap(pool, nullptr);
+  Heap& heap = pool.allocator.pools.add_heap(pool, nullptr);
   pool.capture_heap.store(&heap, std::memory_order_release);
   return heap;
 }

@@ -49,11 +49,11 @@ class DeviceUpstream final : public ExpandableUpstream {
   void release(std::byte* address, std::size_t nbytes) override {
     const std::lock_guard lock(mutex_);
     const auto at = reservations_.find(address);
-    TESSERA_CHECK(at != reservations_.end(), "release: no reservation of ", name(), " begins at ",
-                  static_cast<void*>(address));
+    TESSERA_CHECK(at != reservations_.end(), "release: address must be the start of a reservation of ", name(),
+                  ", got ", static_cast<void*>(address));
     const Reservation& reservation = at->second;
-    TESSERA_CHECK(reservation.range.nbytes() == nbytes, "release: the reservation at ", static_cast<void*>(address),
-                  " has ", reservation.range.nbytes(), " bytes, not ", nbytes);
+    TESSERA_CHECK(reservation.range.nbytes() == nbytes, "release: size must be that of the reservation at ",
+                  static_cast<void*>(address), ", ", reservation.range.nbytes(), " bytes, got ", nbytes);
     TESSERA_CHECK(reservation.pieces.empty(), "release: the reservation at ", static_cast<void*>(address), " has ",
                   reservation.pieces.size(), " mapped chunks; unmap them first");
     reservations_.erase(at);
@@ -112,7 +112,8 @@ class DeviceUpstream final : public ExpandableUpstream {
     auto at = reservations_.upper_bound(address);
     const bool is_known =
         at != reservations_.begin() && static_cast<std::size_t>(address - (--at)->first) < at->second.range.nbytes();
-    TESSERA_CHECK(is_known, what, ": ", static_cast<void*>(address), " is not in a reservation of ", name());
+    TESSERA_CHECK(is_known, what, ": address must be in a reservation of ", name(), ", got ",
+                  static_cast<void*>(address));
     const auto offset = static_cast<std::size_t>(address - at->first);
     TESSERA_CHECK(nbytes > 0 && nbytes <= at->second.range.nbytes() - offset, what, ": [", static_cast<void*>(address),
                   ", +", nbytes, ") exceeds its reservation of ", at->second.range.nbytes(), " bytes");
@@ -135,10 +136,10 @@ class DeviceUpstream final : public ExpandableUpstream {
   Place piece_place(const char* what, std::byte* address, std::size_t nbytes) {
     const Place place = place_of(what, address, nbytes);
     const auto piece = place.reservation->pieces.find(place.offset);
-    TESSERA_CHECK(piece != place.reservation->pieces.end(), what, ": no mapped chunk starts at ",
+    TESSERA_CHECK(piece != place.reservation->pieces.end(), what, ": address must be the start of a mapped chunk, got ",
                   static_cast<void*>(address));
-    TESSERA_CHECK(piece->second.nbytes() == nbytes, what, ": the mapped chunk at ", static_cast<void*>(address),
-                  " has ", piece->second.nbytes(), " bytes, not ", nbytes, "; pass a complete chunk");
+    TESSERA_CHECK(piece->second.nbytes() == nbytes, what, ": size must be that of the chunk mapped at ",
+                  static_cast<void*>(address), ", ", piece->second.nbytes(), " bytes, got ", nbytes);
     return place;
   }
 
@@ -178,8 +179,8 @@ class PinnedUpstream final : public Upstream {
   }
 
   std::byte* allocate(std::size_t nbytes) override {
-    TESSERA_CHECK(nbytes > 0 && nbytes % granularity() == 0, "allocate: ", nbytes, " bytes of ", name(),
-                  " must be a multiple of ", granularity());
+    TESSERA_CHECK(nbytes > 0 && nbytes % granularity() == 0, "allocate: size on ", name(), " must be a multiple of ",
+                  granularity(), " bytes, got ", nbytes);
     PinnedMemory memory = device_.allocate_pinned(nbytes);
     std::byte* const address = memory.data();
     const std::lock_guard lock(mutex_);
@@ -190,9 +191,10 @@ class PinnedUpstream final : public Upstream {
   void free(std::byte* address, std::size_t nbytes) override {
     const std::lock_guard lock(mutex_);
     const auto at = segments_.find(address);
-    TESSERA_CHECK(at != segments_.end(), "free: no segment of ", name(), " begins at ", static_cast<void*>(address));
-    TESSERA_CHECK(at->second.nbytes() == nbytes, "free: the segment at ", static_cast<void*>(address), " has ",
-                  at->second.nbytes(), " bytes, not ", nbytes);
+    TESSERA_CHECK(at != segments_.end(), "free: address must be the start of a segment of ", name(), ", got ",
+                  static_cast<void*>(address));
+    TESSERA_CHECK(at->second.nbytes() == nbytes, "free: size must be that of the segment at ",
+                  static_cast<void*>(address), ", ", at->second.nbytes(), " bytes, got ", nbytes);
     segments_.erase(at);
   }
 
@@ -203,7 +205,7 @@ class PinnedUpstream final : public Upstream {
 };
 
 void check_device(const Device& device) {
-  TESSERA_CHECK(static_cast<bool>(device), "an upstream needs a device; get one with Device::get");
+  TESSERA_CHECK(static_cast<bool>(device), "upstream: device must not be empty; get one with Device::get");
 }
 
 }  // namespace

@@ -91,15 +91,15 @@ TEST_F(DeviceUpstreamTest, RefusesWrongCallsWithoutChange) {
   refused([&] { upstream->map(base + unit, 2 * unit); }, "is already mapped");
   refused([&] { upstream->map(base + 7 * unit, 2 * unit); }, "exceeds its reservation");
   refused([&] { upstream->map(base + 4 * unit, unit / 2); }, "must be a multiple of the granularity");
-  refused([&] { upstream->map(nullptr, unit); }, "is not in a reservation of host under test");
-  refused([&] { upstream->unmap(base, unit); }, "no mapped chunk starts at");
-  refused([&] { upstream->unmap(base + 3 * unit, unit); }, "no mapped chunk starts at");
-  refused([&] { upstream->unmap(base + 2 * unit, unit); }, "pass a complete chunk");
-  refused([&] { upstream->move(base, base + 4 * unit, unit); }, "no mapped chunk starts at");
+  refused([&] { upstream->map(nullptr, unit); }, "must be in a reservation of host under test");
+  refused([&] { upstream->unmap(base, unit); }, "must be the start of a mapped chunk");
+  refused([&] { upstream->unmap(base + 3 * unit, unit); }, "must be the start of a mapped chunk");
+  refused([&] { upstream->unmap(base + 2 * unit, unit); }, "size must be that of the chunk mapped at");
+  refused([&] { upstream->move(base, base + 4 * unit, unit); }, "must be the start of a mapped chunk");
   refused([&] { upstream->move(base + 2 * unit, base + 3 * unit, 2 * unit); }, "is already mapped");
   refused([&] { upstream->release(base, 8 * unit); }, "has 1 mapped chunks; unmap them first");
-  refused([&] { upstream->release(base, 4 * unit); }, "bytes, not");
-  refused([&] { upstream->release(base + unit, unit); }, "no reservation of host under test begins at");
+  refused([&] { upstream->release(base, 4 * unit); }, "size must be that of the reservation");
+  refused([&] { upstream->release(base + unit, unit); }, "must be the start of a reservation of host under test");
   upstream->unmap(base + 2 * unit, 2 * unit);
   upstream->release(base, 8 * unit);
 }

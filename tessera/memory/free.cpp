@@ -39,7 +39,7 @@ void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending,
 }
 
 void Buffer::use_on(const device::Stream& stream) const {
-  TESSERA_CHECK(block_ != nullptr, "use_on: the Buffer is empty");
+  TESSERA_CHECK(block_ != nullptr, "use_on: Buffer must not be empty; allocate it first");
   Heap& heap = *block_->heap;
   AllocatorState& state = heap.pool.allocator;
   state.owner.check("buffer");
@@ -141,7 +141,7 @@ std::unique_lock<std::mutex> AllocatorState::hold_closed(const PoolState& pool) 
 // Called after a free, without heap locks; the pool and, after this call, the allocator may be gone.
 void AllocatorState::block_is_back(std::unique_lock<std::mutex>& slow, bool is_retired) noexcept {
   if (slow.owns_lock()) {
-    shrink_all_closed();
+    pools.remove_closed();
     slow.unlock();
   }
   if (is_retired && retired_live.fetch_sub(1) == 1) end();

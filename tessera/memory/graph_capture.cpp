@@ -106,8 +106,8 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
   // Before the capture begins, the driver can still report which freed blocks of the pool are over.
   if (Heap* heap = pool.capture_heap.load()) {
     const std::lock_guard lock(state.slow_mutex);
-    state.poll_users(*heap);
-    state.promote_completed(*heap);
+    state.reuse.poll_users(*heap);
+    state.reuse.promote_completed(*heap);
     const std::lock_guard heap_lock(heap->lock);
     if (heap->sums.live_blocks > 0) scope.before.stream = stream;
   }
@@ -236,7 +236,8 @@ void add_to_replays(detail::CapturedState& graph, const detail::GraphPart& part,
 
 GraphCapture::GraphCapture(Pool pool, const device::Stream& stream, std::string name)
     : scope_(std::make_unique<CaptureScope>()) {
-  TESSERA_CHECK(static_cast<bool>(pool), "GraphCapture: the Pool is empty");
+  TESSERA_CHECK(static_cast<bool>(pool),
+                "GraphCapture: Pool must not be empty; create one with Allocator::create_pool");
   TESSERA_CHECK(stream.slot().device() == pool.state()->allocator.device_key, "GraphCapture: the stream must be on ",
                 pool.state()->allocator.device.name(), ", the device of pool '", pool.name(), "', got ", stream.name(),
                 " on ", stream.device().name());
@@ -247,13 +248,15 @@ GraphCapture::GraphCapture(Pool pool, const device::Stream& stream, std::string 
 namespace {
 
 Pool own_pool(const Allocator& allocator, const std::string& name) {
-  TESSERA_CHECK(static_cast<bool>(allocator), "GraphCapture: the Allocator is empty");
+  TESSERA_CHECK(static_cast<bool>(allocator),
+                "GraphCapture: Allocator must not be empty; get one with Allocator::of(device)");
   AllocatorState& state = *allocator.state();
   const std::lock_guard lock(state.slow_mutex);
-  const std::uint64_t number = ++state.last_graph_pool;
-  PoolState& pool = state.add_pool({.name = name.empty() ? "graph pool " + std::to_string(number) : name}, {number, 0});
+  const std::uint64_t number = ++state.pools.last_graph;
+  PoolState& pool =
+      state.pools.add({.name = name.empty() ? "graph pool " + std::to_string(number) : name}, {number, 0});
   pool.owner = "graph '" + (name.empty() ? std::to_string(number) : name) + "'";
-  return Pool(state.handle_to(pool));
+  return Pool(state.pools.handle_to(pool));
 }
 
 }  // namespace
@@ -277,7 +280,7 @@ void GraphCapture::abandon() noexcept {
 }
 
 CapturedGraph GraphCapture::end() {
-  TESSERA_CHECK(scope_ != nullptr, "GraphCapture::end: the capture has already ended");
+  TESSERA_CHECK(scope_ != nullptr, "GraphCapture::end: must be called once per capture, got a second call");
   CaptureScope& scope = *scope_;
   device::Graph graph = scope.origin.end_capture();  // if this throws, the capture continues
   auto captured = std::make_shared<detail::CapturedState>();
@@ -329,11 +332,11 @@ class ReplayLocks {
 }  // namespace
 
 void CapturedGraph::replay(const device::Stream& stream) const {
-  TESSERA_CHECK(state_ != nullptr, "replay: the CapturedGraph is empty");
+  TESSERA_CHECK(state_ != nullptr, "replay: CapturedGraph must not be empty; get one from GraphCapture::end");
   const device::StreamSlot& slot = stream.slot();
   if (slot.hazards() != 0 && stream.is_capturing())
-    TESSERA_THROW(NotSupported, "replay of '", state_->name, "' on ", stream.name(),
-                  ", which is capturing: its reads and writes cannot be checked when the other graph is replayed");
+    TESSERA_THROW(NotSupported, "replay: stream must not be capturing, got ", stream.name(),
+                  "; the reads and writes of '", state_->name, "' could not be checked in replays of the other graph");
   const ReplayLocks locks(state_->parts);
   const auto ordered = [&](StreamId id, Tick tick) {
     if (id == slot.id() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
@@ -389,14 +392,14 @@ std::size_t add_ready_blocks(Heap& heap, const std::vector<std::size_t>& sizes) 
 }  // namespace
 
 std::size_t estimate(const Pool& pool, const device::Stream& stream, const std::function<void()>& body) {
-  TESSERA_CHECK(static_cast<bool>(pool), "estimate: the Pool is empty");
+  TESSERA_CHECK(static_cast<bool>(pool), "estimate: Pool must not be empty; create one with Allocator::create_pool");
   AllocatorState& state = pool.state()->allocator;
   Pool trial;
   std::size_t there = 0;
   {
     const std::lock_guard lock(state.slow_mutex);
-    trial = Pool(state.handle_to(
-        state.add_pool({.name = "estimate", .upstream = address_only_upstream(state.device)}, {}, true)));
+    trial = Pool(state.pools.handle_to(
+        state.pools.add({.name = "estimate", .upstream = address_only_upstream(state.device)}, {}, true)));
   }
   // Memory that the pool has available costs nothing: adds blocks of the same sizes, without memory.
   Heap& heap = detail::capture_heap_of(*trial.state());

@@ -12,6 +12,7 @@
 namespace tessera::memory {
 
 using detail::AllocationRequest;
+using detail::Backing;
 using detail::FreePiece;
 using detail::Heap;
 using detail::Phase;
@@ -155,7 +156,7 @@ void give_piece_back(const FreePiece& piece) {
 
 // Whether nothing that was launched can touch a free block any more.
 bool may_go(const AllocatorState& state, const Heap& heap, const Block& block) {
-  return state.is_completed(heap, block);
+  return state.reuse.is_completed(heap, block);
 }
 
 // Memory of captured graphs stays in place while they can be replayed.
@@ -186,7 +187,7 @@ void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*
   }
   if (static_cast<double>(cached) < state.policy.move_above * static_cast<double>(state.reserved.now())) return;
   for (Heap* from : heaps) {
-    state.poll_users(*from);
+    state.reuse.poll_users(*from);
     while (to < end) {
       FreePiece piece;
       {
@@ -250,7 +251,7 @@ Block* grow_expandable(AllocatorState& state, const AllocationRequest& request, 
   // Overlapping launches share no memory, not even with the cached blocks on both sides.
   std::function<bool(const Block&)> is_usable;
   if (request.capture == nullptr && (request.slot.hazards() & device::StreamSlot::kOverlapping) != 0)
-    is_usable = [&](const Block& block) { return state.is_over(heap, block, request.stream); };
+    is_usable = [&](const Block& block) { return state.reuse.is_over(heap, block, request.stream); };
   detail::ReservedPlace place;
   {
     const std::lock_guard lock(heap.lock);
@@ -319,11 +320,11 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
 
 }  // namespace
 
-Block* AllocatorState::grow(const AllocationRequest& request, Heap& heap) {
-  shrink_all_closed();
+Block* Backing::grow(const AllocationRequest& request, Heap& heap) {
+  allocator_.pools.remove_closed();
   collect_by_age();
-  return heap.pool.expandable != nullptr ? grow_expandable(*this, request, heap)
-                                         : grow_fixed(*this, heap, request.size);
+  return heap.pool.expandable != nullptr ? grow_expandable(allocator_, request, heap)
+                                         : grow_fixed(allocator_, heap, request.size);
 }
 
 namespace {
@@ -355,41 +356,41 @@ std::size_t give_away(AllocatorState& state, const FreePiece& piece) {
 
 }  // namespace
 
-std::size_t AllocatorState::trim_pool(PoolState& pool, const std::function<bool(const Block&)>& wanted) {
-  // A driver may refuse, or wait, when memory is given back while a graph is captured.
-  if (device.captures() > 0) return 0;
+std::size_t Backing::trim(PoolState& pool, const std::function<bool(const Block&)>& wanted) {
+  // A driver may fail or block if memory is released while a graph is captured.
+  if (allocator_.device.captures() > 0) return 0;
   std::size_t given = 0;
   for (const auto& heap : pool.heaps) {
     if (!is_movable(*heap)) continue;
-    poll_users(*heap);
-    promote_completed(*heap);
+    allocator_.reuse.poll_users(*heap);
+    allocator_.reuse.promote_completed(*heap);
     const auto may_be_given = [&](const Block& block) {
-      return may_go(*this, *heap, block) && (!wanted || wanted(block));
+      return may_go(allocator_, *heap, block) && (!wanted || wanted(block));
     };
-    while (const FreePiece piece = take_free(*heap, may_be_given)) given += give_away(*this, piece);
+    while (const FreePiece piece = take_free(*heap, may_be_given)) given += give_away(allocator_, piece);
   }
   return given;
 }
 
-bool AllocatorState::set_aside(PoolState& pool) {
-  if (device.captures() > 0) return false;
-  const std::size_t before = aside.size();
+bool Backing::set_aside(PoolState& pool) {
+  if (allocator_.device.captures() > 0) return false;
+  const std::size_t before = aside_.size();
   for (const auto& heap : pool.heaps) {
     if (!is_movable(*heap)) continue;
-    while (const FreePiece piece = take_free(*heap, [](const Block&) { return true; })) aside.push_back(piece);
+    while (const FreePiece piece = take_free(*heap, [](const Block&) { return true; })) aside_.push_back(piece);
   }
-  return aside.size() > before;
+  return aside_.size() > before;
 }
 
-std::size_t AllocatorState::give_back_aside() {
+std::size_t Backing::release_aside() {
   std::size_t given = 0;
-  for (std::size_t i = aside.size(); i-- > 0;) {
-    const FreePiece piece = aside[i];
-    const bool may_be_given = device.captures() == 0 && is_movable(*piece.heap);
-    if (may_be_given && !may_go(*this, *piece.heap, *piece.block)) continue;
-    aside.erase(aside.begin() + static_cast<std::ptrdiff_t>(i));
+  for (std::size_t i = aside_.size(); i-- > 0;) {
+    const FreePiece piece = aside_[i];
+    const bool may_be_given = allocator_.device.captures() == 0 && is_movable(*piece.heap);
+    if (may_be_given && !may_go(allocator_, *piece.heap, *piece.block)) continue;
+    aside_.erase(aside_.begin() + static_cast<std::ptrdiff_t>(i));
     if (may_be_given) {
-      given += give_away(*this, piece);
+      given += give_away(allocator_, piece);
     } else {
       give_piece_back(piece);
     }
@@ -397,26 +398,28 @@ std::size_t AllocatorState::give_back_aside() {
   return given;
 }
 
-void AllocatorState::cache_aside() noexcept {
-  for (const FreePiece& piece : aside) give_piece_back(piece);
-  aside.clear();
+void Backing::cache_aside() noexcept {
+  for (const FreePiece& piece : aside_) give_piece_back(piece);
+  aside_.clear();
 }
 
-std::size_t AllocatorState::trim_all() {
+std::size_t Backing::trim_all() {
   std::size_t given = 0;
-  for (const auto& pool : pools) given += trim_pool(*pool);
-  shrink_all_closed();
+  for (const auto& pool : allocator_.pools) given += trim(*pool);
+  allocator_.pools.remove_closed();
   return given;
 }
 
-void AllocatorState::collect_by_age() {
-  const std::size_t most = reserved.limit() != 0 ? reserved.limit() : default_pool->capacity;
-  if (policy.collect_above <= 0) return;
-  if (static_cast<double>(reserved.now()) < policy.collect_above * static_cast<double>(most)) return;
+void Backing::collect_by_age() {
+  const std::size_t most =
+      allocator_.reserved.limit() != 0 ? allocator_.reserved.limit() : allocator_.default_pool->capacity;
+  if (allocator_.policy.collect_above <= 0) return;
+  if (static_cast<double>(allocator_.reserved.now()) < allocator_.policy.collect_above * static_cast<double>(most))
+    return;
   std::uint64_t ages = 0;
   std::uint64_t blocks = 0;
   const auto age = [](const Block& block) { return static_cast<std::uint32_t>(block.heap->frees) - block.freed_at; };
-  for (const auto& heap : default_pool->heaps) {
+  for (const auto& heap : allocator_.default_pool->heaps) {
     const std::lock_guard lock(heap->lock);
     heap->walk([&](const Segment&, const Block& block) {
       if (block.phase != Phase::kReady) return;
@@ -426,14 +429,14 @@ void AllocatorState::collect_by_age() {
   }
   if (blocks == 0) return;
   const std::uint64_t mean = ages / blocks;
-  if (trim_pool(*default_pool, [&](const Block& block) { return age(block) >= mean; }) > 0)
-    counters.collections.fetch_add(1, std::memory_order_relaxed);
+  if (trim(*allocator_.default_pool, [&](const Block& block) { return age(block) >= mean; }) > 0)
+    allocator_.counters.collections.fetch_add(1, std::memory_order_relaxed);
 }
 
-void AllocatorState::free_segments(Heap& heap) noexcept {
+void Backing::free_segments(Heap& heap) noexcept {
   PoolState& pool = heap.pool;
   try {
-    if (heap.sums.mapped > 0) device.synchronize();
+    if (heap.sums.mapped > 0) allocator_.device.synchronize();
   } catch (...) {  // NOLINT(bugprone-empty-catch): a lost device has nothing left to wait for
   }
   for (Space& space : heap.spaces) {
@@ -446,9 +449,10 @@ void AllocatorState::free_segments(Heap& heap) noexcept {
           pool.expandable->release(segment->base, segment->nbytes);
         }
       } catch (const std::exception& error) {
-        log::warn("allocator of ", name, ": a segment could not be released: ", error.what());
+        log::warn("allocator of ", allocator_.name, ": a segment could not be released: ", error.what());
       } catch (...) {
-        log::warn("allocator of ", name, ": a segment could not be released: its upstream threw an unknown exception");
+        log::warn("allocator of ", allocator_.name,
+                  ": a segment could not be released: its upstream threw an unknown exception");
       }
     }
   }

@@ -37,8 +37,9 @@ class LabelTable {
     const std::unique_lock lock(mutex_);
     const auto at = known_.find(text);
     if (at != known_.end()) return *at->second;
-    TESSERA_CHECK(count_ < std::numeric_limits<LabelId>::max(), "a process must have at most ",
-                  std::numeric_limits<LabelId>::max(), " memory labels");
+    TESSERA_CHECK(count_ < std::numeric_limits<LabelId>::max(), "label: a process must have at most ",
+                  std::numeric_limits<LabelId>::max(), " memory labels, got one more, '", text,
+                  "'; use fewer distinct texts");
     Known* const added = place_for(count_);
     *added = {std::string(text), count_};
     known_.emplace(added->text, added);
@@ -47,7 +48,7 @@ class LabelTable {
   }
 
   const std::string& text_of(LabelId id) {
-    TESSERA_CHECK(id < published_.load(std::memory_order_acquire), "unknown memory label ", id);
+    TESSERA_CHECK(id < published_.load(std::memory_order_acquire), "label: id must be that of a label, got ", id);
     const auto [page, offset] = split(id);
     return pages_[page].load(std::memory_order_acquire)[offset].text;
   }

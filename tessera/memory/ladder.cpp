@@ -47,11 +47,11 @@ struct Lenders {
 struct Waiting {
   explicit Waiting(AllocatorState& of) : state(of) {
     const std::lock_guard lock(state.slow_mutex);
-    ++state.waiting;
+    ++state.backing.waiting;
   }
   ~Waiting() {
     const std::lock_guard lock(state.slow_mutex);
-    if (--state.waiting == 0) state.cache_aside();
+    if (--state.backing.waiting == 0) state.backing.cache_aside();
   }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
@@ -66,17 +66,17 @@ class Ladder {
 
   Block* climb() {
     if (request_.capture == nullptr) {
-      if (Block* block = state_.take_by_wait(request_, heap_, false)) return block;
+      if (Block* block = state_.reuse.take_by_wait(request_, heap_, false)) return block;
       // With much pending, the stream waits for its own memory rather than split that of others.
       if (!has_slack()) {
-        if (Block* block = state_.take_by_wait(request_, heap_, true)) return block;
+        if (Block* block = state_.reuse.take_by_wait(request_, heap_, true)) return block;
       }
-      if (Block* block = state_.take_covered(request_, heap_)) return block;
+      if (Block* block = state_.reuse.take_covered(request_, heap_)) return block;
     }
     if (Block* block = grow()) return block;
     auto& counters = state_.counters;
     if (request_.capture == nullptr) {
-      if (Block* block = state_.take_by_wait(request_, heap_, true)) return block;
+      if (Block* block = state_.reuse.take_by_wait(request_, heap_, true)) return block;
       if (Block* block = after("pending blocks", counters.retries_pending, [&] { return promote(); })) return block;
       if (Block* block = after("releasing cached memory", counters.retries_trim, [&] { return trim(); })) return block;
       if (state_.policy.may_synchronize && state_.device.captures() == 0) {
@@ -96,8 +96,8 @@ class Ladder {
  private:
   Block* take() {
     if (request_.capture != nullptr) return state_.take_captured(request_, heap_);
-    if (Block* block = state_.take_ready(request_, heap_)) return block;
-    return state_.take_covered(request_, heap_);
+    if (Block* block = state_.reuse.take_ready(request_, heap_)) return block;
+    return state_.reuse.take_covered(request_, heap_);
   }
 
   // Returns true if so little is pending that growing is better than waiting.
@@ -119,9 +119,9 @@ class Ladder {
   }
 
   Block* grow_locked() {
-    if (Block* block = request_.capture == nullptr ? state_.take_ready(request_, heap_) : nullptr) return block;
+    if (Block* block = request_.capture == nullptr ? state_.reuse.take_ready(request_, heap_) : nullptr) return block;
     try {
-      return state_.grow(request_, heap_);
+      return state_.backing.grow(request_, heap_);
     } catch (const OutOfMemory& error) {
       reason_ = error.message();
       return nullptr;
@@ -150,15 +150,15 @@ class Ladder {
     std::size_t nbytes = 0;
     for (const auto& heap : request_.pool->heaps) {
       if (heap->slot == nullptr) continue;
-      state_.poll_users(*heap);
-      nbytes += state_.promote_completed(*heap);
+      state_.reuse.poll_users(*heap);
+      nbytes += state_.reuse.promote_completed(*heap);
     }
     return nbytes;
   }
 
   std::size_t trim() {
     std::size_t nbytes = 0;
-    for (PoolState* pool : pools_to_trim()) nbytes += state_.trim_pool(*pool);
+    for (PoolState* pool : pools_to_trim()) nbytes += state_.backing.trim(*pool);
     return nbytes;
   }
 
@@ -181,11 +181,11 @@ class Ladder {
       try {
         state_.device.synchronize();
       } catch (const std::exception& error) {
-        // What failed on a stream is thrown where the program waits for it, not from an allocation.
+        // An error of a stream is thrown where the program waits for it, not from an allocation.
         log::debug("allocator of ", state_.name, ": waiting for streams: ", error.what());
       }
       Block* block = after("waiting for the streams", state_.counters.retries_synchronize,
-                           [&] { return state_.give_back_aside() + promote() + trim(); });
+                           [&] { return state_.backing.release_aside() + promote() + trim(); });
       if (block != nullptr) return block;
     }
     return nullptr;
@@ -194,8 +194,8 @@ class Ladder {
   // Returns true if waiting could help.
   bool set_aside() {
     const std::lock_guard lock(state_.slow_mutex);
-    for (PoolState* pool : pools_to_trim()) state_.set_aside(*pool);
-    return !state_.aside.empty();
+    for (PoolState* pool : pools_to_trim()) state_.backing.set_aside(*pool);
+    return state_.backing.has_aside();
   }
 
   Block* borrow() {
@@ -204,9 +204,9 @@ class Ladder {
     for (PoolState* lender : lenders.all) {
       AllocationRequest request = request_;
       request.pool = lender;
-      Heap& heap = state_.heap_for(*lender, request_.slot);
-      Block* block = state_.take_ready(request, heap);
-      if (block == nullptr) block = state_.take_covered(request, heap);
+      Heap& heap = state_.pools.heap_for(*lender, request_.slot);
+      Block* block = state_.reuse.take_ready(request, heap);
+      if (block == nullptr) block = state_.reuse.take_covered(request, heap);
       if (block == nullptr) continue;
       state_.counters.retries_borrow.fetch_add(1, std::memory_order_relaxed);
       return block;

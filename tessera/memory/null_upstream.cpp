@@ -61,8 +61,8 @@ class AddressOnlyUpstream final : public NullUpstream {
 }  // namespace
 
 NullUpstream::NullUpstream(NullOptions options) : options_(std::move(options)) {
-  TESSERA_CHECK(std::has_single_bit(options_.granularity) && options_.granularity >= 512, "null upstream: granularity ",
-                options_.granularity, " must be a power of two and at least 512");
+  TESSERA_CHECK(std::has_single_bit(options_.granularity) && options_.granularity >= 512,
+                "null upstream: granularity must be a power of two of at least 512, got ", options_.granularity);
 }
 
 std::byte* NullUpstream::reserve(std::size_t nbytes) {
@@ -78,10 +78,10 @@ std::byte* NullUpstream::reserve(std::size_t nbytes) {
 void NullUpstream::release(std::byte* address, std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
   const auto at = reservations_.find(address);
-  TESSERA_CHECK(at != reservations_.end(), "release: no reservation of ", options_.name, " begins at ",
-                static_cast<void*>(address));
-  TESSERA_CHECK(at->second == nbytes, "release: the reservation at ", static_cast<void*>(address), " has ", at->second,
-                " bytes, not ", nbytes);
+  TESSERA_CHECK(at != reservations_.end(), "release: address must be the start of a reservation of ", options_.name,
+                ", got ", static_cast<void*>(address));
+  TESSERA_CHECK(at->second == nbytes, "release: size must be that of the reservation at ", static_cast<void*>(address),
+                ", ", at->second, " bytes, got ", nbytes);
   const auto piece = pieces_.lower_bound(address);
   TESSERA_CHECK(piece == pieces_.end() || piece->first >= address + nbytes,
                 "release: ", static_cast<void*>(piece->first), " in the reservation at ", static_cast<void*>(address),
@@ -148,20 +148,22 @@ void NullUpstream::back(std::byte* /*address*/, std::size_t /*nbytes*/) {}
 void NullUpstream::unback(std::byte* /*address*/, std::size_t /*nbytes*/) {}
 
 void NullUpstream::check_size(const char* what, std::size_t nbytes) const {
-  TESSERA_CHECK(nbytes > 0 && nbytes % options_.granularity == 0, what, ": size ", nbytes,
-                " must be a multiple of the granularity of ", options_.name, ", ", options_.granularity);
+  TESSERA_CHECK(nbytes > 0 && nbytes % options_.granularity == 0, what,
+                ": size must be a multiple of the granularity of ", options_.name, ", ", options_.granularity, ", got ",
+                nbytes);
 }
 
 // Checks that [address, address + nbytes) is in one reservation, aligned and unmapped.
 void NullUpstream::check_free(const char* what, std::byte* address, std::size_t nbytes) const {
   auto at = reservations_.upper_bound(address);
   const bool is_inside = at != reservations_.begin() && static_cast<std::size_t>(address - (--at)->first) < at->second;
-  TESSERA_CHECK(is_inside, what, ": ", static_cast<void*>(address), " is not in a reservation of ", options_.name);
+  TESSERA_CHECK(is_inside, what, ": address must be in a reservation of ", options_.name, ", got ",
+                static_cast<void*>(address));
   const auto offset = static_cast<std::size_t>(address - at->first);
   TESSERA_CHECK(nbytes <= at->second - offset, what, ": [", static_cast<void*>(address), ", +", nbytes,
                 ") exceeds its reservation of ", at->second, " bytes");
-  TESSERA_CHECK(offset % options_.granularity == 0, what, ": offset ", offset,
-                " in the reservation must be a multiple of ", options_.granularity);
+  TESSERA_CHECK(offset % options_.granularity == 0, what, ": offset in the reservation must be a multiple of ",
+                options_.granularity, ", got ", offset);
   const auto next = pieces_.lower_bound(address);
   const bool hits_next = next != pieces_.end() && next->first < address + nbytes;
   const bool hits_previous = next != pieces_.begin() && std::prev(next)->first + std::prev(next)->second > address;
@@ -171,14 +173,15 @@ void NullUpstream::check_free(const char* what, std::byte* address, std::size_t 
 
 NullUpstream::Sizes::iterator NullUpstream::piece_at(const char* what, std::byte* address, std::size_t nbytes) {
   const auto piece = pieces_.find(address);
-  TESSERA_CHECK(piece != pieces_.end(), what, ": no mapped chunk starts at ", static_cast<void*>(address));
-  TESSERA_CHECK(piece->second == nbytes, what, ": the mapped chunk at ", static_cast<void*>(address), " has ",
-                piece->second, " bytes, not ", nbytes, "; pass a complete chunk");
+  TESSERA_CHECK(piece != pieces_.end(), what, ": address must be the start of a mapped chunk, got ",
+                static_cast<void*>(address));
+  TESSERA_CHECK(piece->second == nbytes, what, ": size must be that of the chunk mapped at ",
+                static_cast<void*>(address), ", ", piece->second, " bytes, got ", nbytes);
   return piece;
 }
 
 std::shared_ptr<ExpandableUpstream> address_only_upstream(const Device& device) {
-  TESSERA_CHECK(static_cast<bool>(device), "address_only_upstream: this Device is empty");
+  TESSERA_CHECK(static_cast<bool>(device), "address_only_upstream: device must not be empty; get one with Device::get");
   return std::make_shared<AddressOnlyUpstream>(device);
 }
 

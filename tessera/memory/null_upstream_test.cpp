@@ -102,17 +102,17 @@ TEST(NullUpstream, RefusesWrongCallsWithoutChange) {
   refused([&] { upstream.map(base + 5, kUnit); }, "must be a multiple of 4096");
   refused([&] { upstream.map(base, kUnit / 2); }, "must be a multiple of the granularity");
   refused([&] { upstream.map(base + 7 * kUnit, 2 * kUnit); }, "exceeds its reservation");
-  refused([&] { upstream.map(base + 8 * kUnit, kUnit); }, "is not in a reservation of test");
-  refused([&] { upstream.map(nullptr, kUnit); }, "is not in a reservation of test");
-  refused([&] { upstream.unmap(base, kUnit); }, "no mapped chunk starts at");
-  refused([&] { upstream.unmap(base + 2 * kUnit, kUnit); }, "pass a complete chunk");
-  refused([&] { upstream.unmap(base + 2 * kUnit, 4 * kUnit); }, "pass a complete chunk");
-  refused([&] { upstream.move(base, other, kUnit); }, "no mapped chunk starts at");
+  refused([&] { upstream.map(base + 8 * kUnit, kUnit); }, "must be in a reservation of test");
+  refused([&] { upstream.map(nullptr, kUnit); }, "must be in a reservation of test");
+  refused([&] { upstream.unmap(base, kUnit); }, "must be the start of a mapped chunk");
+  refused([&] { upstream.unmap(base + 2 * kUnit, kUnit); }, "size must be that of the chunk mapped at");
+  refused([&] { upstream.unmap(base + 2 * kUnit, 4 * kUnit); }, "size must be that of the chunk mapped at");
+  refused([&] { upstream.move(base, other, kUnit); }, "must be the start of a mapped chunk");
   refused([&] { upstream.move(base + 2 * kUnit, base + 3 * kUnit, 2 * kUnit); }, "is already mapped");
   refused([&] { upstream.move(base + 2 * kUnit, other + 7 * kUnit, 2 * kUnit); }, "exceeds its reservation");
   refused([&] { upstream.release(base, 8 * kUnit); }, "is still mapped");
-  refused([&] { upstream.release(other, kUnit); }, "bytes, not 4096");
-  refused([&] { upstream.release(other + kUnit, kUnit); }, "no reservation of test begins at");
+  refused([&] { upstream.release(other, kUnit); }, "bytes, got 4096");
+  refused([&] { upstream.release(other + kUnit, kUnit); }, "must be the start of a reservation of test");
   upstream.release(other, 8 * kUnit);
 }
 

@@ -33,7 +33,7 @@ template <class Number>
 Number read_number(const std::string& text, const char* what) {
   Number number{};
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  TESSERA_CHECK(problem == std::errc() && end == text.data() + text.size(), "'", text, "' is not ", what);
+  TESSERA_CHECK(problem == std::errc() && end == text.data() + text.size(), "must be ", what, ", got '", text, "'");
   return number;
 }
 
@@ -41,7 +41,7 @@ std::size_t read_word(const std::string& text, std::span<const std::string_view>
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i] == text) return i;
   }
-  TESSERA_THROW(InvalidArgument, "'", text, "'", did_you_mean(text, words), " is not one of ", words);
+  TESSERA_THROW(InvalidArgument, "must be one of ", words, ", got '", text, "'", did_you_mean(text, words));
 }
 
 bool is_granular(std::size_t nbytes, const Policy& policy) {
@@ -165,7 +165,7 @@ void Policy::set(const std::string& field, const std::string& value) {
   try {
     rule.set(changed, value);
   } catch (const InvalidArgument& error) {
-    TESSERA_THROW(InvalidArgument, "memory policy: ", field, ": ", error.message(), "; must be ", rule.allowed);
+    TESSERA_THROW(InvalidArgument, "memory policy: ", field, ": ", error.message(), "; allowed: ", rule.allowed);
   }
   if (!rule.depends_on_others) check_rule(rule, changed);
   *this = changed;

@@ -90,8 +90,7 @@ TEST(Policy, BadValuesAreNamedWithWhatIsAllowed) {
   const std::map<std::string, std::string> refused = {
       {"granule_nbytes=lots",
        "memory policy: granule_nbytes: size must be a number and a unit, as in 4096, 64KiB or 1.5 GiB, got 'lots'; "
-       "must "
-       "be a power of two from 512 B to 1 EiB"},
+       "allowed: a power of two from 512 B to 1 EiB"},
       {"granule_nbytes=3MiB", "memory policy: granule_nbytes=3MiB must be a power of two from 512 B to 1 EiB"},
       {"granule_nbytes=256", "memory policy: granule_nbytes=256B must be a power of two from 512 B to 1 EiB"},
       {"max_piece_nbytes=3MiB", "memory policy: max_piece_nbytes=3MiB must be a multiple of granule_nbytes (2MiB)"},
@@ -102,15 +101,17 @@ TEST(Policy, BadValuesAreNamedWithWhatIsAllowed) {
       {"min_remainder_nbytes=100", "memory policy: min_remainder_nbytes=100B must be at least 512 B"},
       {"roundup_divisions=3", "memory policy: roundup_divisions=3 must be 0 or a power of two up to 1024"},
       {"roundup_divisions=-1",
-       "memory policy: roundup_divisions: '-1' is not an integer; must be 0 or a power of two up to 1024"},
+       "memory policy: roundup_divisions: must be an integer, got '-1'; allowed: 0 or a power of two up to 1024"},
       {"cross_stream=wiat",
-       "memory policy: cross_stream: 'wiat' (did you mean 'wait'?) is not one of [wait, grow]; must be wait or grow"},
-      {"expandable=yes", "memory policy: expandable: 'yes' is not one of [true, false]; must be true or false"},
+       "memory policy: cross_stream: must be one of [wait, grow], got 'wiat' (did you mean 'wait'?); allowed: wait or "
+       "grow"},
+      {"expandable=yes", "memory policy: expandable: must be one of [true, false], got 'yes'; allowed: true or false"},
       {"limit_nbytes=1MiB", "memory policy: limit_nbytes=1MiB must be 0 or at least granule_nbytes (2MiB)"},
       {"collect_above=-0.1", "memory policy: collect_above=-0.1 must be at least 0 and below 1"},
       {"collect_above=1.1", "memory policy: collect_above=1.1 must be at least 0 and below 1"},
       {"collect_above=nan", "memory policy: collect_above=nan must be at least 0 and below 1"},
-      {"collect_above=0.5x", "memory policy: collect_above: '0.5x' is not a number; must be at least 0 and below 1"},
+      {"collect_above=0.5x",
+       "memory policy: collect_above: must be a number, got '0.5x'; allowed: at least 0 and below 1"},
       {"expandable",
        "memory policy: 'expandable' in 'expandable' is not a setting; write field=value, separated by commas"},
       {"expandable=true,,",

@@ -8,60 +8,66 @@
 #include "tessera/memory/detail/growth.h"
 
 namespace tessera::memory {
+
+using detail::Heap;
+using detail::PoolTable;
+
 namespace {
 
 PoolState& state_of(const Pool& pool) {
-  TESSERA_CHECK(pool.state() != nullptr, "this Pool is empty; create one with Allocator::create_pool");
+  TESSERA_CHECK(pool.state() != nullptr, "Pool: handle must not be empty; create one with Allocator::create_pool");
   pool.state()->allocator.owner.check("pool");
   return *pool.state();
 }
 
 }  // namespace
 
-PoolState& AllocatorState::add_pool(PoolOptions options, PoolId id, bool is_imaginary) {
-  auto pool = std::make_unique<PoolState>(*this);
+PoolState& PoolTable::add(PoolOptions options, PoolId id, bool is_imaginary) {
+  auto pool = std::make_unique<PoolState>(allocator_);
   pool->id = id;
   pool->name = !options.name.empty() ? options.name : "pool " + std::to_string(id.graph != 0 ? id.graph : id.user);
-  pool->upstream = options.upstream != nullptr ? options.upstream : upstream;
-  pool->capacity = pool->upstream == upstream ? capacity : pool->upstream->capacity_nbytes();
+  pool->upstream = options.upstream != nullptr ? options.upstream : allocator_.upstream;
+  pool->capacity = pool->upstream == allocator_.upstream ? allocator_.capacity : pool->upstream->capacity_nbytes();
   // One block per segment: the segment is the block, so it never grows.
-  if (policy.expandable && !options.no_split) pool->expandable = pool->upstream->as_expandable();
+  if (allocator_.policy.expandable && !options.no_split) pool->expandable = pool->upstream->as_expandable();
   pool->options = std::move(options);
   pool->is_imaginary = is_imaginary;
-  if (!is_imaginary) history.add_pool(*pool);
-  pools.push_back(std::move(pool));
-  return *pools.back();
+  if (!is_imaginary) allocator_.history.add_pool(*pool);
+  pools_.push_back(std::move(pool));
+  return *pools_.back();
 }
 
 Pool Allocator::create_pool(PoolOptions options) const {
-  TESSERA_CHECK(state_ != nullptr, "create_pool: this Allocator is empty");
+  TESSERA_CHECK(state_ != nullptr,
+                "create_pool: Allocator handle must not be empty; get one with Allocator::of(device)");
   state_->owner.check("allocator");
   const std::lock_guard lock(state_->slow_mutex);
-  PoolState& pool = state_->add_pool(std::move(options), {0, ++state_->last_user_pool});
-  return Pool(state_->handle_to(pool));
+  PoolState& pool = state_->pools.add(std::move(options), {0, ++state_->pools.last_user});
+  return Pool(state_->pools.handle_to(pool));
 }
 
 Pool Allocator::default_pool() const {
-  TESSERA_CHECK(state_ != nullptr, "default_pool: this Allocator is empty");
+  TESSERA_CHECK(state_ != nullptr,
+                "default_pool: Allocator handle must not be empty; get one with Allocator::of(device)");
   return Pool(std::shared_ptr<PoolState>(state_, state_->default_pool));
 }
 
 // The handle keeps the allocator alive; the allocator keeps the pool until its last block is gone.
-std::shared_ptr<PoolState> AllocatorState::handle_to(PoolState& pool) {
-  return {&pool, [keep = shared_from_this()](PoolState* last) { keep->release_pool(*last); }};
+std::shared_ptr<PoolState> PoolTable::handle_to(PoolState& pool) {
+  return {&pool, [keep = allocator_.shared_from_this()](PoolState* last) { keep->pools.close(*last); }};
 }
 
-void AllocatorState::release_pool(PoolState& pool) noexcept {
-  if (!owner.is_this()) return;
-  const std::lock_guard lock(slow_mutex);
+void PoolTable::close(PoolState& pool) noexcept {
+  if (!allocator_.owner.is_this()) return;
+  const std::lock_guard lock(allocator_.slow_mutex);
   pool.is_closed = true;
   shrink_closed(pool);
 }
 
-void AllocatorState::shrink_closed(PoolState& pool) noexcept {
+void PoolTable::shrink_closed(PoolState& pool) noexcept {
   try {
-    trim_pool(pool);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): what was not given back now goes with a later trim
+    allocator_.backing.trim(pool);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): memory that remains is released by a later trim
   }
   std::size_t left = 0;
   for (const auto& heap : pool.heaps) {
@@ -69,20 +75,52 @@ void AllocatorState::shrink_closed(PoolState& pool) noexcept {
     left += pool.is_imaginary ? heap->sums.live_blocks : heap->sums.mapped;
   }
   if (left > 0 || pool.borrowers > 0) return;
-  if (device.captures() > 0 && !pool.is_imaginary) return;  // releasing addresses counts as releasing memory
+  if (allocator_.device.captures() > 0 && !pool.is_imaginary) return;  // releasing addresses counts as releasing memory
   for (const auto& heap : pool.heaps) {
-    free_segments(*heap);
+    allocator_.backing.free_segments(*heap);
     if (pool.is_imaginary) continue;
-    live_peak.remove(*heap);
+    allocator_.live_peak.remove(*heap);
     gone_peaks += heap->peak_live;
   }
-  std::erase_if(pools, [&](const auto& one) { return one.get() == &pool; });
+  std::erase_if(pools_, [&](const auto& one) { return one.get() == &pool; });
 }
 
-void AllocatorState::shrink_all_closed() noexcept {
-  for (std::size_t i = pools.size(); i-- > 0;) {
-    if (pools[i]->is_closed) shrink_closed(*pools[i]);
+void PoolTable::remove_closed() noexcept {
+  for (std::size_t i = pools_.size(); i-- > 0;) {
+    if (pools_[i]->is_closed) shrink_closed(*pools_[i]);
   }
+}
+
+Heap& PoolTable::heap_for(PoolState& pool, const device::StreamSlot& slot) {
+  if (Heap* known = pool.by_stream.find(slot.id())) return *known;
+  TESSERA_CHECK(slot.id().value() < detail::HeapDirectory::kMaxStreams, "allocator of ", allocator_.name,
+                ": the stream slot must be below ", detail::HeapDirectory::kMaxStreams, ", got ", slot.id(),
+                "; reuse streams");
+  const std::lock_guard lock(allocator_.slow_mutex);
+  if (Heap* known = pool.by_stream.find(slot.id())) return *known;
+  Heap& heap = add_heap(pool, &slot);
+  pool.by_stream.add(slot.id(), &heap);
+  return heap;
+}
+
+Heap& PoolTable::add_heap(PoolState& pool, const device::StreamSlot* slot) {
+  pool.heaps.push_back(std::make_unique<Heap>(pool, slot));
+  Heap& heap = *pool.heaps.back();
+  heap.min_remainder = pool.options.no_split ? ~std::size_t{0} : allocator_.policy.min_remainder_nbytes;
+  if (pool.is_imaginary) {
+    heap.lease = ~std::size_t{0};
+  } else {
+    allocator_.live_peak.add(heap);
+  }
+  return heap;
+}
+
+std::vector<Heap*> PoolTable::heaps() const {
+  std::vector<Heap*> heaps;
+  for (const auto& pool : pools_) {
+    for (const auto& heap : pool->heaps) heaps.push_back(heap.get());
+  }
+  return heaps;
 }
 
 PoolId Pool::id() const { return state_of(*this).id; }
@@ -113,7 +151,7 @@ void Pool::off_growth(std::uint64_t number) const { state_of(*this).growth_callb
 std::size_t Pool::trim() const {
   PoolState& pool = state_of(*this);
   const std::lock_guard lock(pool.allocator.slow_mutex);
-  return pool.allocator.trim_pool(pool);
+  return pool.allocator.backing.trim(pool);
 }
 
 PoolScope::PoolScope(Pool pool) : pool_(std::move(pool)) {

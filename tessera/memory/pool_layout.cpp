@@ -14,7 +14,7 @@ using detail::Phase;
 using detail::Segment;
 
 PoolLayout Pool::checkpoint() const {
-  TESSERA_CHECK(state_ != nullptr, "checkpoint: this Pool is empty");
+  TESSERA_CHECK(state_ != nullptr, "checkpoint: Pool must not be empty; create one with Allocator::create_pool");
   state_->allocator.owner.check("pool");
   PoolLayout layout;
   layout.pool = state_->id;
@@ -68,7 +68,7 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::PoolL
       is_there = true;
       // It was lent: its target stream is not ordered after later work of the stream of its heap.
       const bool is_lent = heap.slot != nullptr && heap.slot->id() != piece.stream;
-      TESSERA_CHECK(!is_lent || pool.allocator.is_completed(heap, block), "restore of pool '", pool.name,
+      TESSERA_CHECK(!is_lent || pool.allocator.reuse.is_completed(heap, block), "restore of pool '", pool.name,
                     "': the block of ", format_bytes(piece.nbytes), " at ", static_cast<void*>(piece.address),
                     " is still in use by stream ", heap.slot->id(), "; wait for it first");
     });
@@ -96,15 +96,16 @@ Block* resurrect(Heap& heap, const PoolLayout::PoolPiece& piece) {
 }  // namespace
 
 std::vector<Buffer> Pool::restore(const PoolLayout& layout, std::vector<Buffer> give_up) const {
-  TESSERA_CHECK(state_ != nullptr, "restore: this Pool is empty");
+  TESSERA_CHECK(state_ != nullptr, "restore: Pool must not be empty; create one with Allocator::create_pool");
   state_->allocator.owner.check("pool");
-  TESSERA_CHECK(layout.pool == state_->id, "restore of pool '", state_->name, "': the layout is of another pool");
+  TESSERA_CHECK(layout.pool == state_->id, "restore: layout must be that of pool '", state_->name,
+                "', got one of another pool");
   AllocatorState& allocator = state_->allocator;
   give_up.clear();
   const std::lock_guard slow(allocator.slow_mutex);
   for (const auto& heap : state_->heaps) {
-    allocator.poll_users(*heap);
-    allocator.promote_completed(*heap);
+    allocator.reuse.poll_users(*heap);
+    allocator.reuse.promote_completed(*heap);
   }
   auto gate = allocator.live_peak.gate();
   for (const auto& heap : state_->heaps) heap->lock.lock();

@@ -9,6 +9,7 @@ namespace tessera::memory {
 using detail::AllocationRequest;
 using detail::Heap;
 using detail::Phase;
+using detail::Reuse;
 using detail::Use;
 
 namespace {
@@ -31,8 +32,8 @@ bool are_uses_done(const Block& block) {
 
 }  // namespace
 
-bool AllocatorState::is_over(const Heap& heap, const Block& block, const device::Stream& stream) const {
-  if (host_writes) return is_completed(heap, block);
+bool Reuse::is_over(const Heap& heap, const Block& block, const device::Stream& stream) const {
+  if (allocator_.host_writes) return is_completed(heap, block);
   const auto is_covered = [&](const device::StreamSlot& slot, Tick tick) {
     return slot.completed() >= tick || is_ordered(stream, slot, tick);
   };
@@ -42,14 +43,14 @@ bool AllocatorState::is_over(const Heap& heap, const Block& block, const device:
                      [&](const Use& use) { return is_covered(*use.slot, use.tick); });
 }
 
-bool AllocatorState::is_completed(const Heap& heap, const Block& block) const {
-  if (!host_writes && heap.slot != nullptr && heap.slot->completed() < block.tick) return false;
+bool Reuse::is_completed(const Heap& heap, const Block& block) const {
+  if (!allocator_.host_writes && heap.slot != nullptr && heap.slot->completed() < block.tick) return false;
   if (heap.slot == nullptr && !detail::are_replays_completed(heap.pool)) return false;
   return are_uses_done(block);
 }
 
 // Takes ready blocks of the stream itself. Its own work is ordered before, except inside an overlap scope.
-Block* AllocatorState::take_ready(const AllocationRequest& request, Heap& own) {
+Block* Reuse::take_ready(const AllocationRequest& request, Heap& own) {
   const std::lock_guard lock(own.lock);
   if ((request.slot.hazards() & device::StreamSlot::kOverlapping) == 0) return own.take(request.size);
   detail::Space& space = own.spaces[Heap::is_large(request.size)];
@@ -59,9 +60,9 @@ Block* AllocatorState::take_ready(const AllocationRequest& request, Heap& own) {
   return found;
 }
 
-void AllocatorState::settle(Heap& heap, Block& block, probe::Moment moment) {
-  if (block.requested != 0) history.record_reusable(heap, block, false, moment);
-  if (block.extra != nullptr && !block.extra->uses.empty()) spare_events.put(block.extra->uses);
+void Reuse::settle(Heap& heap, Block& block, probe::Moment moment) {
+  if (block.requested != 0) allocator_.history.record_reusable(heap, block, false, moment);
+  if (block.extra != nullptr && !block.extra->uses.empty()) allocator_.spare_events.put(block.extra->uses);
   if (block.extra != nullptr && heap.slot == nullptr) {
     block.extra->clear();  // its next free in a capture needs it again
   } else {
@@ -72,43 +73,43 @@ void AllocatorState::settle(Heap& heap, Block& block, probe::Moment moment) {
 
 namespace {
 
-Block* take_over_from(AllocatorState& state, const AllocationRequest& request, Heap& heap, bool is_own) {
+Block* take_over_from(Reuse& reuse, const AllocationRequest& request, Heap& heap, bool is_own) {
   const std::lock_guard lock(heap.lock);
   if (!is_own) {
     detail::Space& space = heap.spaces[Heap::is_large(request.size)];
     Block* ready = space.ready.find_if(request.size, kMaxTried,
-                                       [&](const Block& block) { return state.is_over(heap, block, request.stream); });
+                                       [&](const Block& block) { return reuse.is_over(heap, block, request.stream); });
     if (ready != nullptr) {
       heap.take_out(space, *ready, request.size);
       return ready;
     }
   }
   Block* pending = heap.spaces[Heap::is_large(request.size)].pending.find_if(
-      request.size, kMaxTried, [&](const Block& block) { return state.is_over(heap, block, request.stream); });
+      request.size, kMaxTried, [&](const Block& block) { return reuse.is_over(heap, block, request.stream); });
   if (pending == nullptr) return nullptr;
   heap.take_pending(*pending, request.size);
-  state.settle(heap, *pending, request.moment);
+  reuse.settle(heap, *pending, request.moment);
   return pending;
 }
 
 }  // namespace
 
-Block* AllocatorState::take_covered(const AllocationRequest& request, Heap& own) {
+Block* Reuse::take_covered(const AllocationRequest& request, Heap& own) {
   if (Block* block = take_over_from(*this, request, own, true)) return block;
-  if (host_writes) {
+  if (allocator_.host_writes) {
     poll_users(own);  // costs nothing beside pinning more memory
     if (Block* block = take_over_from(*this, request, own, true)) return block;
   }
   std::vector<Heap*> others;
   {
-    const std::lock_guard lock(slow_mutex);
+    const std::lock_guard lock(allocator_.slow_mutex);
     for (const auto& heap : request.pool->heaps) {
       if (heap.get() != &own && heap->slot != nullptr) others.push_back(heap.get());
     }
   }
   for (Heap* heap : others) {
     if (Block* block = take_over_from(*this, request, *heap, false)) {
-      counters.covered_reuses.fetch_add(1, std::memory_order_relaxed);
+      allocator_.counters.covered_reuses.fetch_add(1, std::memory_order_relaxed);
       return block;
     }
   }
@@ -119,9 +120,8 @@ namespace {
 
 // Returns the cost for the stream to use a free block of its own heap: 0, the number of waits on the device, or -1 if
 // it is impossible. Waits are only on events recorded at the free of the block.
-int price_of(const AllocatorState& state, const AllocationRequest& request, const Heap& own, const Block& block,
-             bool may_wait) {
-  if (block.phase == Phase::kReady || state.is_over(own, block, request.stream)) return 0;
+int price_of(const Reuse& reuse, const AllocationRequest& request, const Heap& own, const Block& block, bool may_wait) {
+  if (block.phase == Phase::kReady || reuse.is_over(own, block, request.stream)) return 0;
   if (!may_wait || block.extra == nullptr) return -1;
   int waits = 0;
   for (const Use& use : block.extra->uses) {
@@ -134,9 +134,8 @@ int price_of(const AllocatorState& state, const AllocationRequest& request, cons
 
 // Finds a pending block that fits, or free neighbors that fit together: memory split for smaller blocks, some of them
 // pending, is merged again before the heap grows.
-detail::BlockRun find_own(const AllocatorState& state, const AllocationRequest& request, const Heap& own,
-                          bool may_wait) {
-  const auto price = [&](const Block& block) { return price_of(state, request, own, block, may_wait); };
+detail::BlockRun find_own(const Reuse& reuse, const AllocationRequest& request, const Heap& own, bool may_wait) {
+  const auto price = [&](const Block& block) { return price_of(reuse, request, own, block, may_wait); };
   const detail::Space& space = own.spaces[Heap::is_large(request.size)];
   Block* block = space.pending.find_if(request.size, kMaxTried, [&](const Block& one) { return price(one) >= 0; });
   if (block != nullptr) return {block, block, block->size, price(*block)};
@@ -147,11 +146,11 @@ detail::BlockRun find_own(const AllocatorState& state, const AllocationRequest& 
 
 }  // namespace
 
-// Takes pending memory of the stream's own heap, after waits on the device if needed. Neither side of a wait may be a
-// stream that holds or spins: its work could wait for the next work of this stream.
-Block* AllocatorState::take_by_wait(const AllocationRequest& request, Heap& own, bool may_wait) {
-  if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0 || host_writes) return nullptr;
-  may_wait = may_wait && policy.cross_stream == CrossStream::kWait && !request.stream.may_spin();
+// Takes pending memory of the stream's own heap, after waits on the device if needed. Neither side of a wait
+// may be a stream that holds or spins: its work could wait for the next work of this stream.
+Block* Reuse::take_by_wait(const AllocationRequest& request, Heap& own, bool may_wait) {
+  if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0 || allocator_.host_writes) return nullptr;
+  may_wait = may_wait && allocator_.policy.cross_stream == CrossStream::kWait && !request.stream.may_spin();
   std::vector<Use> uses;
   Block* block = nullptr;
   {
@@ -161,7 +160,7 @@ Block* AllocatorState::take_by_wait(const AllocationRequest& request, Heap& own,
     block = own.take_run(run, request.size, [&](Block& pending) {
       if (pending.extra == nullptr) return;
       for (Use& use : pending.extra->uses) uses.push_back(std::move(use));
-      if (pending.requested != 0) history.record_reusable(own, pending, run.cost > 0, request.moment);
+      if (pending.requested != 0) allocator_.history.record_reusable(own, pending, run.cost > 0, request.moment);
       own.drop_extra(pending);
       pending.requested = 0;
     });
@@ -179,12 +178,12 @@ Block* AllocatorState::take_by_wait(const AllocationRequest& request, Heap& own,
     own.make_pending(*block);
     throw;
   }
-  counters.device_waits.fetch_add(waits, std::memory_order_relaxed);
-  spare_events.put(uses);
+  allocator_.counters.device_waits.fetch_add(waits, std::memory_order_relaxed);
+  allocator_.spare_events.put(uses);
   return block;
 }
 
-void AllocatorState::poll_users(Heap& heap) {
+void Reuse::poll_users(Heap& heap) {
   std::vector<StreamId> streams;
   const auto add = [&](const device::StreamSlot& slot) {
     if (std::find(streams.begin(), streams.end(), slot.id()) == streams.end()) streams.push_back(slot.id());
@@ -202,10 +201,10 @@ void AllocatorState::poll_users(Heap& heap) {
       for (const Use& use : block.extra->uses) add(*use.slot);
     });
   }
-  for (const StreamId stream : streams) device.poll(stream);
+  for (const StreamId stream : streams) allocator_.device.poll(stream);
 }
 
-std::size_t AllocatorState::promote_completed(Heap& heap) {
+std::size_t Reuse::promote_completed(Heap& heap) {
   std::vector<Block*> done;
   const std::lock_guard lock(heap.lock);
   heap.each_pending([&](Block& block) {
@@ -217,7 +216,7 @@ std::size_t AllocatorState::promote_completed(Heap& heap) {
   for (Block* block : done) {
     nbytes += block->size;
     heap.end_pending(*block);
-    settle(heap, *block, history.now());
+    settle(heap, *block, allocator_.history.now());
     heap.make_ready(*block);
   }
   return nbytes;

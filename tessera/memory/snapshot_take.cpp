@@ -86,8 +86,8 @@ Snapshot AllocatorState::snapshot(const PoolState* only) {
 Statistics AllocatorState::statistics() {
   Statistics out;
   const std::lock_guard slow(slow_mutex);
-  std::uint64_t peaks = gone_peaks;
-  for (Heap* heap : all_heaps()) {
+  std::uint64_t peaks = pools.gone_peaks;
+  for (Heap* heap : pools.heaps()) {
     if (heap->pool.is_imaginary) continue;
     const std::lock_guard lock(heap->lock);
     const detail::HeapSums& sums = heap->sums;
@@ -139,7 +139,7 @@ void Allocator::reset_peaks() const {
   state_->owner.check("allocator");
   const std::lock_guard slow(state_->slow_mutex);
   state_->reserved.reset_peak();
-  state_->gone_peaks = 0;
+  state_->pools.gone_peaks = 0;
   state_->live_peak.reset();
 }
 

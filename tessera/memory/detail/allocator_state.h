@@ -1,4 +1,4 @@
-// The state behind an Allocator handle. Lock order: slow_mutex (growth, trim, pools, captures; may be held during
+// The state of an Allocator handle. Lock order: slow_mutex (growth, trim, pools, captures; may be held during
 // driver calls), then heap locks (never held during a driver call; several only for a snapshot, in the order of the
 // heaps), then that of a stream.
 #pragma once
@@ -16,12 +16,14 @@
 #include "tessera/base/rank.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
+#include "tessera/memory/detail/backing.h"
 #include "tessera/memory/detail/callbacks.h"
-#include "tessera/memory/detail/growth.h"
 #include "tessera/memory/detail/history_writer.h"
 #include "tessera/memory/detail/live_peak.h"
 #include "tessera/memory/detail/pool_state.h"
+#include "tessera/memory/detail/pool_table.h"
 #include "tessera/memory/detail/reserved_bytes.h"
+#include "tessera/memory/detail/reuse.h"
 #include "tessera/memory/detail/spare_events.h"
 
 namespace tessera::memory {
@@ -69,19 +71,10 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
 
   // allocator.cpp
   Buffer allocate_slow(std::size_t nbytes, const device::Stream& stream);
-  detail::Heap& heap_for(PoolState& pool, const device::StreamSlot& slot);
-  /// Creates a heap without memory; `slot` null: for captures. slow_mutex is held.
-  detail::Heap& add_heap(PoolState& pool, const device::StreamSlot* slot);
   [[nodiscard]] std::size_t round(std::size_t nbytes) const;
   /// Last step of every allocation: `block` is taken, and the lock of its heap is held.
   void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
               probe::Moment moment, std::uint32_t stack = 0);
-  PoolState& add_pool(PoolOptions options, PoolId id, bool is_imaginary = false);
-  std::shared_ptr<PoolState> handle_to(PoolState& pool);
-  void release_pool(PoolState& pool) noexcept;
-  /// Releases memory of a pool without handles; removes it when it is empty. slow_mutex is held.
-  void shrink_closed(PoolState& pool) noexcept;
-  void shrink_all_closed() noexcept;
   void retire() noexcept;  ///< called when the last handle is gone
   /// Called when the last handle and the last block are gone: releases everything, after a capture in progress.
   /// Destroys this object.
@@ -89,18 +82,6 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   /// Ends the allocators that had to wait for captures, if those are over.
   static void end_waiting() noexcept;
   detail::AllocationRequest request_for(std::size_t nbytes, const device::Stream& stream);
-
-  // reuse.cpp: blocks that other streams used
-  Block* take_covered(const detail::AllocationRequest& request, detail::Heap& own);
-  Block* take_by_wait(const detail::AllocationRequest& request, detail::Heap& own, bool may_wait);
-  Block* take_ready(const detail::AllocationRequest& request, detail::Heap& own);
-  [[nodiscard]] bool is_over(const detail::Heap& heap, const Block& block, const device::Stream& stream) const;
-  [[nodiscard]] bool is_completed(const detail::Heap& heap, const Block& block) const;
-  std::size_t promote_completed(detail::Heap& heap);
-  /// Makes a pending block available to its taker: from now on, the tick of the heap covers it. The heap lock is held.
-  void settle(detail::Heap& heap, Block& block, probe::Moment moment);
-  /// Queries the driver for the progress of the streams that free blocks of the heap wait for. No heap lock is held.
-  void poll_users(detail::Heap& heap);
 
   // free.cpp
   void free_slow(Block* block) noexcept;
@@ -112,20 +93,6 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
                         std::uint32_t stack = 0);
   std::unique_lock<std::mutex> hold_closed(const PoolState& pool) noexcept;
   void block_is_back(std::unique_lock<std::mutex>& slow, bool is_retired) noexcept;
-
-  // grow.cpp: memory of heaps; slow_mutex is held
-  Block* grow(const detail::AllocationRequest& request, detail::Heap& heap);
-  std::size_t trim_pool(PoolState& pool, const std::function<bool(const Block&)>& wanted = {});
-  std::size_t trim_all();
-  /// Removes releasable cached memory from all lists, whether its uses have completed or not, so that it is not used
-  /// again while it is waited for. Returns true if there was any.
-  bool set_aside(PoolState& pool);
-  /// Releases memory that was set aside and whose uses have completed to the upstream. Returns the bytes released.
-  std::size_t give_back_aside();
-  /// Returns memory that was set aside to the cache.
-  void cache_aside() noexcept;
-  void collect_by_age();
-  void free_segments(detail::Heap& heap) noexcept;
 
   // ladder.cpp: the retry sequence; no lock is held
   Block* take_or_grow(const detail::AllocationRequest& request, detail::Heap& heap);
@@ -139,8 +106,6 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   // snapshot_take.cpp
   Snapshot snapshot(const PoolState* only);
   Statistics statistics();
-
-  std::vector<detail::Heap*> all_heaps();  ///< slow_mutex is held
 
   device::Device device;
   const device::DeviceState* device_key = nullptr;
@@ -162,13 +127,10 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   detail::LivePeak live_peak;
 
   std::mutex slow_mutex;
-  std::vector<detail::FreePiece> aside;           ///< of requests that wait for streams; any thread may release it
-  int waiting = 0;                                ///< number of such requests
-  std::vector<std::unique_ptr<PoolState>> pools;  ///< the default pool first
-  std::size_t gone_peaks = 0;                     ///< peaks of removed heaps, since the last reset
-  std::uint64_t last_user_pool = 0;
-  std::uint64_t last_graph_pool = 0;
   std::atomic<std::uint32_t> last_graph{0};
+  detail::PoolTable pools{*this};
+  detail::Backing backing{*this};
+  detail::Reuse reuse{*this};
 
   detail::SpareEvents spare_events;
   detail::Callbacks<bool(std::size_t)> pressure_callbacks;

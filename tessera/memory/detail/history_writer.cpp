@@ -52,7 +52,7 @@ void HistoryWriter::close() noexcept {
 
 void HistoryWriter::detach() noexcept {
   const std::lock_guard slow(allocator_->slow_mutex);
-  const auto heaps = allocator_->all_heaps();
+  const auto heaps = allocator_->pools.heaps();
   const auto gate = allocator_->live_peak.gate();
   for (Heap* heap : heaps) heap->lock.lock();
   recorder_ = nullptr;
@@ -169,7 +169,7 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
   const std::uint64_t most = recorder.slots(kRing) / 2;
   std::uint32_t rows = 0;
   recorder.write(kRing, KeyframeRecord{++keyframes_, number_, 0, false});
-  for (Heap* heap : allocator_->all_heaps()) {
+  for (Heap* heap : allocator_->pools.heaps()) {
     if (heap->pool.number == 0) continue;
     const std::lock_guard lock(heap->lock);
     const std::uint32_t stream = heap->slot != nullptr ? heap->slot->id().value() : 0;

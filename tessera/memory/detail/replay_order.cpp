@@ -290,9 +290,9 @@ std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const
       if (latest_[other].number > written) return lost_input(graph, input, graphs_[other].name.get());
     }
   }
-  // What came before this graph's own latest replay is over before its next begins.
+  // Work before the latest replay of this graph has ended before its next replay begins.
   const std::uint64_t own = latest_[mine].number;
-  // Mostly one stream makes all replays: then there is nobody to look at.
+  // Usually one stream makes all replays, so no other stream exists.
   if (run_.stream == on && run_.number <= own + 1) return std::nullopt;
   const auto is_over = [&](const Replay& replay) {
     return replay.number <= own || replay.stream == on || ordered(replay.stream, replay.tick);

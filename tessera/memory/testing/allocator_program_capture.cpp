@@ -221,7 +221,7 @@ void AllocatorProgram::close_capture(int index) {
 void AllocatorProgram::end_capture(int index, bool is_dropped) {
   CaptureModel& capture = *captures_[static_cast<std::size_t>(index)];
   const std::uint64_t given = device_.faults().calls(device::DriverCall::kUnmap);
-  if (given > 0) throw ProgramFailure(std::to_string(given) + " pieces were given back during a capture");
+  if (given > 0) throw ProgramFailure(std::to_string(given) + " chunks were released during a capture");
   if (is_dropped) {
     capture.capture.reset();
     for (const int id : capture.model.made) {

@@ -226,7 +226,7 @@ class Program {
       block.required |= required(on, block.told[i]);
       const Set used = on.captured & (block.born == kMaxNodes ? 0 : ~Set{0} << block.born);
       const Set known = seen(on, on.told.size());
-      if (!unseen_ && (used & ~known) != 0) failure_ = "the model is wrong: a node was captured that no set tells of";
+      if (!unseen_ && (used & ~known) != 0) failure_ = "the model is wrong: a captured node is in no set";
       block.uses |= used & known;
     }
     block.state = Block::kFree;
