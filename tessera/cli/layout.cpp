@@ -25,16 +25,20 @@ Body declare(Command& command) {
       "  S(0,blocks=4)     each of 4 blocks of dimension 0 is sharded\n"
       "  S(0,sizes=3/5)    explicit shard sizes\n"
       "  2:S0*4:R          sub-axes of the axis, the major one first\n"
+      "\"{tp: Shard(0)}\" names the axes; axes without a name replicate.\n"
       "  tessera layout show --mesh dp=2,tp=4 --shape 8x6 --layout \"S0,S1\"";
   return [run_chosen]() -> int {
+    const auto fail = [](const Error& error, int code) {
+      const bool names_command = error.message().starts_with("layout");
+      std::fprintf(stderr, "tessera: %s%s\n", names_command ? "" : "layout: ", error.message().c_str());
+      return code;
+    };
     try {
       return run_chosen();
     } catch (const InvalidArgument& error) {  // all input comes from the command line
-      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
-      return kUsage;
+      return fail(error, kUsage);
     } catch (const IoError& error) {
-      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
-      return kFailed;
+      return fail(error, kFailed);
     }
   };
 }
@@ -51,13 +55,13 @@ Shape read_shape(const std::string& text) {
   while (at != end) {
     std::int64_t size = 0;
     const auto [next, error] = std::from_chars(at, end, size);
-    TESSERA_CHECK(error == std::errc() && size >= 0 && *at != '-', "shape '", text, "': expected a size at '",
-                  std::string(at, end), "', as in 4096x512");
+    TESSERA_CHECK(error == std::errc() && size >= 0 && *at != '-', "shape '", text, "': must have a size at '",
+                  std::string(at, end), "'; write for example 4096x512");
     sizes.push_back(size);
     at = next;
     if (at == end) break;
-    TESSERA_CHECK((*at == 'x' || *at == ',') && at + 1 != end, "shape '", text, "': expected 'x' and a size at '",
-                  std::string(at, end), "', as in 4096x512");
+    TESSERA_CHECK((*at == 'x' || *at == ',') && at + 1 != end, "shape '", text, "': must have 'x' and a size at '",
+                  std::string(at, end), "'; write for example 4096x512");
     ++at;
   }
   TESSERA_CHECK(sizes.size() <= 64, "shape '", text, "': must have at most 64 dimensions, got ", sizes.size());

@@ -128,10 +128,10 @@ TEST(LayoutUsage, SaysInOneLineWhatIsWrong) {
            Wrong{"show --mesh dp=2,tp=4 --layout S0,Shrd --shape 4", "did you mean 'Shard'"},
            Wrong{"show --mesh dp=2,tp=4 --layout S0,S1 --shape 8", "shards dimension 1, but shape [8] has 1"},
            Wrong{"show --mesh dp=2 --layout 'S(0,blocks=3)' --shape 8", "not a multiple of 3 blocks"},
-           Wrong{"show --mesh dp=2 --layout S0 --shape 8y6", "shape '8y6': expected 'x'"},
-           Wrong{"show --mesh dp=2 --layout S0 --shape x6", "shape 'x6': expected a size"},
-           Wrong{"show --mesh dp=2 --layout S0 --shape 8x-6", "expected a size at '-6'"},
-           Wrong{"show --mesh dp=2 --layout S0 --shape 99999999999999999999", "expected a size"},
+           Wrong{"show --mesh dp=2 --layout S0 --shape 8y6", "layout: shape '8y6': must have 'x'"},
+           Wrong{"show --mesh dp=2 --layout S0 --shape x6", "shape 'x6': must have a size"},
+           Wrong{"show --mesh dp=2 --layout S0 --shape 8x-6", "must have a size at '-6'"},
+           Wrong{"show --mesh dp=2 --layout S0 --shape 99999999999999999999", "must have a size"},
            Wrong{"show --mesh dp=2 --layout S0 --shape 4611686018427387905", "at most 2^62"},
        }) {
     const Outcome outcome = run(arguments);
@@ -233,7 +233,7 @@ TEST(LayoutExplain, ReadsViewsAndSaysWhatIsWrong) {
     EXPECT_TRUE(contains(outcome.err, word)) << outcome.err;
   };
   refused("--input 6x8:S1", "exactly one of --rule and --view is required");
-  refused("--view 48 --input 6x8", "SHAPE:LAYOUT");
+  refused("--view 48 --input 6x8", "tessera: layout explain: --input: must be SHAPE:LAYOUT, got '6x8'");
   refused("--view 47 --input 6x8:R", "must have as many elements as [6, 8] (48), got 47");
   refused("--rule 'f: [i]->[i,j]; j=replicate' --input 4:R", "--output");
   refused("--rule 'f: [i->[i]' --input 4:R", "expected");

@@ -48,7 +48,8 @@ struct ExplainedCall {
 
 Operand read_input(const ExplainOptions& options, const std::string& text) {
   const std::size_t colon = text.find(':');
-  TESSERA_CHECK(colon != std::string::npos, "input '", text, "': expected SHAPE:LAYOUT, as in 4096x512:S0,R");
+  TESSERA_CHECK(colon != std::string::npos, "layout explain: --input: must be SHAPE:LAYOUT, got '", text,
+                "'; write for example 4096x512:S0,R");
   return {read_shape(text.substr(0, colon)), read_layout(options.mesh, text.substr(colon + 1)),
           static_cast<std::int64_t>(itemsize(parse_dtype(options.dtype)))};
 }
@@ -65,7 +66,8 @@ std::vector<Shape> infer_outputs(const FactorRule& rule, const std::vector<Shape
       dims.push_back(1);
       for (const std::int32_t f : dim) {
         const auto at = static_cast<std::size_t>(f);
-        TESSERA_CHECK(sizes[at] >= 0, "output ", o, ": the inputs do not determine the size of factor ",
+        TESSERA_CHECK(sizes[at] >= 0,
+                      "layout explain: --output: required, because the inputs do not determine the size of factor ",
                       rule.factors[at].name, "; give the output shapes with --output");
         dims.back() *= sizes[at];
       }
@@ -85,7 +87,7 @@ ExplainedCall read_call(const ExplainOptions& options) {
   TESSERA_CHECK(options.rule.empty() != options.view.empty(),
                 "layout explain: exactly one of --rule and --view is required");
   if (!options.view.empty()) {
-    TESSERA_CHECK(shapes.size() == 1, "--view: requires exactly one --input, got ", shapes.size());
+    TESSERA_CHECK(shapes.size() == 1, "layout explain: --view: requires exactly one --input, got ", shapes.size());
     call.outputs = {read_shape(options.view)};
     call.rule = layout::view_rule(shapes[0], call.outputs[0]);
     return call;

@@ -229,13 +229,13 @@ Layout::Layout(const Mesh& mesh, std::span<const AxisPlacement> placements) {
 }
 
 Layout Layout::create(const Mesh& mesh, LayoutParts parts) {
-  TESSERA_CHECK(mesh, "layout: mesh is empty; assign one first");
+  TESSERA_CHECK(mesh, "layout: mesh must not be empty; assign one first");
   detail::canonicalize(mesh, parts);
   return Layout(table().get(mesh, std::move(parts)));
 }
 
 Layout Layout::create(const Mesh& mesh, std::span<const Placement> placements) {
-  TESSERA_CHECK(mesh, "layout: mesh is empty; assign one first");
+  TESSERA_CHECK(mesh, "layout: mesh must not be empty; assign one first");
   TESSERA_CHECK(placements.size() == mesh.axes().size(), "layout: mesh ", mesh.text(),
                 " requires one placement per axis (", mesh.axes().size(), " axes), got ", placements.size(),
                 " placements");
@@ -262,7 +262,7 @@ Layout Layout::create(const Mesh& mesh, std::initializer_list<Placement> placeme
 Layout Layout::replicated(const Mesh& mesh) { return create(mesh, LayoutParts{}); }
 
 const LayoutState& Layout::state() const {
-  TESSERA_CHECK(state_ != nullptr, "layout: layout is empty; assign one before use");
+  TESSERA_CHECK(state_ != nullptr, "layout: handle must not be empty; assign a layout first");
   return *state_;
 }
 

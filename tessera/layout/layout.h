@@ -143,8 +143,8 @@ class TESSERA_API Layout {
   static Layout create(const Mesh& mesh, LayoutParts parts);
   /// Returns the layout with no sharded dimension and no partial axis.
   static Layout replicated(const Mesh& mesh);
-  /// Returns the layout on `mesh` of a placements_text() or of the short form
-  /// "S0,R,P(max)". Throws InvalidArgument if the text is malformed.
+  /// Returns the layout on `mesh` of a placements_text(), of the short form "S0,R,P(max)", or of placements by name as
+  /// errors print them: "{dp: Shard(0)}". Throws InvalidArgument if the text is malformed.
   static Layout parse(const Mesh& mesh, std::string_view text);
   /// Returns the layout of a text(). Throws InvalidArgument if the text is malformed.
   static Layout parse(std::string_view text);

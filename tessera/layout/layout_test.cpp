@@ -30,6 +30,24 @@ TEST(Layout, PrintsPlacementsAndReadsThemBack) {
   EXPECT_EQ(Layout::parse(mesh, "R(),P()"), Layout::parse(mesh, "Replicate,P(sum)"));
 }
 
+TEST(Layout, ReadsPlacementsByNameInAnyOrder) {
+  const Mesh mesh = Mesh::parse("dp=2,tp=4");
+  EXPECT_EQ(Layout::parse(mesh, "{dp: Shard(0), tp: Partial(max)}"), Layout::parse(mesh, "S0,P(max)"));
+  EXPECT_EQ(Layout::parse(mesh, "{tp: Shard(1)}"), Layout::parse(mesh, "R,S1"));
+  EXPECT_EQ(Layout::parse(mesh, " tp : S0 , dp: S0 "), Layout::parse(mesh, "S0,S0"));  // axis order, as without names
+  EXPECT_EQ(Layout::parse(mesh, "{tp: 2:S0*2:R}"), Layout::parse(mesh, "R,2:S0*2:R"));
+  EXPECT_EQ(Layout::parse(mesh, "{}"), Layout::replicated(mesh));
+  EXPECT_EQ(Layout::parse("dp=2,tp=4 {dp: Shard(0)}"), Layout::parse(mesh, "S0,R"));
+  const auto refused = [&](const char* text, const char* why) {
+    expect_error<InvalidArgument>([&] { Layout::parse(mesh, text); }, {why});
+  };
+  refused("{dq: S0}", "has no axis 'dq' (did you mean 'dp'?)");
+  refused("{dp: S0, dp: R}", "column 10: axis 'dp' is named twice");
+  refused("{dp: S0, R}", "expected ':'");
+  refused("{dp: S0", "expected '}'");
+  refused("", "2 axes, got 0 placements");
+}
+
 TEST(Layout, GoldenTexts) {
   for (const char* text :
        {"dp=2,tp=4 {Replicate(), Replicate()}", "dp=2,tp=4 {Shard(0, order=1), Shard(0, order=0)}",
@@ -277,7 +295,7 @@ TEST(Layout, RefusesPlacementsThatDoNotSuitTheMesh) {
         Layout::create(mesh, {Shard(64), Replicate()});
       },
       {"'dp'", "must be in [0, 64), got dimension 64"});
-  expect_error<InvalidArgument>([&] { Layout::replicated(Mesh()); }, {"mesh is empty"});
+  expect_error<InvalidArgument>([&] { Layout::replicated(Mesh()); }, {"mesh must not be empty"});
   expect_error<InvalidArgument>([&] { (void)Layout().text(); }, {"layout", "empty"});
   EXPECT_FALSE(Layout());
   EXPECT_EQ(Layout(), Layout());

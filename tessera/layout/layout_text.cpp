@@ -1,6 +1,8 @@
 // Text form of layouts: one placement per mesh axis,
 //
-//   placements  { axis {, axis} }, the braces are optional
+//   placements  { axis {, axis} } or { name: axis {, name: axis} }, the braces are optional; without names, one per
+//   mesh
+//               axis; with names, axes that are not named replicate
 //   axis        what, or size:what {* size:what} for the sub-axes of an axis, major to minor
 //   what        Shard(dim {, order=n | blocks=n | sizes=n/n/n}), Replicate(), Partial([reduction])
 //               short: S0, S(0), R, P, P(max)
@@ -74,7 +76,10 @@ class PlacementReader {
     reader_.skip_blanks();
     const std::size_t at = reader_.place();
     int count = 0;
-    if (!is_end(has_braces)) {
+    if (is_named() || (has_braces && reader_.peek() == '}')) {
+      read_named_axes(has_braces);
+      count = mesh_.ndim();
+    } else if (!is_end(has_braces)) {
       do {
         reader_.skip_blanks();
         if (count >= mesh_.ndim()) {
@@ -97,6 +102,33 @@ class PlacementReader {
 
  private:
   [[nodiscard]] bool is_end(bool has_braces) const { return has_braces ? reader_.peek() == '}' : reader_.at_end(); }
+
+  // Returns true if a name and a colon are next.
+  [[nodiscard]] bool is_named() const {
+    TextReader ahead = reader_;
+    const bool has_name = !ahead.take_name().empty();
+    ahead.skip_blanks();
+    return has_name && ahead.peek() == ':';
+  }
+
+  // Reads "tp: Shard(0), dp: Partial()" in any order. Axes without a name replicate.
+  void read_named_axes(bool has_braces) {
+    if (is_end(has_braces)) return;
+    std::vector<bool> is_read(static_cast<std::size_t>(mesh_.ndim()));
+    do {
+      reader_.skip_blanks();
+      const std::size_t at = reader_.place();
+      const std::string name(reader_.take_name());
+      reader_.skip_blanks();
+      reader_.expect(':');
+      reader_.skip_blanks();
+      const auto axis = static_cast<std::size_t>(mesh_.index_of(name));
+      if (is_read[axis]) reader_.fail_at(at, "axis '", name, "' is named twice");
+      is_read[axis] = true;
+      read_axis(static_cast<int>(axis));
+      reader_.skip_blanks();
+    } while (reader_.take(','));
+  }
 
   void read_axis(int index) {
     const Axis& axis = mesh_.axis(index);
@@ -210,6 +242,7 @@ class PlacementReader {
 
   // Splits with an explicit position take it; the others take the remaining positions, in the order of axes.
   void order(int dim, std::vector<ReadCut>& shardings) {
+    std::ranges::sort(shardings, {}, [](const ReadCut& each) { return each.sharding.by; });
     std::vector<const ReadCut*> places(shardings.size(), nullptr);
     for (const ReadCut& sharding : shardings) {
       if (!sharding.order) continue;
@@ -241,7 +274,7 @@ class PlacementReader {
   TextReader& reader_;
   const Mesh& mesh_;
   LayoutParts parts_;
-  std::map<int, std::vector<ReadCut>> shardings_;  // by dimension, each in the order of axes
+  std::map<int, std::vector<ReadCut>> shardings_;  // by dimension
 };
 
 }  // namespace
@@ -280,7 +313,7 @@ LayoutParts read_placements(TextReader& reader, const Mesh& mesh) { return Place
 }  // namespace detail
 
 Layout Layout::parse(const Mesh& mesh, std::string_view text) {
-  TESSERA_CHECK(mesh, "layout: mesh is empty; assign one first");
+  TESSERA_CHECK(mesh, "layout: mesh must not be empty; assign one first");
   detail::TextReader reader("layout", text);
   return create(mesh, detail::read_placements(reader, mesh));
 }

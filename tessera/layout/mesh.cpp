@@ -228,7 +228,7 @@ Mesh Mesh::parse(std::string_view text) {
 }
 
 const Mesh::State& Mesh::state() const {
-  TESSERA_CHECK(state_ != nullptr, "mesh: mesh is empty; assign one before use");
+  TESSERA_CHECK(state_ != nullptr, "mesh: handle must not be empty; assign a mesh first");
   return *state_;
 }
 

@@ -288,7 +288,7 @@ std::string check_rank(const Claim& claim, std::size_t place) {
   const Values& mine = claim.results[place][claim.output];
   const auto where = [&] { return concat("output ", claim.output, " ", layout.placements_text(), ", rank ", rank); };
   if (mine.shape != shape || mine.list.size() != static_cast<std::size_t>(shape.numel())) {
-    return concat(where(), ": shape ", mine.shape, " of ", mine.list.size(), " values, the layout says ", shape);
+    return concat(where(), ": shape ", mine.shape, " of ", mine.list.size(), " values, the layout gives ", shape);
   }
   const auto maps = maps_of(layout, claim.whole.shape, rank);
   const auto group = partial_group(layout, layout.mesh().coordinates(rank));
