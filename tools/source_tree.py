@@ -54,6 +54,19 @@ def blank(text, keep_comments=False):
     return _NOISE.sub(replace, text)
 
 
+def strings(text):
+    """For each line, the contents of the strings that begin on it or, for a raw string, continue on it."""
+    found = [[] for _ in range(text.count("\n") + 1)]
+    for match in _NOISE.finditer(text):
+        literal = match.group()
+        if not literal.startswith(('"', 'R"')):
+            continue
+        first = text.count("\n", 0, match.start())
+        for offset, line in enumerate(literal.split("\n")):
+            found[first + offset].append(line.strip('R"'))
+    return found
+
+
 class Findings:
     """Collects `file:line: message` and turns them into an exit status."""
 
