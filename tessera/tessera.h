@@ -1,4 +1,4 @@
-// What a program needs to use Tessera, in one include, and the short names:
+// All headers that a program needs to use Tessera, and the short names:
 //
 //   using namespace tessera;
 //   Tensor x = randn({4, 3});

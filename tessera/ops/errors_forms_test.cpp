@@ -50,7 +50,7 @@ TEST(ErrorsOfForms, OfShapeNameThemselves) {
               {[&] {
                  (void)view(x, {-1, -1});
                },
-               {"view: at most one size may be -1", "f32[2, 3]"}},
+               {"view: at most one size must be -1", "f32[2, 3]"}},
               {[&] { (void)transpose(x, 0, 2); }, {"transpose: dimension must be in [-2, 2), got 2", "f32[2, 3]"}},
               {[&] { (void)squeeze(x, {-3}); }, {"squeeze: dimension must be in [-2, 2), got -3", "f32[2, 3]"}},
               {[&] { (void)unsqueeze(x, 4); }, {"unsqueeze: dimension must be in [-3, 3), got 4", "f32[2, 3]"}},

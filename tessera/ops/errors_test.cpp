@@ -78,10 +78,10 @@ Outcome outcome_of(const Subject& subject, const std::function<void()>& body, bo
     body();
   } catch (const InvalidArgument& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find(subject.info.op + ":"), std::string::npos) << "does not name the operator: " << text;
+    const std::string& name = subject.op()->function;
+    EXPECT_NE(text.find(name + ":"), std::string::npos) << "does not name the operator: " << text;
     if (shows_call) {
-      EXPECT_NE(text.find("called as " + subject.info.op + "("), std::string::npos)
-          << "does not show the call: " << text;
+      EXPECT_NE(text.find("called as " + name + "("), std::string::npos) << "does not show the call: " << text;
     }
     return Outcome::kRefused;
   } catch (const std::exception& error) {
@@ -91,7 +91,7 @@ Outcome outcome_of(const Subject& subject, const std::function<void()>& body, bo
   try {
     device::Device::get("host").synchronize();
   } catch (const InvalidArgument& error) {
-    EXPECT_NE(std::string(error.what()).find(subject.info.op + ":"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find(subject.op()->function + ":"), std::string::npos)
         << "does not name the operator: " << error.what();
     tensor::current_stream(device::Device::get("host")).reset_error();
     return Outcome::kRefused;

@@ -25,7 +25,7 @@ struct TESSERA_API HostSpeed {
 
   /// Returns true if products reach less than half of the peak, or if the processor has no AVX2.
   [[nodiscard]] bool is_slow() const;
-  /// Returns one line that says what is slow and by how much; empty unless is_slow().
+  /// Returns one line that shows what is slow and by how much; empty unless is_slow().
   [[nodiscard]] std::string warning() const;
 };
 

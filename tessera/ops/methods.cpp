@@ -39,6 +39,7 @@ Tensor Methods::contiguous() const { return ops::contiguous(self()); }
 Tensor Methods::clone() const { return ops::clone(self()); }
 Tensor Methods::to(DType dtype) const { return ops::cast(self(), dtype); }
 Tensor Methods::to(const device::Device& device) const { return ops::to(self(), device); }
+Tensor Methods::to(const device::Device& device, DType dtype) const { return ops::to(self(), device, dtype); }
 Scalar Methods::item() const { return ops::item(self()); }
 
 Tensor Methods::abs() const { return ops::abs(self()); }
@@ -52,6 +53,8 @@ Tensor Methods::cos() const { return ops::cos(self()); }
 Tensor Methods::tanh() const { return ops::tanh(self()); }
 Tensor Methods::sigmoid() const { return ops::sigmoid(self()); }
 Tensor Methods::relu() const { return ops::relu(self()); }
+Tensor Methods::gelu() const { return ops::gelu(self()); }
+Tensor Methods::silu() const { return ops::silu(self()); }
 Tensor Methods::pow(const Scalar& exponent) const { return ops::pow(self(), exponent); }
 Tensor Methods::clamp(const Scalar& low, const Scalar& high) const { return ops::clamp(self(), low, high); }
 Tensor Methods::matmul(const Tensor& other) const { return ops::matmul(self(), other); }
@@ -62,6 +65,8 @@ Tensor Methods::sum(const IntList& dims, bool keepdim) const { return ops::sum(s
 Tensor Methods::sum(std::int64_t dim, bool keepdim) const { return ops::sum(self(), {dim}, keepdim); }
 Tensor Methods::mean(const IntList& dims, bool keepdim) const { return ops::mean(self(), dims, keepdim); }
 Tensor Methods::mean(std::int64_t dim, bool keepdim) const { return ops::mean(self(), {dim}, keepdim); }
+Tensor Methods::var(const IntList& dims, bool keepdim) const { return ops::var(self(), dims, 1, keepdim); }
+Tensor Methods::var(std::int64_t dim, bool keepdim) const { return ops::var(self(), {dim}, 1, keepdim); }
 Tensor Methods::amax(const IntList& dims, bool keepdim) const { return ops::amax(self(), dims, keepdim); }
 Tensor Methods::amax(std::int64_t dim, bool keepdim) const { return ops::amax(self(), {dim}, keepdim); }
 Tensor Methods::amin(const IntList& dims, bool keepdim) const { return ops::amin(self(), dims, keepdim); }
@@ -80,6 +85,8 @@ const Tensor& Methods::zero_() const {
   ops::zero_(self());
   return self();
 }
+const Tensor& Methods::add_(const Tensor& other) const { return self() += other; }
+const Tensor& Methods::add_(const Scalar& other) const { return self() += other; }
 const Tensor& Methods::copy_(const Tensor& from) const {
   ops::copy_(self(), from);
   return self();

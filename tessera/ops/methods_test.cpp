@@ -52,6 +52,7 @@ TEST(Methods, ConvertAndReadElements) {
   EXPECT_EQ(x.to(DType::kI64).dtype(), DType::kI64);
   EXPECT_TRUE(x.to(DType::kF32).is_same(x));
   EXPECT_TRUE(x.to(x.device()).is_same(x));
+  EXPECT_EQ(values_of(x.to("host", DType::kI32)), Values{2});
   EXPECT_FALSE(x.clone().is_same(x));
 }
 
@@ -62,6 +63,8 @@ TEST(Methods, ComputeElements) {
   EXPECT_EQ(values_of(x.square()), (Values{16, 16}));
   EXPECT_EQ(values_of((-x).abs()), (Values{4, 4}));
   EXPECT_EQ(values_of((-x).relu()), (Values{0, 0}));
+  EXPECT_NEAR(values_of(x.gelu())[0], 4, 1e-3);
+  EXPECT_NEAR(values_of(x.silu())[0], 4 / (1 + std::exp(-4.0)), 1e-6);
   EXPECT_EQ(values_of(x.pow(3)), (Values{64, 64}));
   EXPECT_EQ(values_of(x.clamp(0, 1)), (Values{1, 1}));
   EXPECT_EQ(values_of((x - 4).exp()), (Values{1, 1}));
@@ -79,6 +82,8 @@ TEST(Methods, Reduce) {
   EXPECT_EQ(x.sum({0, 1}, true).shape(), (Shape{1, 1}));
   EXPECT_EQ(x.mean().item<double>(), 2.5);
   EXPECT_EQ(values_of(x.mean(0)), (Values{1.5, 2.5, 3.5}));
+  EXPECT_EQ(values_of(x.var(1)), (Values{1, 1}));
+  EXPECT_EQ(x.var().item<double>(), 3.5);
   EXPECT_EQ(values_of(x.amax(1)), (Values{2, 5}));
   EXPECT_EQ(values_of(x.amin(1, true)), (Values{0, 3}));
   EXPECT_EQ(x.argmax().item<int>(), 5);
@@ -93,6 +98,7 @@ TEST(Methods, ChangeInPlace) {
   EXPECT_TRUE(x.fill_(3).is_same(x));
   EXPECT_EQ(values_of(x), (Values{3, 3}));
   EXPECT_EQ(values_of(x.copy_(full({2}, 5))), (Values{5, 5}));
+  EXPECT_EQ(values_of(x.add_(x).add_(1)), (Values{11, 11}));
   EXPECT_EQ(values_of(x.zero_()), (Values{0, 0}));
 }
 

@@ -191,10 +191,12 @@ TEST(ReferenceDTypes, WhatIsOnlyStoredIsRefusedBesideOthersToo) {
   const Tensor f32 = to_tensor(Array(Shape({2}), 1), DType::kF32);
   for (const DType dtype : kStored) {
     const Tensor stored = to_tensor(Array(Shape({2}), 1), dtype);
-    const auto word = [&](const char* op) { return concat(op, ": cannot compute in ", dtype, ", a storage dtype"); };
+    const auto word = [&](const char* op) {
+      return concat(op, ": dtype must be one that operators compute in, got ", dtype);
+    };
     expect_error<InvalidArgument>([&] { (void)add(stored, f32); }, {word("add")});
     expect_error<InvalidArgument>([&] { (void)mul(f32, stored); }, {word("mul")});
-    expect_error<InvalidArgument>([&] { (void)mul(stored, 0.5); }, {word("mul_scalar")});
+    expect_error<InvalidArgument>([&] { (void)mul(stored, 0.5); }, {word("mul")});
     expect_error<InvalidArgument>([&] { (void)lt(f32, stored); }, {word("lt")});
     expect_error<InvalidArgument>([&] { (void)clamp(stored, 0.5, 1.0); }, {word("clamp")});
   }

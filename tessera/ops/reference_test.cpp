@@ -19,7 +19,7 @@ TEST(Reference, EveryOperatorHasACase) {
   std::set<std::string> names;
   for (const OpCaseInfo& info : all_cases()) {
     EXPECT_TRUE(names.insert(info.op).second) << info.op << " has two cases";
-    EXPECT_TRUE(info.reference || !info.why_no_reference.empty()) << info.op << " has no reference and says not why";
+    EXPECT_TRUE(info.reference || !info.why_no_reference.empty()) << info.op << " has no reference and no reason";
   }
   for (const tensor::Operator op : tensor::all_ops()) {
     EXPECT_TRUE(names.contains(op.name())) << op.name() << " has no case in its folder's testing/";

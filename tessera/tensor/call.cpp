@@ -18,13 +18,13 @@ constinit thread_local int gradient_moves = 0;
 constinit thread_local CallObserver* call_observer = nullptr;
 
 [[noreturn]] void refuse_hook(const Call& call, const char* layer, const char* what) {
-  TESSERA_THROW(NotSupported, call.op.name(), ": ", what, ", which requires the ", layer,
+  TESSERA_THROW(NotSupported, call.op->function, ": ", what, ", which requires the ", layer,
                 " layer; link it into this program; called as ", call.text());
 }
 
 [[noreturn]] void refuse_devices(const Call& call, const device::Device& a, const device::Device& b) {
-  TESSERA_THROW(InvalidArgument, call.op.name(), ": tensors must be on one device, got ", a.name(), " and ", b.name(),
-                "; copy one with to(); called as ", call.text());
+  TESSERA_THROW(InvalidArgument, call.op->function, ": tensors must be on one device, got ", a.name(), " and ",
+                b.name(), "; copy one with to(); called as ", call.text());
 }
 
 // Returns the device of the tensors of a call, which must all be on one device.
@@ -100,15 +100,16 @@ void prepare_output(const Call& call, Tensor& out, OutputInfo& info, const Curre
     have += have.empty() ? "" : ", ";
     have += device_kind_name(static_cast<DeviceKind>(i));
   }
-  TESSERA_THROW(NotSupported, call.op.name(), " has no kernel for ", device_kind_name(kind),
-                "; kernels exist for: ", have.empty() ? "no device" : have, "; called as ", call.text());
+  TESSERA_THROW(NotSupported, call.op->function, ": device must have a kernel for this operator, got ",
+                device_kind_name(kind), "; kernels exist for: ", have.empty() ? "no device" : have, "; called as ",
+                call.text());
 }
 
 // Adds the operator to the error of a stream that is being captured, such as a wait for it.
 void refuse_capture(const Call& call, const Error& error) {
   const bool is_refusal = error.kind() == ErrorKind::kInvalidArgument || error.kind() == ErrorKind::kNotSupported;
-  TESSERA_CHECK_AS(NotSupported, !is_refusal, call.op.name(), " cannot be captured: ", error.message(), "; called as ",
-                   call.text());
+  TESSERA_CHECK_AS(NotSupported, !is_refusal, call.op->function, ": cannot be captured: ", error.message(),
+                   "; called as ", call.text());
 }
 
 // Ends a call on a device without values: its results have shapes and addresses, and that is all.
@@ -194,7 +195,7 @@ void check_arguments(const Call& call) {
   if (lists != 0) return;
   for (std::size_t i = 0; i < given; ++i) {
     TESSERA_CHECK_CALL(call, call.inputs[i] || op.inputs[i].is_optional, "argument ", op.inputs[i].name,
-                       " must be a tensor");
+                       " must be a tensor, got an empty handle");
   }
 }
 
@@ -225,11 +226,27 @@ Tensor call(const Operator& op, const Arguments& inputs, const AttributesRef& at
   return out;
 }
 
-void call_out(const Operator& op, const Tensor& out, const Arguments& inputs, const AttributesRef& attributes) {
+const Tensor& call_out(const Operator& op, const Tensor& out, const Arguments& inputs,
+                       const AttributesRef& attributes) {
   // The call writes into `out` and does not replace it, so the handle of the caller is used without a new reference.
   const Call made{op, inputs.tensors(), attributes, std::span(const_cast<Tensor*>(&out), 1)};
-  TESSERA_CHECK_CALL(made, out, "output must be a tensor");
+  TESSERA_CHECK_CALL(made, out, "out must be a tensor, got an empty handle");
   call_into(made);
+  return out;
+}
+
+void detail::throw_as(std::string_view name, const Error& error) {
+  const std::string& message = error.message();
+  const std::string inner = message.substr(0, message.find(": "));
+  const std::vector<Operator> known = all_ops();
+  if (inner == name || std::ranges::none_of(known, [&](const Operator& op) { return op.name() == inner; })) return;
+  std::string renamed = std::string(name) + message.substr(inner.size());
+  const std::string call = "called as " + inner + '(';
+  if (const std::size_t at = renamed.find(call); at != std::string::npos) {
+    renamed.replace(at + call.size() - inner.size() - 1, inner.size(), name);
+  }
+  if (error.kind() == ErrorKind::kInvalidArgument) throw InvalidArgument(error.place(), renamed, error.operands());
+  if (error.kind() == ErrorKind::kNotSupported) throw NotSupported(error.place(), renamed, error.operands());
 }
 
 Tensor call_on(const device::Device& device, const Operator& op, const AttributesRef& attributes) {

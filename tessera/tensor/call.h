@@ -12,11 +12,17 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <string_view>
 
+#include "tessera/base/error.h"
 #include "tessera/base/export.h"
 #include "tessera/tensor/op_def.h"
 
 namespace tessera::tensor {
+namespace detail {
+/// Throws `error` again if its message begins with the name of an operator, with `name` in its place.
+TESSERA_API void throw_as(std::string_view name, const Error& error);
+}  // namespace detail
 
 /// The input tensors of a call, `{a, b}`: handles that hold no reference, since the caller holds the tensors.
 class Arguments {
@@ -70,10 +76,21 @@ class BorrowedTensors {
 
 /// Calls an operator with one result.
 TESSERA_API Tensor call(const Operator& op, const Arguments& inputs, const AttributesRef& attributes = {});
-/// Calls an operator with one result and writes it into `out`, also in place. `out` must have the inferred shape and
-/// dtype and must not overlap an input, unless it is that input.
-TESSERA_API void call_out(const Operator& op, const Tensor& out, const Arguments& inputs,
-                          const AttributesRef& attributes = {});
+/// Calls an operator with one result, writes it into `out`, also in place, and returns `out`. It must have the inferred
+/// shape and dtype and must not overlap an input, unless it is that input.
+TESSERA_API const Tensor& call_out(const Operator& op, const Tensor& out, const Arguments& inputs,
+                                   const AttributesRef& attributes = {});
+/// Returns body(), the calls that function `name` is made of. Errors that name an operator of `body` name the function
+/// instead.
+template <class Body>
+Tensor call_as(std::string_view name, const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    detail::throw_as(name, error);
+    throw;
+  }
+}
 /// Calls an operator with any number of inputs and results. Outputs that are tensors are written into.
 TESSERA_API void call_into(const Call& call);
 /// Calls an operator without tensor inputs on `device`.

@@ -119,7 +119,11 @@ TEST(CallOut, RefusesAnotherShapeOrDType) {
       {"output must have shape [4], got f32[5]"});
   const Tensor ints = Tensor::allocate({4}, DType::kI32, a.device());
   expect_error<InvalidArgument>([&] { call_out(kAdd, ints, {a, a}); }, {"output must be f32, got i32[4]"});
-  expect_error<InvalidArgument>([&] { call_out(kAdd, Tensor(), {a, a}); }, {"output must be a tensor"});
+  expect_error<InvalidArgument>(
+      [&] {
+        call_out(kAdd, Tensor(), {a, a});
+      },
+      {"out must be a tensor, got an empty handle"});
 }
 
 TEST(CallOut, RefusesElementsThatShareMemory) {
@@ -207,7 +211,7 @@ TEST(Call, SaysWhichDevicesHaveAKernel) {
       [&] {
         (void)call(kNoKernel, {a, a});
       },
-      {"test.no_kernel has no kernel for host", "kernels exist for: no device"});
+      {"test.no_kernel: device must have a kernel for this operator, got host", "kernels exist for: no device"});
 }
 
 TEST(Call, WithoutTheLayersAboveSaysWhatIsMissing) {
@@ -309,7 +313,7 @@ TEST(Call, AKernelThatWaitsForItsStreamIsRefusedInACaptureByName) {
         [&] {
           (void)call(kWaits, {one, one});
         },
-        {"test.waits cannot be captured", "synchronize", "called as"});
+        {"test.waits: cannot be captured", "synchronize", "called as"});
   }
   const Tensor two = call(kWaits, {one, one});
   stream.synchronize();

@@ -103,13 +103,16 @@ DeviceKind device_kind(std::string_view name) {
 std::string_view device_kind_name(DeviceKind kind) {
   Kinds& all = kinds();
   const std::lock_guard lock(all.mutex);
-  TESSERA_CHECK(kind < all.names.size(), "unknown device kind ", int{kind});
+  TESSERA_CHECK(kind < all.names.size(), "device_kind_name: kind must be below ", all.names.size(), ", got ",
+                int{kind});
   return all.names[kind];
 }
 
 CurrentDevice current_device(const device::Device& device) {
   const device::DeviceState* state = device.state().get();
-  TESSERA_CHECK(state != nullptr, "device must not be empty");  // first: cleared entries are null too
+  TESSERA_CHECK(
+      state != nullptr,
+      "current_device: device must not be empty; get one with Device::get");  // first: cleared entries are null too
   for (const Remembered& entry : *remembered) {
     if (entry.device == state && entry.rank_changes == tessera::detail::rank_changes) {
       return {entry.context, entry.stream};
@@ -143,7 +146,7 @@ StreamScope::~StreamScope() {
 }
 
 DeviceScope::DeviceScope(device::Device device) : device_(std::move(device)), outer_(innermost_device) {
-  TESSERA_CHECK(device_, "device must not be empty");
+  TESSERA_CHECK(device_, "DeviceScope: device must not be empty; get one with Device::get");
   innermost_device = this;
 }
 

@@ -41,13 +41,15 @@ DType dtype_of_type(const DataType& type) {
     const DataType ours = type_of(dtype);
     if (ours.code == type.code && ours.bits == type.bits) return dtype;
   }
-  TESSERA_THROW(NotSupported, "DLPack: no dtype has type code ", int{type.code}, " and ", int{type.bits}, " bits");
+  TESSERA_THROW(NotSupported, "from_dlpack: type must be that of a dtype, got code ", int{type.code}, " with ",
+                int{type.bits}, " bits");
 }
 
 dlpack::Device device_number(const device::Device& device) {
   const device::DeviceProperties& properties = device.properties();
   if (properties.kind == "host") return {dlpack::kCpu, 0};
-  TESSERA_CHECK_AS(NotSupported, properties.kind == "cuda", "DLPack has no device type for ", device.name());
+  TESSERA_CHECK_AS(NotSupported, properties.kind == "cuda", "to_dlpack: device must be host or cuda, got ",
+                   device.name(), "; copy the tensor with to()");
   return {dlpack::kCuda, properties.index};
 }
 
@@ -58,8 +60,8 @@ device::Device device_of(const dlpack::Device& where, const device::Device& want
   if (!wanted) return device::Device::get(is_host ? "host" : "cuda:" + std::to_string(where.index));
   const device::DeviceProperties& have = wanted.properties();
   TESSERA_CHECK(have.kind == (is_host ? "host" : "cuda") && (is_host || have.index == where.index),
-                "DLPack: a tensor of device type ", where.type, ", index ", where.index, " cannot be on ",
-                wanted.name());
+                "from_dlpack: device must be that of the tensor, type ", where.type, " and index ", where.index,
+                ", got ", wanted.name());
   return wanted;
 }
 

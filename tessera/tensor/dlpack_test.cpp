@@ -131,8 +131,8 @@ TEST(DlpackImportRefuses, WhatMakesNoSenseAndLeavesTheCapsuleToItsOwner) {
       {"negative size", [](auto& f) { f.shape[1] = -3; }, {"dimension 1 must be at least 0, got -3"}},
       {"lanes", [](auto& f) { f.capsule.tensor.dtype.lanes = 4; }, {"elements must have 1 lane, got 4"}},
       {"no lanes", [](auto& f) { f.capsule.tensor.dtype.lanes = 0; }, {"elements must have 1 lane, got 0"}},
-      {"bits", [](auto& f) { f.capsule.tensor.dtype.bits = 24; }, {"type code 2 and 24 bits"}},
-      {"code", [](auto& f) { f.capsule.tensor.dtype.code = 200; }, {"type code 200"}},
+      {"bits", [](auto& f) { f.capsule.tensor.dtype.bits = 24; }, {"got code 2 with 24 bits"}},
+      {"code", [](auto& f) { f.capsule.tensor.dtype.code = 200; }, {"got code 200"}},
       {"device",
        [](auto& f) { f.capsule.tensor.device.type = 8; },
        {"device type must be 1 (CPU), 2 (CUDA) or 3 (CUDA host), got 8"}},
@@ -200,7 +200,7 @@ TEST(DlpackImportRefuses, ADeviceOfAnotherKind) {
   ForeignVersioned foreign;
   foreign.capsule.tensor.device = {dlpack::kCuda, 0};
   expect_error<InvalidArgument>([&] { (void)from_dlpack(&foreign.capsule, {.device = host()}); },
-                                {"device type 2, index 0 cannot be on host"});
+                                {"device must be that of the tensor, type 2 and index 0, got host"});
   foreign.capsule.tensor.device = {dlpack::kCuda, 4711};
   EXPECT_THROW((void)from_dlpack(&foreign.capsule), Error);
   foreign.capsule.tensor.device = {dlpack::kCudaHost, 0};
@@ -261,7 +261,10 @@ TEST(Dlpack, ViewsKeepTheirStepsAndTheStorageLivesWithTheCapsule) {
   EXPECT_EQ(capsule->tensor.shape[0], 6);
   EXPECT_EQ(static_cast<float*>(capsule->tensor.data)[7], 19);
   capsule->deleter(capsule);
-  EXPECT_EQ(Tensor::allocate({4, 6}, DType::kF32, host()).data_as<float>(), before) << "the deleter gave it back";
+  std::vector<Tensor> taken;  // earlier tests may have left other free blocks of this size
+  const auto is_back = [&] { return !taken.empty() && taken.back().data_as<float>() == before; };
+  while (taken.size() < 100 && !is_back()) taken.push_back(Tensor::allocate({4, 6}, DType::kF32, host()));
+  EXPECT_TRUE(is_back()) << "the deleter released it";
 }
 
 TEST(Dlpack, AStreamIsMadeToWaitForTheProducer) {

@@ -68,6 +68,8 @@ class TESSERA_API Methods {
   [[nodiscard]] Tensor to(DType dtype) const;
   /// Returns the tensor on `device`; the tensor itself if it is there.
   [[nodiscard]] Tensor to(const device::Device& device) const;
+  /// Returns the elements on `device`, converted to `dtype`.
+  [[nodiscard]] Tensor to(const device::Device& device, DType dtype) const;
   /// Returns the only element. Waits for the current stream.
   [[nodiscard]] Scalar item() const;
   /// Returns the only element as a T, converted as by static_cast. Waits for the current stream.
@@ -100,6 +102,10 @@ class TESSERA_API Methods {
   [[nodiscard]] Tensor sigmoid() const;
   /// Returns the elements, but at least 0.
   [[nodiscard]] Tensor relu() const;
+  /// Returns the elements times the cumulative normal distribution at them.
+  [[nodiscard]] Tensor gelu() const;
+  /// Returns the elements times their logistic function.
+  [[nodiscard]] Tensor silu() const;
   /// Returns the elements to the power `exponent`.
   [[nodiscard]] Tensor pow(const Scalar& exponent) const;
   /// Returns the elements limited to [low, high].
@@ -121,6 +127,10 @@ class TESSERA_API Methods {
   [[nodiscard]] Tensor mean(const IntList& dims = {}, bool keepdim = false) const;
   /// Returns the mean along `dim`.
   [[nodiscard]] Tensor mean(std::int64_t dim, bool keepdim = false) const;
+  /// Returns the variance with divisor count - 1.
+  [[nodiscard]] Tensor var(const IntList& dims = {}, bool keepdim = false) const;
+  /// Returns the variance along `dim`.
+  [[nodiscard]] Tensor var(std::int64_t dim, bool keepdim = false) const;
   /// Returns the greatest element.
   [[nodiscard]] Tensor amax(const IntList& dims = {}, bool keepdim = false) const;
   /// Returns the greatest element along `dim`.
@@ -146,6 +156,10 @@ class TESSERA_API Methods {
   const Tensor& fill_(const Scalar& value) const;
   /// Sets all elements to 0.
   const Tensor& zero_() const;
+  /// Adds `other`, which is broadcast.
+  const Tensor& add_(const Tensor& other) const;
+  /// Adds a number.
+  const Tensor& add_(const Scalar& other) const;
   /// Copies the elements of `from`, converted and broadcast.
   const Tensor& copy_(const Tensor& from) const;
 

@@ -109,7 +109,7 @@ void append_tensors(std::string& text, const std::vector<OpArgument>& arguments,
 const std::string& Operator::name() const { return state_->name; }
 
 std::string Call::text() const {
-  std::string text = op.name() + "(";
+  std::string text = op->function + "(";
   append_tensors(text, op->inputs, inputs);
   const std::string rest = attributes.text();
   if (!rest.empty()) text += (text.ends_with('(') ? "" : "; ") + rest;
@@ -123,6 +123,7 @@ Operator register_op(const OpDef& def) {
   if (all.by_name.contains(def.name)) refuse(def.name, "is registered twice; names are unique");
   OperatorState& state = all.operators.emplace_back();
   state.name = def.name;
+  state.function = def.function.empty() ? def.name : def.function;
   state.def = def;
   state.inputs = parse_arguments(def.inputs);
   state.outputs = parse_arguments(def.outputs);

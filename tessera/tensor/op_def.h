@@ -144,7 +144,8 @@ struct LocalizeCall {
 
 /// Definition of an operator. If a function is missing, calls that need it throw.
 struct OpDef {
-  std::string_view name;  ///< Unique. Letters, digits, underscores and dots.
+  std::string_view name;           ///< Unique. Letters, digits, underscores and dots.
+  std::string_view function = {};  ///< Name of the function that users call, for errors; by default `name`.
   /// Names of the tensor arguments: "x, weight?, tensors*". ? marks an optional
   /// argument, * a list. All lists have equal lengths.
   std::string_view inputs;
@@ -196,6 +197,7 @@ struct OpArgument {
 /// State of a registered operator.
 struct TESSERA_API OperatorState {
   std::string name;                        ///< Unique name.
+  std::string function;                    ///< Name in errors.
   OpDef def;                               ///< As registered.
   std::vector<OpArgument> inputs;          ///< Parsed OpDef::inputs.
   std::vector<OpArgument> outputs;         ///< Parsed OpDef::outputs.
@@ -213,8 +215,8 @@ TESSERA_API Operator find_op(std::string_view name);
 TESSERA_API std::vector<Operator> all_ops();
 
 /// Throws InvalidArgument with the operator, the message parts and the call unless `condition` holds.
-#define TESSERA_CHECK_CALL(call, condition, ...)                                                               \
-  TESSERA_CHECK_AS(::tessera::InvalidArgument, condition, (call).op.name(), ": ", __VA_ARGS__, "; called as ", \
+#define TESSERA_CHECK_CALL(call, condition, ...)                                                                  \
+  TESSERA_CHECK_AS(::tessera::InvalidArgument, condition, (call).op->function, ": ", __VA_ARGS__, "; called as ", \
                    (call).text())
 
 }  // namespace tessera::tensor

@@ -155,7 +155,7 @@ TEST(Storage, FreedMemoryIsReusedInStreamOrder) {
   const std::byte* at = x.data();
   (void)call(kRead, {x});
   x = Tensor();
-  EXPECT_EQ(Tensor::allocate({1000}, DType::kF32, device).data(), at) << "work behind the read may have it at once";
+  EXPECT_EQ(Tensor::allocate({1000}, DType::kF32, device).data(), at) << "work after the read may have it immediately";
   device.stall_stream(device.default_stream(), false);
 }
 

@@ -26,11 +26,11 @@ Tensor Tensor::allocate(Shape shape, DType dtype, const CurrentDevice& where) {
 namespace {
 
 // Returns the end of the elements of a storage that a view touches. Throws if the view starts before the storage.
-std::int64_t end_of_view(const Shape& shape, const Strides& strides, std::int64_t offset) {
+std::int64_t end_of_view(const char* what, const Shape& shape, const Strides& strides, std::int64_t offset) {
   const auto bounds = view_bounds(shape, strides, offset);
   if (!bounds) return 0;
-  TESSERA_CHECK(bounds->min >= 0, "view of shape ", shape, ", strides ", strides, " and offset ", offset, " starts ",
-                -bounds->min, " elements before its storage");
+  TESSERA_CHECK(bounds->min >= 0, what, ": view must start in its storage, got one that starts ", -bounds->min,
+                " elements before, of shape ", shape, ", strides ", strides, " and offset ", offset);
   return bounds->max + 1;
 }
 
@@ -40,8 +40,8 @@ Tensor Tensor::wrap(void* data, Shape shape, DType dtype, const device::Device& 
                     const Strides* strides) {
   const std::size_t item = itemsize(dtype);
   const std::size_t alignment = itemsize(real_of(dtype));
-  TESSERA_CHECK(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "data of ", dtype, " must be aligned to ",
-                alignment, " bytes, got ", static_cast<const void*>(data), "; copy it");
+  TESSERA_CHECK(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "Tensor::wrap: data of ", dtype,
+                " must be aligned to ", alignment, " bytes, got ", static_cast<const void*>(data), "; copy it");
   auto state = Ref<TensorState>::adopt(new TensorState());
   state->numel = shape.numel();
   state->strides = strides != nullptr ? *strides : contiguous_strides(shape);
@@ -51,7 +51,8 @@ Tensor Tensor::wrap(void* data, Shape shape, DType dtype, const device::Device& 
   const std::int64_t elements =
       bounds ? checked_add(checked_add(bounds->max, before, "elements of a view"), std::int64_t{1}) : 0;
   const std::int64_t total = checked_mul(elements, static_cast<std::int64_t>(item), "bytes of a view");
-  TESSERA_CHECK(data != nullptr || elements == 0, "data must not be null for ", elements, " elements of ", dtype);
+  TESSERA_CHECK(data != nullptr || elements == 0, "Tensor::wrap: data must be the address of ", elements,
+                " elements, got null");
   state->storage =
       Ref<Storage>::adopt(new Storage(static_cast<std::byte*>(data) - before * static_cast<std::int64_t>(item),
                                       static_cast<std::size_t>(total), device, std::move(owner)));
@@ -63,14 +64,17 @@ Tensor Tensor::wrap(void* data, Shape shape, DType dtype, const device::Device& 
 }
 
 Tensor Tensor::sharded(Shape global, DType dtype, layout::Layout layout, Tensor local) {
-  TESSERA_CHECK(layout, "a sharded tensor requires a layout");
-  TESSERA_CHECK(!local || !local.has_layout(), "the local shard must be a plain tensor, got ", describe(local));
-  TESSERA_CHECK(!local || local.dtype() == dtype, "the local shard must have the dtype of the tensor, ", dtype,
-                ", got ", local.dtype());
-  TESSERA_CHECK(layout.ndim() <= global.ndim(), "layout ", layout.text(), " shards dimension ", layout.ndim() - 1,
-                ", but shape ", global, " has ", global.ndim(), " dimensions");
+  TESSERA_CHECK(layout,
+                "Tensor::sharded: layout must not be empty; use Tensor::wrap or Tensor::allocate for a plain tensor");
+  TESSERA_CHECK(!local || !local.has_layout(), "Tensor::sharded: local shard must be a plain tensor, got ",
+                describe(local));
+  TESSERA_CHECK(!local || local.dtype() == dtype, "Tensor::sharded: local shard must have the dtype of the tensor, ",
+                dtype, ", got ", local.dtype());
+  TESSERA_CHECK(layout.ndim() <= global.ndim(), "Tensor::sharded: shape must have at least ", layout.ndim(),
+                " dimensions for layout ", layout.text(), ", got ", global);
   TESSERA_CHECK(!local || local.ndim() == global.ndim(),
-                "the local shard must have as many dimensions as the global shape ", global, ", got ", local.shape());
+                "Tensor::sharded: local shard must have as many dimensions as the global shape ", global, ", got ",
+                local.shape());
   auto state = Ref<TensorState>::adopt(new TensorState());
   state->numel = global.numel();
   state->shape = std::move(global);
@@ -89,14 +93,15 @@ Tensor Tensor::as_strided(Shape shape, Strides strides, std::int64_t offset) con
 }
 
 Tensor Tensor::reinterpreted(DType dtype, Shape shape, Strides strides, std::int64_t offset) const {
-  check_plain(dtype == state_->dtype ? "as_strided" : "reinterpreted");
-  const std::int64_t end = end_of_view(shape, strides, offset);
+  const char* const what = dtype == state_->dtype ? "as_strided" : "reinterpreted";
+  check_plain(what);
+  const std::int64_t end = end_of_view(what, shape, strides, offset);
   const auto have = static_cast<std::int64_t>(state_->storage->nbytes() / itemsize(dtype));
-  TESSERA_CHECK(end <= have, "view of shape ", shape, ", strides ", strides, " and offset ", offset,
-                " ends at element ", end, " of a storage of ", have);
+  TESSERA_CHECK(end <= have, what, ": view must end in its storage of ", have, " elements, got one that ends at ", end,
+                ", of shape ", shape, ", strides ", strides, " and offset ", offset);
   TESSERA_CHECK(dtype == state_->dtype ||
                     reinterpret_cast<std::uintptr_t>(state_->storage->data()) % itemsize(real_of(dtype)) == 0,
-                "the bytes of ", describe(*this), " must be aligned to elements of ", dtype, "; copy them");
+                what, ": the bytes of ", describe(*this), " must be aligned to elements of ", dtype, "; copy them");
   const bool is_dense = tessera::is_contiguous(shape, strides);
   const std::int64_t numel = shape.numel();
   auto state =

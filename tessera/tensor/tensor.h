@@ -128,7 +128,8 @@ class TESSERA_API Tensor : public Methods {
   /// Returns data() as T*. Throws InvalidArgument if T does not match the dtype.
   template <class T>
   [[nodiscard]] T* data_as() const {
-    TESSERA_CHECK(dtype_of<T>() == dtype(), "cannot read a tensor of ", dtype(), " as ", dtype_of<T>());
+    TESSERA_CHECK(dtype_of<T>() == dtype(), "data_as: T must be the type of ", dtype(), " elements, got that of ",
+                  dtype_of<T>(), "; convert the tensor with to(dtype)");
     return reinterpret_cast<T*>(data());
   }
   /// Returns the offset of the first element in the storage, in elements.
@@ -192,6 +193,11 @@ class TESSERA_API Tensor : public Methods {
   detail::Ref<detail::TensorState> state_;
 };
 
+/// Destination of a result: add(a, b, {.out = t}). Operators with this parameter write to `out` and return it.
+struct ResultOptions {
+  const Tensor& out;  ///< tensor of the shape and dtype of the result
+};
+
 inline const Tensor& Methods::self() const { return static_cast<const Tensor&>(*this); }
 
 /// Returns "f32[2, 3] on host", with a layout "f32[2, 3] dp=2 {Shard(0)}", or "no tensor" for an empty handle.
@@ -200,8 +206,11 @@ TESSERA_API std::string describe(const Tensor& tensor);
 }  // namespace tessera::tensor
 
 namespace tessera {
-using tensor::Scalar;  // NOLINT(misc-unused-using-decls)
-using tensor::Tensor;  // NOLINT(misc-unused-using-decls)
+// NOLINTBEGIN(misc-unused-using-decls)
+using tensor::ResultOptions;
+using tensor::Scalar;
+using tensor::Tensor;
+// NOLINTEND(misc-unused-using-decls)
 }  // namespace tessera
 
 #include "tessera/tensor/operators.h"  // IWYU pragma: export

@@ -34,7 +34,8 @@ TEST(Tensor, IsAHandleThatSharesElements) {
   EXPECT_EQ(a.strides(), Strides({3, 1}));
   EXPECT_EQ(describe(a), "i32[2, 3] on host");
   expect_error<InvalidArgument>([&] { (void)a.size(2); }, {"shape [2, 3]: dimension must be in [-2, 2), got 2"});
-  expect_error<InvalidArgument>([&] { (void)a.data_as<float>(); }, {"cannot read a tensor of i32 as f32"});
+  expect_error<InvalidArgument>([&] { (void)a.data_as<float>(); },
+                                {"data_as: T must be the type of i32 elements, got that of f32"});
 }
 
 TEST(Tensor, ScalarsAndEmptyOnes) {
@@ -83,10 +84,10 @@ TEST(Tensor, WrapRefusesWhatCannotBe) {
     (void)Tensor::wrap(at, shape, dtype, host(), nullptr, &strides);
   };
   expect_error<InvalidArgument>([&] { wrap(data + 2, {1}, DType::kF32, {1}); }, {"aligned to 4", "copy it"});
-  EXPECT_NO_THROW(wrap(data + 4, {1}, DType::kC64, {1})) << "complex elements lie as their parts do";
+  EXPECT_NO_THROW(wrap(data + 4, {1}, DType::kC64, {1})) << "complex elements are aligned like their parts";
   expect_error<InvalidArgument>([&] { wrap(data + 4, {1}, DType::kC128, {1}); }, {"aligned to 8"});
   expect_error<InvalidArgument>([&] { wrap(nullptr, {1}, DType::kF32, {1}); },
-                                {"data must not be null for 1 elements"});
+                                {"Tensor::wrap: data must be the address of 1 elements, got null"});
   EXPECT_NO_THROW(wrap(nullptr, {0}, DType::kF32, {1}));
   expect_error<InvalidArgument>([&] { wrap(data, {1, 2}, DType::kF32, {1}); }, {"one entry per dimension"});
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
@@ -108,12 +109,14 @@ TEST(Tensor, ViewsStayInsideTheStorage) {
   EXPECT_EQ(x.as_strided({3, 5}, {0, 0}, 23).numel(), 15);
   EXPECT_EQ(x.as_strided({0}, {1}, 1000).numel(), 0);
   EXPECT_EQ(x.as_strided({4}, {-6}, 18).numel(), 4);
-  expect_error<InvalidArgument>([&] { (void)x.as_strided({25}, {1}, 0); }, {"ends at element 25 of a storage of 24"});
-  expect_error<InvalidArgument>([&] { (void)x.as_strided({2}, {-1}, 0); }, {"starts 1 elements before"});
+  expect_error<InvalidArgument>([&] { (void)x.as_strided({25}, {1}, 0); },
+                                {"as_strided: view must end in its storage of 24 elements, got one that ends at 25"});
+  expect_error<InvalidArgument>([&] { (void)x.as_strided({2}, {-1}, 0); },
+                                {"view must start in its storage, got one that starts 1 elements before"});
   expect_error<InvalidArgument>([&] { (void)x.as_strided({2}, {1, 1}, 0); }, {"one entry per dimension"});
   expect_error<InvalidArgument>([&] { (void)x.as_strided({2}, {std::numeric_limits<std::int64_t>::max()}, 1); },
                                 {"64 bits"});
-  expect_error<InvalidArgument>([&] { (void)x.as_strided({}, {}, -1); }, {"before its storage"});
+  expect_error<InvalidArgument>([&] { (void)x.as_strided({}, {}, -1); }, {"starts 1 elements before"});
 }
 
 TEST(Tensor, BytesCanBeReadAsAnotherDType) {
@@ -122,7 +125,8 @@ TEST(Tensor, BytesCanBeReadAsAnotherDType) {
   EXPECT_EQ(pairs.data(), x.data());
   EXPECT_EQ(describe(pairs), "c64[2, 2] on host");
   EXPECT_EQ(x.reinterpreted(DType::kU8, {4}, {1}, 28).data(), x.data() + 28);
-  expect_error<InvalidArgument>([&] { (void)x.reinterpreted(DType::kF64, {5}, {1}, 0); }, {"of a storage of 4"});
+  expect_error<InvalidArgument>([&] { (void)x.reinterpreted(DType::kF64, {5}, {1}, 0); },
+                                {"its storage of 4 elements, got one that ends at 5"});
   alignas(8) char data[24] = {};
   const Tensor odd = Tensor::wrap(data + 2, {16}, DType::kU8, host(), nullptr);
   expect_error<InvalidArgument>([&] { (void)odd.reinterpreted(DType::kF32, {1}, {1}, 0); },
@@ -184,7 +188,8 @@ TEST(ShardedTensor, OffTheMeshThereIsNoPart) {
 TEST(ShardedTensor, IsMadeOfAPlainPartOfTheSameKind) {
   const Tensor local = Tensor::allocate({2}, DType::kF32, host());
   const Tensor whole = Tensor::sharded({4}, DType::kF32, cut_in_two(), local);
-  expect_error<InvalidArgument>([&] { (void)Tensor::sharded({4}, DType::kF32, {}, local); }, {"requires a layout"});
+  expect_error<InvalidArgument>([&] { (void)Tensor::sharded({4}, DType::kF32, {}, local); },
+                                {"Tensor::sharded: layout must not be empty"});
   expect_error<InvalidArgument>([&] { (void)Tensor::sharded({8}, DType::kF32, cut_in_two(), whole); },
                                 {"local shard must be a plain tensor"});
   expect_error<InvalidArgument>([&] { (void)Tensor::sharded({4}, DType::kF64, cut_in_two(), local); },
@@ -195,7 +200,7 @@ TEST(ShardedTensor, IsMadeOfAPlainPartOfTheSameKind) {
       },
       {"as many dimensions as the global shape"});
   expect_error<InvalidArgument>([&] { (void)Tensor::sharded({}, DType::kF32, cut_in_two(), {}); },
-                                {"shards dimension 0, but shape [] has 0"});
+                                {"must have at least 1 dimensions for layout dp=2 {Shard(0)}, got []"});
 }
 
 }  // namespace

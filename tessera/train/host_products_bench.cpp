@@ -74,7 +74,7 @@ TESSERA_BENCH(peak) {
   context.measure({.name = "host_peak",
                    .unit = "G/s",
                    .per = 2.0 * kSize * kSize * kSize,
-                   .ours = [&] { ops::mm_out(out, a, b); },
+                   .ours = [&] { ops::mm(a, b, {.out = out}); },
                    .reference_name = "multiply-adds, " + ops::detail::peak_target(),
                    .reference = [] { ops::detail::run_peak(); },
                    .reference_per = ops::detail::peak_flops(),
@@ -132,7 +132,7 @@ void measure_product(bench::Context& context, const ProductSizes& sizes, const F
                                          .is_b_transposed = form.is_b_transposed};
   context.measure({.name = name,
                    .unit = "us",
-                   .ours = [&] { ops::mm_out(out, a.view, b.view); },
+                   .ours = [&] { ops::mm(a.view, b.view, {.out = out}); },
                    .reference_name = direct.library(),
                    .reference = [&] { direct.run(); },
                    .must_ratio = 0.97});

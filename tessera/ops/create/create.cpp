@@ -194,9 +194,7 @@ namespace {
 template <class Each>
 Tensor created(const tensor::Operator& op, const Shape& shape, const CreateOptions& options, const Each& attributes) {
   if (!options.layout) return tensor::call_on(device_of(options), op, attributes);
-  Tensor out = empty(shape, options);
-  tensor::call_out(op, out, {}, attributes);
-  return out;
+  return tensor::call_out(op, empty(shape, options), {}, attributes);
 }
 
 }  // namespace
@@ -205,8 +203,8 @@ Tensor empty(const Shape& shape, const CreateOptions& options) {
   const DType dtype = options.dtype.value_or(DType::kF32);
   const layout::Layout& layout = options.layout;
   if (!layout) return Tensor::allocate(shape, dtype, device_of(options));
-  TESSERA_CHECK(layout.partials().empty(), "create: layout of the tensor of shape ", shape,
-                " must not be partial, got ", layout.text(), "; create it replicated, and redistribute() it");
+  TESSERA_CHECK(layout.partials().empty(), "CreateOptions: layout must not be partial, got ", layout.text(),
+                " for shape ", shape, "; create a replicated tensor, and redistribute() it");
   layout::check_fits(layout, shape);
   const Rank rank = current_place().rank;
   Tensor local;
@@ -221,7 +219,7 @@ Tensor full(const Shape& shape, const Scalar& value, const CreateOptions& option
 Tensor zeros(const Shape& shape, const CreateOptions& options) { return full(shape, 0, options); }
 Tensor ones(const Shape& shape, const CreateOptions& options) { return full(shape, 1, options); }
 std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& step) {
-  TESSERA_CHECK(step.as_double() != 0, "arange: step must not be 0");
+  TESSERA_CHECK(step.as_double() != 0, "arange: step must not be 0, got ", to_string(step));
   TESSERA_CHECK(std::max({start.kind(), end.kind(), step.kind()}) <= Scalar::Kind::kFloating,
                 "arange: start, end and step must be real numbers, got a complex number");
   const bool is_whole = std::max({start.kind(), end.kind(), step.kind()}) <= Scalar::Kind::kInteger;
@@ -246,11 +244,15 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   const std::int64_t size = arange_size(start, end, step);
   return created(kArange, Shape({size}), chosen, ArangeAttributes{size, *chosen.dtype, start, step, {}});
 }
+Tensor arange(const Scalar& start, const Scalar& end, const CreateOptions& options) {
+  return arange(start, end, 1, options);
+}
 Tensor arange(const Scalar& end, const CreateOptions& options) { return arange(0, end, 1, options); }
 Tensor eye(std::int64_t rows, std::int64_t columns, const CreateOptions& options) {
   const Shape shape({rows, columns});
   return created(kEye, shape, options, EyeAttributes{shape, options.dtype.value_or(DType::kF32), {}});
 }
+Tensor eye(std::int64_t size, const CreateOptions& options) { return eye(size, size, options); }
 
 Tensor empty_like(const Tensor& x) {
   if (!x.has_layout()) return Tensor::allocate(x.shape(), x.dtype(), x.device());

@@ -65,12 +65,16 @@ TESSERA_API Tensor ones(const Shape& shape, const CreateOptions& options = {});
 /// Returns start, start + step, ... without `end`. By default, the dtype is i64, or f32 if a number is floating.
 TESSERA_API Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
                           const CreateOptions& options = {});
+/// Returns start, start + 1, ... without `end`.
+TESSERA_API Tensor arange(const Scalar& start, const Scalar& end, const CreateOptions& options = {});
 /// Returns the number of elements of arange(start, end, step).
 TESSERA_API std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& step);
 /// Returns 0, 1, ... without `end`.
 TESSERA_API Tensor arange(const Scalar& end, const CreateOptions& options = {});
 /// Returns a matrix with ones on the main diagonal and zeros elsewhere.
 TESSERA_API Tensor eye(std::int64_t rows, std::int64_t columns, const CreateOptions& options = {});
+/// Returns the square matrix eye(size, size).
+TESSERA_API Tensor eye(std::int64_t size, const CreateOptions& options = {});
 
 /// Returns empty() with the properties of x.
 TESSERA_API Tensor empty_like(const Tensor& x);

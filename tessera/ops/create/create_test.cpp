@@ -46,6 +46,8 @@ TEST(Create, CountsInIntegersAndInSteps) {
   EXPECT_EQ(arange(4).dtype(), DType::kI64);
   EXPECT_EQ(to_array(arange(5, -2, -3)).values, (Values{5, 2, -1}));
   EXPECT_EQ(to_array(arange(1.0, 2.0, 0.25, {.dtype = DType::kF32})).values, (Values{1, 1.25, 1.5, 1.75}));
+  EXPECT_EQ(to_array(arange(2, 5)).values, (Values{2, 3, 4}));
+  EXPECT_EQ(arange(2, 5, {.dtype = DType::kF32}).dtype(), DType::kF32);
   EXPECT_EQ(arange(3, 3, 1).numel(), 0);
   EXPECT_EQ(arange(3, 5, -1).numel(), 0);
   EXPECT_EQ(arange_size(0, INT64_MAX, INT64_MAX - 1), 2);
@@ -58,6 +60,7 @@ TEST(Create, CountsInIntegersAndInSteps) {
 
 TEST(Create, EyeHasOnesOnItsDiagonal) {
   EXPECT_EQ(to_array(eye(2, 3)).values, (Values{1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(to_array(eye(2, {.dtype = DType::kI32})).values, (Values{1, 0, 0, 1}));
   EXPECT_EQ(to_array(eye(3, 2, {.dtype = DType::kI32})).values, (Values{1, 0, 0, 1, 0, 0}));
   // Without elements, so that a missing check costs no memory. A larger matrix would have ones in wrong columns.
   EXPECT_EQ(eye(0, std::int64_t{1} << 31).numel(), 0);

@@ -44,7 +44,7 @@ void infer_random(const Call& call, std::span<OutputInfo> outputs) {
   const auto& attributes = call.as<RandomAttributes>();
   if (!call.inputs.empty() && call.inputs[0]) {
     TESSERA_CHECK_CALL(call, call.inputs[0].dtype() == DType::kI64 && call.inputs[0].numel() == 1,
-                       "counter must be an i64 tensor of one element");
+                       "counter must be an i64 tensor of one element, got ", describe(call.inputs[0]));
   }
   TESSERA_CHECK_CALL(call, !is_complex(attributes.dtype), "dtype must not be complex, got ", attributes.dtype);
   outputs[0] = {attributes.shape, attributes.dtype};
@@ -303,9 +303,7 @@ Tensor make(const tensor::Operator& op, const Shape& shape, const CreateOptions&
     const device::Device device = options.device ? options.device : tensor::default_device();
     return tensor::call_on(device, op, drawn(shape, *chosen.dtype, a, b));
   }
-  Tensor out = empty(shape, chosen);
-  tensor::call_out(op, out, {counter}, drawn(shape, *chosen.dtype, a, b));
-  return out;
+  return tensor::call_out(op, empty(shape, chosen), {counter}, drawn(shape, *chosen.dtype, a, b));
 }
 
 // Returns the given counter, or that of the enclosing scope.

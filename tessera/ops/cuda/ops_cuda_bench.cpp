@@ -57,7 +57,7 @@ void measure_small_calls(bench::Context& context, const Setup& setup) {
                    .calls = kLaunches,
                    .before = drain});
   context.measure(
-      {.name = "cuda_small_add_out", .ours = [&] { add_out(out, a, b); }, .calls = kLaunches, .before = drain});
+      {.name = "cuda_small_add_out", .ours = [&] { add(a, b, {.out = out}); }, .calls = kLaunches, .before = drain});
 }
 
 TESSERA_BENCH(ops_on_cuda) {
@@ -72,7 +72,7 @@ TESSERA_BENCH(ops_on_cuda) {
   measure_small_calls(context, setup);
   const std::size_t one = setup.a.nbytes();
   measure_stream(
-      context, setup, "cuda_stream_add", 3 * one, [&] { add_out(setup.out, setup.a, setup.b); }, 0.9);
+      context, setup, "cuda_stream_add", 3 * one, [&] { add(setup.a, setup.b, {.out = setup.out}); }, 0.9);
   const Tensor many = full({4 * kCount}, 1, setup.f32);  // exceeds the caches
   const Tensor total = full({}, 0, setup.f32);
   const tensor::Operator sum_op = tensor::find_op("sum");
@@ -84,11 +84,11 @@ TESSERA_BENCH(ops_on_cuda) {
       0.9);
   const Tensor halves = full({kCount}, 0, {.dtype = DType::kBF16, .device = setup.gpu});
   measure_stream(
-      context, setup, "cuda_cast_bf16", one + one / 2, [&] { cast_out(halves, setup.a); }, 0.9);
+      context, setup, "cuda_cast_bf16", one + one / 2, [&] { copy_(halves, setup.a); }, 0.9);
   const Tensor more = full({kCount}, 1, {.dtype = DType::kBF16, .device = setup.gpu});
   const Tensor to = full({kCount}, 0, {.dtype = DType::kBF16, .device = setup.gpu});
   measure_stream(
-      context, setup, "cuda_stream_add_bf16", one + one / 2, [&] { add_out(to, halves, more); }, 0.9);
+      context, setup, "cuda_stream_add_bf16", one + one / 2, [&] { add(halves, more, {.out = to}); }, 0.9);
 }
 
 }  // namespace

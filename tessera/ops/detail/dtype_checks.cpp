@@ -14,16 +14,14 @@ std::string which(const tensor::Call& call, const Tensor& x) {
 }  // namespace
 
 void check_computable(const tensor::Call& call, const Tensor& x) {
-  const DType dtype = x.dtype();
-  const bool is_storage = dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2 || dtype == DType::kC128 ||
-                          dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
-  TESSERA_CHECK_CALL(call, !is_storage, "cannot compute in ", dtype, which(call, x), "; cast it first");
+  TESSERA_CHECK_CALL(call, !is_storage_only(x.dtype()), "dtype must be one that operators compute in, got ", x.dtype(),
+                     which(call, x), "; cast it first");
 }
 
 void check_floating(const tensor::Call& call, const Tensor& x) {
   const DType dtype = x.dtype();
-  TESSERA_CHECK_CALL(call, is_computed_floating(dtype), "cannot compute in ", dtype, which(call, x),
-                     "; cast to f32, f64, bf16 or f16");
+  TESSERA_CHECK_CALL(call, is_computed_floating(dtype), "dtype must be f32, f64, bf16 or f16, got ", dtype,
+                     which(call, x), "; cast it first");
 }
 
 }  // namespace tessera::ops::detail

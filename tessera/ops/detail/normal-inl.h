@@ -1,10 +1,10 @@
-// The normal distribution function in vectors, and gelu made of it. Included once a target (Highway).
+// The normal distribution function in vectors, and gelu. This file is included once per Highway target.
 //
 //   tail(t) = ratio(t) * exp(-t * t / 2)     for t >= 0, the distribution function of -t
 //
-// The ratio falls slowly from 1/2, so that tails keep their relative accuracy. gelu(x) is max(x, 0) - |x| tail(|x|),
-// which loses no digits on either side of zero. With AVX-512 the ratio is a table of polynomials, since a register
-// holds a table of 16; otherwise it is the polynomial of erf, which needs a division.
+// The ratio decreases slowly from 1/2, so that tails keep their relative accuracy. gelu(x) is max(x, 0) - |x|
+// tail(|x|), which loses no digits on either side of zero. With AVX-512, the ratio is a table of polynomials, because a
+// register holds a table of 16. Otherwise it is the polynomial of erf, which needs a division.
 #include <cmath>
 
 #include <hwy/highway.h>

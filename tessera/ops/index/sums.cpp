@@ -163,8 +163,8 @@ void infer_index_add(const Call& call, std::span<OutputInfo> outputs) {
   for (std::size_t d = 0; is_alike && d < x.shape().size(); ++d) {
     is_alike = d == dim || x.shape()[d] == source.shape()[d];
   }
-  TESSERA_CHECK_CALL(call, is_alike, "x and source must have the same dtype, and equal sizes except in dimension ",
-                     dim);
+  TESSERA_CHECK_CALL(call, is_alike, "x and source must have the same dtype, and equal sizes except in dimension ", dim,
+                     ", got ", describe(x), " and ", describe(source));
   const Tensor& index = call.inputs[1];
   detail::check_index(call, index);
   detail::check_computable(call, source);

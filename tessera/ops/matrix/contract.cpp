@@ -1,5 +1,5 @@
-// The operators behind every product: mm, bmm, linear without bias, and contract, the general one. Gradients are
-// products again, which contract_add adds to the sum of an operand's gradients where it is stored.
+// The operators of products: mm, bmm, linear without bias, and the general contract. Gradients are products, which
+// contract_add adds to the sum of an operand's gradients where it is stored.
 #include <array>
 #include <functional>
 #include <memory>
@@ -54,8 +54,8 @@ void check_dtypes(const Call& call) {
   const DType a = call.inputs[0].dtype();
   const DType b = call.inputs[1].dtype();
   TESSERA_CHECK_CALL(call, a == b, "operands must have the same dtype, got ", a, " and ", b, "; cast one of them");
-  TESSERA_CHECK_CALL(call, detail::is_matrix_dtype(a), "cannot compute in ", a,
-                     "; cast to f32, f64, bf16, f16, c64 or an integer dtype");
+  TESSERA_CHECK_CALL(call, detail::is_matrix_dtype(a),
+                     "dtype must be f32, f64, bf16, f16, c64 or an integer dtype, got ", a, "; cast the operands");
 }
 
 template <ContractionLabels (*kLabels)(const Call&)>
@@ -145,7 +145,7 @@ tensor::Cost cost(const Call& call) {
   return detail::contraction_cost(labels, a, b, detail::contraction_shape(call, labels, a, b), call.inputs[0].dtype());
 }
 
-// What a gradient is multiplied with: the other factor, conjugated where it is complex.
+// Returns the factor of a gradient: the other operand, conjugated if it is complex.
 Tensor factor(GradientCall& call, int input) {
   const Tensor& x = call.input(input);
   return is_complex(x.dtype()) ? conj(x) : x;
@@ -171,8 +171,8 @@ struct AddedProduct {
   }
 };
 
-// Whether products have the layouts of their sums. Each step asks for the same ones, and propagation takes about a
-// fifth of the time of their gradients. Of a rank; thread-safe.
+// Caches which products have the layouts of their sums. Each step looks up the same products, and propagation takes
+// about a fifth of the time of their gradients. A part of the rank; thread-safe.
 class KnownProducts {
  public:
   static KnownProducts& current() {
@@ -191,7 +191,7 @@ class KnownProducts {
   std::array<std::optional<std::pair<AddedProduct, bool>>, 128> known_;
 };
 
-// Whether a product has the layout of a sum, on whose shards it can be added shard by shard.
+// Returns true if a product has the layout of a sum, so that their shards can be added.
 bool is_laid_like(const Tensor& sum, const Tensor& a, const Tensor& b, const ContractionLabels& labels) {
   if (a.has_layout() != sum.has_layout() || b.has_layout() != sum.has_layout()) return false;
   if (!sum.has_layout()) return true;
@@ -249,7 +249,7 @@ void product_gradient(GradientCall& call, const ContractionLabels& labels) {
       [&](const Tensor& a, const Tensor& grad) { return contract(a, grad, text_of(right_labels(labels))); });
 }
 
-// By themselves and transposed views, so that a device needs no more than they are to train.
+// By the operator itself and transposed views, so that training requires no other kernel of a device.
 void mm_gradient(GradientCall& call) {
   product_gradient(
       call, {"ik", "kj", "ij"}, [](const Tensor& grad, const Tensor& b) { return mm(grad, transpose(b, 0, 1)); },
@@ -317,7 +317,7 @@ const tensor::Operator kContractAdd = tensor::register_op({.name = "contract_add
                                                            .traits = {.is_product = true}});
 
 bool has_add_kernel(const Tensor& sum) {
-  const Tensor local = sum.local();  // a rank off the mesh has none
+  const Tensor local = sum.local();  // empty on a rank outside the mesh
   if (!local) return false;
   const tensor::DeviceContext& where = *tensor::current_device(local.device()).context;
   return !where.has_values || kContractAdd->kernels[where.kind] != nullptr;
@@ -326,9 +326,13 @@ bool has_add_kernel(const Tensor& sum) {
 }  // namespace
 
 Tensor mm(const Tensor& a, const Tensor& b) { return tensor::call(kMm, {a, b}); }
-void mm_out(const Tensor& out, const Tensor& a, const Tensor& b) { tensor::call_out(kMm, out, {a, b}); }
+Tensor mm(const Tensor& a, const Tensor& b, const ResultOptions& options) {
+  return tensor::call_out(kMm, options.out, {a, b});
+}
 Tensor bmm(const Tensor& a, const Tensor& b) { return tensor::call(kBmm, {a, b}); }
-void bmm_out(const Tensor& out, const Tensor& a, const Tensor& b) { tensor::call_out(kBmm, out, {a, b}); }
+Tensor bmm(const Tensor& a, const Tensor& b, const ResultOptions& options) {
+  return tensor::call_out(kBmm, options.out, {a, b});
+}
 Tensor contract(const Tensor& a, const Tensor& b, std::string_view labels) {
   return tensor::call(kContract, {a, b}, ContractAttributes{std::string(labels)});
 }

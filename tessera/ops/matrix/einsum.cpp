@@ -1,5 +1,5 @@
-// Einstein's sums. Labels that stand in one tensor alone are summed there; then pairs are contracted, the cheapest
-// first, until one tensor is left.
+// Einstein sums. Labels that occur in a single tensor are summed there. Then pairs of tensors are contracted, the
+// cheapest first, until one tensor remains.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -35,7 +35,7 @@ Sizes sizes_of(const char* name, const std::vector<EinsumTerm>& terms) {
   return sizes;
 }
 
-// Drops dimensions of 1 whose label is larger elsewhere: a product without them is the broadcast one.
+// Drops dimensions of size 1 whose label is larger elsewhere. The product then broadcasts.
 void drop_broadcast(EinsumTerm& term, const Sizes& sizes) {
   tensor::IntList dims;
   std::string labels;
@@ -67,7 +67,7 @@ void sum_out(EinsumTerm& term, const std::string& kept) {
   term.labels = labels;
 }
 
-// Multiplications that contracting two terms takes.
+// Returns the number of multiplications of a contraction of two terms.
 double cost_of(const EinsumTerm& a, const EinsumTerm& b, const Sizes& sizes) {
   double cost = 1;
   for (const char label : a.labels) cost *= static_cast<double>(sizes[static_cast<std::size_t>(label)]);
@@ -141,7 +141,7 @@ struct Equation {
   std::string result;
 };
 
-// Letters for the dimensions of "...", from those that the equation does not use.
+// Returns letters for the dimensions of "..." that the equation does not use.
 std::string spare_letters(std::string_view equation) {
   std::string spare;
   for (char letter = 'A'; letter <= 'z'; ++letter) {
@@ -162,7 +162,7 @@ void check_text(std::string_view equation, const std::string& part, bool is_resu
   }
 }
 
-// Without "->": labels that occur once, in the order of the alphabet, behind those of "...".
+// Without "->": labels that occur once, in alphabetical order, after those of "...".
 std::string implied_result(const std::vector<std::string>& inputs) {
   std::string all;
   for (const std::string& input : inputs) all += input;
@@ -197,8 +197,8 @@ std::string expanded(std::string labels, const std::string& letters, std::size_t
   return labels;
 }
 
-// The diagonal of the last two dimensions. With a layout, ranks keep their rows and columns, and sum what is not on the
-// diagonal away as zeros; otherwise it is a view: of the two dimensions as one, every (n + 1)th element.
+// Returns the diagonal of the last two dimensions. With a layout, ranks keep their rows and columns and replace other
+// elements by zeros. Otherwise the result is a view of every (n + 1)th element of both dimensions as one.
 Tensor diagonal(const Tensor& square, std::int64_t n) {
   if (square.has_layout()) {
     const Tensor on_diagonal = where(eye(n, n, {DType::kBool, square.device()}), square, Scalar(0));
@@ -209,7 +209,7 @@ Tensor diagonal(const Tensor& square, std::int64_t n) {
   return slice(reshape(square, sizes), -1, 0, n * n, n + 1);
 }
 
-// A label that stands twice in a tensor takes the diagonal.
+// A label that occurs twice in a tensor selects the diagonal.
 EinsumTerm without_repeats(EinsumTerm term) {
   for (std::size_t i = 0; i < term.labels.size(); ++i) {
     const std::size_t j = term.labels.find(term.labels[i], i + 1);

@@ -24,12 +24,12 @@ struct ContractAttributes {
 
 /// Returns a [i, k] times b [k, j].
 TESSERA_API Tensor mm(const Tensor& a, const Tensor& b);
-/// Writes mm(a, b) to `out`.
-TESSERA_API void mm_out(const Tensor& out, const Tensor& a, const Tensor& b);
+/// Writes mm(a, b) to `options.out` and returns it.
+TESSERA_API Tensor mm(const Tensor& a, const Tensor& b, const ResultOptions& options);
 /// Returns the products of n pairs of matrices: a [n, i, k] times b [n, k, j].
 TESSERA_API Tensor bmm(const Tensor& a, const Tensor& b);
-/// Writes bmm(a, b) to `out`.
-TESSERA_API void bmm_out(const Tensor& out, const Tensor& a, const Tensor& b);
+/// Writes bmm(a, b) to `options.out` and returns it.
+TESSERA_API Tensor bmm(const Tensor& a, const Tensor& b, const ResultOptions& options);
 /// Returns x [..., k] times the transpose of weight [j, k], plus bias [j] if given.
 TESSERA_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 /// Returns the product by NumPy's rules: the last two dimensions are matrices, and earlier dimensions are broadcast. A

@@ -29,7 +29,7 @@ void measure_square(bench::Context& context, const std::string& name, int size) 
   const auto direct = sgemm(size, size, size, a.data_as<float>(), b.data_as<float>(), false, out.data_as<float>());
   context.measure({.name = name,
                    .unit = "us",
-                   .ours = [&] { mm_out(out, a, b); },
+                   .ours = [&] { mm(a, b, {.out = out}); },
                    .reference_name = direct.library(),
                    .reference = [&] { direct.run(); },
                    .must_ratio = 0.97});
@@ -48,7 +48,7 @@ TESSERA_BENCH(matrix) {
                      .unit = "us",
                      .ours =
                          [&] {
-                           mm_out(out, x, weight.as_strided({1024, 2048}, {1, 1024}, 0));
+                           mm(x, weight.as_strided({1024, 2048}, {1, 1024}, 0), {.out = out});
                          },
                      .reference_name = direct.library() + ", transposed",
                      .reference = [&] { direct.run(); },
@@ -59,7 +59,7 @@ TESSERA_BENCH(matrix) {
   const Tensor out = random_tensor({64, 128, 64});
   context.measure({.name = "bmm_64x128x128x64",
                    .unit = "us",
-                   .ours = [&] { bmm_out(out, a, b); },
+                   .ours = [&] { bmm(a, b, {.out = out}); },
                    .reference_name = "direct calls, 64 times",
                    .reference =
                        [&] {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/parallel.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/ops/testing/op_case.h"
@@ -246,7 +247,20 @@ TEST(Products, OfIntegersAreExactAndOfTheirOwnDtype) {
                 const Tensor x = to_tensor(Array(Shape({2, 2}), 1), DType::kBool);
                 mm(x, x);
               }),
-              ::testing::HasSubstr("cannot compute in bool"));
+              ::testing::HasSubstr("c64 or an integer dtype, got bool"));
+}
+
+TEST(Products, NameTheFunctionThatWasCalledInErrors) {
+  const Tensor a = ones({2, 2});
+  const Tensor b = ones({2, 2}, {.dtype = DType::kF64});
+  const auto expect_message = [&](const std::function<void()>& call, const std::string& start, const std::string& as) {
+    const std::string message = message_of(call);
+    EXPECT_THAT(message, ::testing::HasSubstr(start + ": operands must have the same dtype, got f32 and f64"));
+    EXPECT_THAT(message, ::testing::HasSubstr("called as " + as + "(a: f32[2, 2] on host, b: f64[2, 2] on host)"));
+  };
+  expect_message([&] { (void)mm(a, b); }, "mm", "mm");
+  expect_message([&] { (void)matmul(a, b); }, "matmul", "matmul");
+  expect_message([&] { (void)addmm(a, a, b); }, "addmm", "addmm");
 }
 
 TEST(Products, OfComplexNumbers) {

@@ -30,7 +30,8 @@ void check_offsets(const Call& call, const Places& at) {
   const Tensor& q = call.inputs[at.offsets];
   const Tensor& k = call.inputs[at.offsets + 1];
   TESSERA_CHECK_CALL(call, static_cast<bool>(q) == static_cast<bool>(k),
-                     "offsets_q and offsets_k require each other; pass both or neither");
+                     "offsets_q and offsets_k require each other, got only ", q ? "offsets_q" : "offsets_k",
+                     "; pass both or neither");
   if (!q) return;
   for (const Tensor& offsets : {q, k}) {
     TESSERA_CHECK_CALL(call, offsets.dtype() == DType::kI64 || offsets.dtype() == DType::kI32,

@@ -24,7 +24,8 @@ Shape loss_shape(const Call& call, const Shape& logits) {
 
 void check_logits(const Call& call, std::size_t at) {
   detail::check_floating(call, call.inputs[at]);
-  TESSERA_CHECK_CALL(call, call.inputs[at].ndim() >= 1, "logits must have a dimension of classes");
+  TESSERA_CHECK_CALL(call, call.inputs[at].ndim() >= 1, "logits must have a dimension of classes, got ",
+                     describe(call.inputs[at]));
 }
 
 void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {

@@ -21,7 +21,7 @@ TESSERA_API Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const 
 /// Returns x / sqrt(mean(x * x) + eps) * weight.
 TESSERA_API Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
 
-/// Gradients of a norm. Those of the parameters are set even if the norm had no parameters.
+/// Gradients of a norm. Gradients of the parameters are set even if the norm had no parameters.
 struct NormGradients {
   Tensor x;       ///< gradient of the rows
   Tensor weight;  ///< gradient of the weight, summed over rows

@@ -61,7 +61,7 @@ template <class T, bool kIsLog>
 void run_backward(const Rows& grad, const Rows& y, const Rows& dx) {
   const auto& kernels = detail::row_kernels<T>();
   const std::int64_t n = y.length();
-  // A result that does not fit into caches is not read from them: to write past them saves reading it first.
+  // A result larger than the caches is written past them, which saves reading it first.
   constexpr std::int64_t kStreamedBytes = std::int64_t{32} << 20;
   const bool is_streamed = y.count() * n * static_cast<std::int64_t>(sizeof(T)) >= kStreamedBytes;
   const auto gradient = kIsLog        ? kernels.log_softmax_gradient

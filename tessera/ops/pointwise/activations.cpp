@@ -1,6 +1,6 @@
 // Activations. A row: name, algebra, flops, the function of a vector x, what the gradient reads, and the gradient: of
 // the gradient g of the result, by the input x() and the result y(). Rows of two inputs a, b have a gradient for each.
-// swiglu and its gradient, which has two results, are written out behind the table.
+// swiglu and its gradient, which has two results, are written after the table.
 #include "tessera/ops/pointwise/activations.h"
 
 #include "tessera/ops/pointwise/compare.h"
@@ -11,7 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/pointwise/activations.cpp"
 #include <hwy/foreach_target.h>
-// The headers below are included once a target, behind foreach_target.h.
+// The headers below are included once per target, after foreach_target.h.
 #include <hwy/highway.h>
 #include "tessera/ops/detail/normal-inl.h"
 #include "tessera/ops/detail/tile_kernels-inl.h"
@@ -218,7 +218,9 @@ TESSERA_ROW(swiglu_backward, "grad, a, b", "da, db", (RowAlgebra{kMulti, kOpaque
 TESSERA_ROWS_1(TESSERA_FORMS)
 
 Tensor swiglu(const Tensor& a, const Tensor& b) { return tensor::call(rows::swiglu, {a, b}); }
-void swiglu_out(const Tensor& out, const Tensor& a, const Tensor& b) { tensor::call_out(rows::swiglu, out, {a, b}); }
+Tensor swiglu(const Tensor& a, const Tensor& b, const ResultOptions& options) {
+  return tensor::call_out(rows::swiglu, options.out, {a, b});
+}
 Tensor gelu_backward(const Tensor& gradient, const Tensor& x) {
   return tensor::call(rows::gelu_backward, {gradient, x});
 }

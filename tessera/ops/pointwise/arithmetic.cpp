@@ -177,6 +177,7 @@ namespace rows {
   const tensor::Operator row_name = register_row<row_name##_row>();
 #define TESSERA_NUMBER_OPERATOR(row_name, kernel, kinds, place, of_x, saved, ...) \
   constexpr PointwiseRow row_name##_row = {.name = #row_name,                     \
+                                           .function = #kernel,                   \
                                            .inputs = "x",                         \
                                            .types = (kinds),                      \
                                            .kernels = kernel##_row.kernels,       \
@@ -195,15 +196,15 @@ TESSERA_NUMBER_ROWS(TESSERA_NUMBER_OPERATOR)
 #define TESSERA_FORMS(name, ...) TESSERA_POINTWISE_FORMS_2(name)
 TESSERA_ROWS(TESSERA_FORMS)
 
-#define TESSERA_NUMBER_FORMS(name)                                        \
-  Tensor name(const Tensor& a, const Scalar& b) {                         \
-    return tensor::call(rows::name##_scalar, {a}, ScalarAttributes{b});   \
-  }                                                                       \
-  void name##_(const Tensor& a, const Scalar& b) {                        \
-    tensor::call_out(rows::name##_scalar, a, {a}, ScalarAttributes{b});   \
-  }                                                                       \
-  void name##_out(const Tensor& out, const Tensor& a, const Scalar& b) {  \
-    tensor::call_out(rows::name##_scalar, out, {a}, ScalarAttributes{b}); \
+#define TESSERA_NUMBER_FORMS(name)                                                       \
+  Tensor name(const Tensor& a, const Scalar& b) {                                        \
+    return tensor::call(rows::name##_scalar, {a}, ScalarAttributes{b});                  \
+  }                                                                                      \
+  void name##_(const Tensor& a, const Scalar& b) {                                       \
+    tensor::call_out(rows::name##_scalar, a, {a}, ScalarAttributes{b});                  \
+  }                                                                                      \
+  Tensor name(const Tensor& a, const Scalar& b, const ResultOptions& options) {          \
+    return tensor::call_out(rows::name##_scalar, options.out, {a}, ScalarAttributes{b}); \
   }
 TESSERA_NUMBER_FORMS(add)
 TESSERA_NUMBER_FORMS(sub)

@@ -91,6 +91,7 @@ using namespace detail;  // NOLINT(google-build-using-namespace): the words of t
 #define TESSERA_ROW(row_name, names, kinds, kernel, place)                                                          \
   constexpr PointwiseRow row_name##_row = {                                                                         \
       .name = #row_name,                                                                                            \
+      .function = #kernel,                                                                                          \
       .inputs = names,                                                                                              \
       .types = (kinds),                                                                                             \
       .kernels = []() -> const TileKernels& { return HWY_DYNAMIC_DISPATCH(compare_kernels)()[Index::k_##kernel]; }, \

@@ -114,7 +114,7 @@ void infer_as_complex(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   TESSERA_CHECK_CALL(call, x.dtype() == DType::kF32, "x must be f32, got ", x.dtype());
   TESSERA_CHECK_CALL(call, x.ndim() > 0 && x.size(-1) == 2,
-                     "the last dimension must have size 2: real and imaginary part");
+                     "last dimension must have size 2, the real and imaginary part, got ", x.shape());
   outputs[0] = {without_pair(x.shape()), DType::kC64};
 }
 Tensor as_complex_view(const Call& call) {

@@ -237,7 +237,6 @@ Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   return tensor::call(kCast, {x}, CastAttributes{dtype});
 }
-void cast_out(const Tensor& out, const Tensor& x) { tensor::call_out(kCast, out, {x}, CastAttributes{out.dtype()}); }
 Tensor clone(const Tensor& x) { return tensor::call(kCopy, {x}); }
 Tensor contiguous(const Tensor& x) {
   const Tensor local = x.local();  // with a layout, each rank checks its shard; the copy does not communicate
@@ -251,7 +250,7 @@ void copy_(const Tensor& to_tensor, const Tensor& from_tensor) {
     if (to_tensor.dtype() == from.dtype()) {
       tensor::call_out(kCopy, to_tensor, {from});
     } else {
-      cast_out(to_tensor, from);
+      tensor::call_out(kCast, to_tensor, {from}, CastAttributes{to_tensor.dtype()});
     }
     return;
   }
@@ -264,6 +263,9 @@ void copy_(const Tensor& to_tensor, const Tensor& from_tensor) {
   }
 }
 
+Tensor to(const Tensor& x, const device::Device& device, DType dtype) {
+  return itemsize(dtype) < itemsize(x.dtype()) ? to(cast(x, dtype), device) : cast(to(x, device), dtype);
+}
 Tensor to(const Tensor& x, const device::Device& device) {
   if (x.device() == device) return x;
   const Tensor packed = contiguous(x.detach());

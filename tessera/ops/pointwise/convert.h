@@ -20,8 +20,6 @@ struct CastAttributes {
 
 /// Returns the elements converted to `dtype`. Returns x itself if it has this dtype.
 TESSERA_API Tensor cast(const Tensor& x, DType dtype);
-/// Writes the elements of x to `out`, converted to its dtype.
-TESSERA_API void cast_out(const Tensor& out, const Tensor& x);
 /// Returns a contiguous copy.
 TESSERA_API Tensor clone(const Tensor& x);
 /// Returns x itself if it is contiguous, otherwise a contiguous copy.
@@ -33,5 +31,7 @@ TESSERA_API void copy_(const Tensor& to, const Tensor& from);
 /// after the work on the current stream of the old device, and later work on the current stream of the new device runs
 /// after the copy. Autograd does not record it.
 TESSERA_API Tensor to(const Tensor& x, const device::Device& device);
+/// Returns cast(to(x, device), dtype). Converts first if that copies fewer bytes.
+TESSERA_API Tensor to(const Tensor& x, const device::Device& device, DType dtype);
 
 }  // namespace tessera::ops

@@ -32,7 +32,7 @@ TESSERA_BENCH(small_calls) {
   const Tensor b = normals({16});
   context.measure({.name = "small_add", .ours = [&] { bench::do_not_optimize(add(a, b)); }, .must = 250});
   const Tensor out = normals({16});
-  context.measure({.name = "small_add_out", .ours = [&] { add_out(out, a, b); }, .must = 120});
+  context.measure({.name = "small_add_out", .ours = [&] { add(a, b, {.out = out}); }, .must = 120});
 }
 
 __attribute__((target("avx2,fma"))) void add_by_hand(float* out, const float* a, const float* b, std::int64_t n) {
@@ -52,7 +52,7 @@ TESSERA_BENCH(stream_add) {
       {.name = "stream_add",
        .unit = "GB/s",
        .per = 12.0 * kCount,
-       .ours = [&] { add_out(out, a, b); },
+       .ours = [&] { add(a, b, {.out = out}); },
        .reference_name = "AVX2 loop",
        .reference = [&] { add_by_hand(out.data_as<float>(), a.data_as<float>(), b.data_as<float>(), kCount); },
        .must_ratio = 0.9});
@@ -109,7 +109,7 @@ TESSERA_BENCH(stream_gelu) {
   context.measure({.name = "stream_gelu",
                    .unit = "GB/s",
                    .per = 8.0 * static_cast<double>(n),
-                   .ours = [&] { gelu_out(out, x); },
+                   .ours = [&] { gelu(x, {.out = out}); },
                    .reference_name = "AVX2 loop",
                    .reference = [&] { gelu_by_hand(out.data_as<float>(), x.data_as<float>(), n); },
                    .must_ratio = 0.75});

@@ -91,6 +91,19 @@ TEST(Pointwise, ResultsHaveThePromotedDType) {
   EXPECT_EQ(values_of(3 - i), (Values{2, 1}));
 }
 
+TEST(Pointwise, WritesToAGivenTensorAndReturnsIt) {
+  const Tensor x = tensor_of({1, 4});
+  const Tensor out = tensor_of({0, 0});
+  EXPECT_TRUE(add(x, x, {.out = out}).is_same(out));
+  EXPECT_EQ(values_of(out), (Values{2, 8}));
+  EXPECT_EQ(values_of(sqrt(x, {.out = out})), (Values{1, 2}));
+  EXPECT_EQ(values_of(mul(x, 3, {.out = out})), (Values{3, 12}));
+  EXPECT_EQ(values_of(out), (Values{3, 12}));
+  expect_error<InvalidArgument>([&] { add(x, x, {.out = Tensor()}); }, {"add: out must be a tensor", "empty handle"});
+  expect_error<InvalidArgument>([&] { mul(x, 3, {.out = tensor_of({0})}); },
+                                {"mul: output must have shape [2], got f32[1]", "called as mul(x: f32[2]"});
+}
+
 TEST(Pointwise, IntegersWrapAndDivideDownwards) {
   const Tensor a = tensor_of({7, -7, 7, -7, 5}, DType::kI64);
   const Tensor b = tensor_of({2, 2, -2, -2, 0}, DType::kI64);

@@ -46,9 +46,8 @@ constexpr layout::Algebra kMonotone = {layout::Linearity::kNone, layout::Monoton
 void infer_sum(const Call& call, std::span<OutputInfo> outputs) {
   const auto& a = call.as<SumAttributes>();
   detail::check_computable(call, call.inputs[0]);
-  const DType storage_only[] = {DType::kF8E4M3, DType::kF8E5M2, DType::kC128, DType::kU16, DType::kU32, DType::kU64};
-  TESSERA_CHECK_CALL(call, std::ranges::find(storage_only, a.dtype) == std::end(storage_only), "cannot sum in ",
-                     a.dtype, "; cast the result");
+  TESSERA_CHECK_CALL(call, !detail::is_storage_only(a.dtype),
+                     "dtype of the sum must be one that operators compute in, got ", a.dtype, "; cast the result");
   TESSERA_CHECK_CALL(call, is_complex(a.dtype) || !is_complex(call.inputs[0].dtype()),
                      "complex numbers require a complex dtype, got ", a.dtype, "; take real() or imag() first");
   outputs[0] = {shape_left<SumAttributes>(call), a.dtype};
@@ -111,7 +110,7 @@ tensor::Attributes localize_mean(const tensor::LocalizeCall& call) {
 void infer_prod(const Call& call, std::span<OutputInfo> outputs) {
   const DType dtype = call.inputs[0].dtype();
   detail::check_computable(call, call.inputs[0]);
-  TESSERA_CHECK_CALL(call, !is_complex(dtype), "cannot compute in ", dtype);
+  TESSERA_CHECK_CALL(call, !is_complex(dtype), "dtype must be real, got ", dtype);
   outputs[0] = {shape_left<ReduceAttributes>(call), is_counted(dtype) ? DType::kI64 : dtype};
 }
 
@@ -129,7 +128,7 @@ FactorRule rule_of_prod(const Call& call) { return rule_by<ReduceAttributes>(cal
 void infer_extreme(const Call& call, std::span<OutputInfo> outputs) {
   const DType dtype = call.inputs[0].dtype();
   detail::check_computable(call, call.inputs[0]);
-  TESSERA_CHECK_CALL(call, !is_complex(dtype), "complex numbers cannot be ordered");
+  TESSERA_CHECK_CALL(call, !is_complex(dtype), "dtype must be real, got ", dtype, "; take abs() or real() first");
   outputs[0] = {shape_left<ReduceAttributes>(call), dtype};
 }
 
@@ -148,7 +147,8 @@ FactorRule rule_of_amin(const Call& call) { return rule_by<ReduceAttributes>(cal
 
 void infer_truth(const Call& call, std::span<OutputInfo> outputs) {
   detail::check_computable(call, call.inputs[0]);
-  TESSERA_CHECK_CALL(call, !is_complex(call.inputs[0].dtype()), "cannot compute in ", call.inputs[0].dtype());
+  TESSERA_CHECK_CALL(call, !is_complex(call.inputs[0].dtype()), "dtype must be real, got ", call.inputs[0].dtype(),
+                     "; compare with ne() first");
   outputs[0] = {shape_left<ReduceAttributes>(call), DType::kBool};
 }
 

@@ -102,7 +102,7 @@ TEST(Reductions, OfNothingAreTheIdentity) {
   EXPECT_TRUE(std::isnan(values(mean(x, {1}))[0]));
   EXPECT_EQ(values(amax(of({0}, {}, DType::kI32))), Values{-2147483648.0});
   EXPECT_EQ(sum(x, {0}).shape(), Shape({0}));
-  expect_error<InvalidArgument>([&] { (void)argmax(x, 1); }, {"argmax: dimension 1 must not be empty"});
+  expect_error<InvalidArgument>([&] { (void)argmax(x, 1); }, {"argmax: dimension 1 must have at least 1 element"});
   EXPECT_EQ(argmax(x, 0).shape(), Shape({0}));
 }
 
@@ -172,11 +172,19 @@ TEST(Reductions, RefuseWhatMakesNoSense) {
         (void)mean(of({2}, {1, 2}, DType::kI64));
       },
       {"mean: x must be floating-point or complex, got i64"});
-  expect_error<InvalidArgument>([&] { (void)sum(of({2}, {1, 2}, DType::kU16)); }, {"sum: cannot compute in u16"});
-  expect_error<InvalidArgument>([&] { (void)var(of({2}, {1, 2}, DType::kI64)); }, {"var: cannot compute in i64 (x)"});
+  expect_error<InvalidArgument>(
+      [&] {
+        (void)sum(of({2}, {1, 2}, DType::kU16));
+      },
+      {"sum: dtype must be one that operators compute in, got u16 (x)"});
+  expect_error<InvalidArgument>(
+      [&] {
+        (void)var(of({2}, {1, 2}, DType::kI64));
+      },
+      {"var: dtype must be f32, f64, bf16 or f16, got i64 (x)"});
   expect_error<InvalidArgument>([&] { (void)histc(x, 4, 1, 1); },
                                 {"histc: low must be below high, got low 1 and high 1"});
-  expect_error<InvalidArgument>([&] { (void)norm(x, kNan); }, {"norm: p must not be nan"});
+  expect_error<InvalidArgument>([&] { (void)norm(x, kNan); }, {"norm: p must be a number, got nan"});
 }
 
 TEST(SumTo, UndoesBroadcasting) {

@@ -33,7 +33,7 @@ using tensor::OutputInfo;
 void infer_cumsum(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   detail::check_computable(call, x);
-  TESSERA_CHECK_CALL(call, !is_complex(x.dtype()), "cannot compute in ", x.dtype());
+  TESSERA_CHECK_CALL(call, !is_complex(x.dtype()), "dtype must be real, got ", x.dtype(), "; sum real() and imag()");
   tensor::normalized_dim(call, call.as<CumsumAttributes>().dim, x.ndim());
   outputs[0] = {x.shape(), is_floating(x.dtype()) ? x.dtype() : DType::kI64};
 }
@@ -216,7 +216,8 @@ tensor::Cost cumsum_cost(const Call& call) {
 void infer_histc(const Call& call, std::span<OutputInfo> outputs) {
   const auto& a = call.as<HistcAttributes>();
   detail::check_computable(call, call.inputs[0]);
-  TESSERA_CHECK_CALL(call, !is_complex(call.inputs[0].dtype()), "complex numbers cannot be ordered");
+  TESSERA_CHECK_CALL(call, !is_complex(call.inputs[0].dtype()), "dtype must be real, got ", call.inputs[0].dtype(),
+                     "; take abs() or real() first");
   TESSERA_CHECK_CALL(call, a.bins >= 1, "bins must be at least 1, got ", a.bins);
   TESSERA_CHECK_CALL(call, a.low < a.high, "low must be below high, got low ", a.low, " and high ", a.high);
   outputs[0] = {Shape({a.bins}), DType::kI64};

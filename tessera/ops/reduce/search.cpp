@@ -27,10 +27,12 @@ void infer_search(const Call& call, std::span<OutputInfo> outputs) {
   const auto& a = call.as<ArgAttributes>();
   const Tensor& x = call.inputs[0];
   detail::check_computable(call, x);
-  TESSERA_CHECK_CALL(call, !is_complex(x.dtype()), "complex numbers cannot be ordered");
+  TESSERA_CHECK_CALL(call, !is_complex(x.dtype()), "dtype must be real, got ", x.dtype(),
+                     "; take abs() or real() first");
   const int dim = tensor::normalized_dim(call, a.dim, x.ndim());
   const bool is_whole = a.map == layout::IndexMap();
-  TESSERA_CHECK_CALL(call, !is_whole || x.ndim() == 0 || x.size(dim) > 0, "dimension ", dim, " must not be empty");
+  TESSERA_CHECK_CALL(call, !is_whole || x.ndim() == 0 || x.size(dim) > 0, "dimension ", dim,
+                     " must have at least 1 element, got ", x.shape());
   TESSERA_CHECK_CALL(call, is_whole || (x.ndim() > 0 && x.size(dim) == a.map.size()),
                      "map must have the size of dimension ", dim, ", got ", a.map.size());
   outputs[0] = {detail::reduced_shape(x.shape(), detail::reduced_dims(call, IntList{dim}), a.keepdim), DType::kI64};
@@ -49,12 +51,12 @@ struct Search {
 
   template <class T>
   std::int64_t line(const std::byte* at) const {
-    constexpr std::int64_t kTile = 512;
-    T tile[kTile];
+    constexpr std::int64_t kChunk = 512;
+    T tile[kChunk];
     T best{};
     std::int64_t found = -1;
-    for (std::int64_t start = 0; start < length; start += kTile) {
-      const std::int64_t n = std::min(kTile, length - start);
+    for (std::int64_t start = 0; start < length; start += kChunk) {
+      const std::int64_t n = std::min(kChunk, length - start);
       detail::load(tile, at + start * step * static_cast<std::int64_t>(itemsize(in)), in, step, n);
       for (std::int64_t i = 0; i < n; ++i) {
         if constexpr (std::is_floating_point_v<T>) {

@@ -67,7 +67,7 @@ void logsumexp_kernel(const KernelCall& call) {
 }
 
 void infer_norm(const Call& call, std::span<OutputInfo> outputs) {
-  TESSERA_CHECK_CALL(call, !std::isnan(call.as<PNormAttributes>().p), "p must not be nan");
+  TESSERA_CHECK_CALL(call, !std::isnan(call.as<PNormAttributes>().p), "p must be a number, got nan");
   infer_statistic<PNormAttributes>(call, outputs);
 }
 
@@ -169,7 +169,10 @@ void deviation_kernel(const KernelCall& call) {
   const IntList& dims = call.as<DeviationAttributes>().dims;
   const Tensor& x = call.inputs[0];
   const bool is_half = x.dtype() == DType::kF16 || x.dtype() == DType::kBF16;
-  if (!is_half) return tensor::call_out(tensor::find_op("sub"), call.outputs[0], {x, mean(x, dims, true)});
+  if (!is_half) {
+    tensor::call_out(tensor::find_op("sub"), call.outputs[0], {x, mean(x, dims, true)});
+    return;
+  }
   const Tensor wide = cast(x, DType::kF32);
   copy_(call.outputs[0], sub(wide, mean(wide, dims, true)));
 }

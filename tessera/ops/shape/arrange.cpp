@@ -96,7 +96,7 @@ void infer_cat(const Call& call, std::span<OutputInfo> outputs) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& x = call.inputs[i];
-    TESSERA_CHECK_CALL(call, x, "tensor ", i, " of the list must not be empty");
+    TESSERA_CHECK_CALL(call, x, "tensor ", i, " of the list must be a tensor, got an empty handle");
     TESSERA_CHECK_CALL(call, x.dtype() == first.dtype(), "tensors must have the same dtype, got ", describe(first),
                        " first and ", describe(x), " as tensor ", i, "; cast one of them");
     bool is_alike = x.ndim() == first.ndim();
@@ -161,7 +161,7 @@ std::vector<bool> marked_dims(const Call& call, const IntList& dims) {
   const int ndim = call.inputs[0].ndim();
   std::vector<bool> marked(static_cast<std::size_t>(ndim));
   for (const std::int64_t dim : dims) {
-    TESSERA_CHECK_CALL(call, ndim > 0, "dimension ", dim, " is out of range for a tensor of 0 dimensions");
+    TESSERA_CHECK_CALL(call, ndim > 0, "x must have dimensions to move along, got a scalar and dimension ", dim);
     const auto d = static_cast<std::size_t>(tensor::normalized_dim(call, dim, ndim));
     TESSERA_CHECK_CALL(call, !marked[d], "dimensions must be distinct, got ", d, " twice");
     marked[d] = true;
@@ -405,6 +405,10 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
   return out;
 }
 
+Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim) {
+  return cat(std::span(tensors.begin(), tensors.size()), dim);
+}
+
 Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
   TESSERA_CHECK(!tensors.empty(), "stack: requires at least one tensor");
   const std::int64_t at = dim < 0 ? dim + tensors[0].ndim() + 1 : dim;
@@ -414,7 +418,10 @@ Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
                   describe(tensors[0]), " and ", describe(x));
     raised.push_back(unsqueeze(x, at));
   }
-  return cat(raised, at);
+  return tensor::call_as("stack", [&] { return cat(raised, at); });
+}
+Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim) {
+  return stack(std::span(tensors.begin(), tensors.size()), dim);
 }
 
 Tensor flip(const Tensor& x, const IntList& dims) { return tensor::call(kFlip, {x}, FlipAttributes{dims}); }

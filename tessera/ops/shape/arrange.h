@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 
 #include "tessera/base/export.h"
@@ -52,8 +53,12 @@ struct TriangleAttributes {
 
 /// Concatenates the tensors along `dim`. They agree in dtype and in all other dimensions. At least one is required.
 TESSERA_API Tensor cat(std::span<const Tensor> tensors, std::int64_t dim = 0);
+/// Same, for a braced list: cat({a, b}).
+TESSERA_API Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0);
 /// Returns the tensors stacked along a new dimension `dim`. They have equal shape and dtype.
 TESSERA_API Tensor stack(std::span<const Tensor> tensors, std::int64_t dim = 0);
+/// Same, for a braced list: stack({a, b}).
+TESSERA_API Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim = 0);
 /// Returns x with the dimensions `dims` reversed.
 TESSERA_API Tensor flip(const Tensor& x, const tensor::IntList& dims);
 /// Returns x with the elements shifted by `shifts` along `dims`. Elements shifted past the end reappear at the front.

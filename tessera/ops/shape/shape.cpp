@@ -114,7 +114,8 @@ void infer_expand(const Call& call, std::span<OutputInfo> outputs) {
   for (std::size_t i = 0; fits && i < from.size(); ++i) {
     fits = from[i] == 1 || from[i] == to[to.size() - from.size() + i];
   }
-  TESSERA_CHECK_CALL(call, fits, "cannot expand ", from, " to ", to, "; only dimensions of size 1 can be expanded");
+  TESSERA_CHECK_CALL(call, fits, "shape must keep every dimension that is not of size 1, got ", to, " for ", from,
+                     "; use cat() to repeat elements");
   outputs[0] = {to, call.inputs[0].dtype()};
 }
 

@@ -37,7 +37,7 @@ Shape resolved_sizes(const char* op, const Tensor& x, std::int64_t numel, std::s
                     describe(x));
       continue;
     }
-    TESSERA_CHECK(open == sizes.size(), op, ": at most one size may be -1, for ", describe(x));
+    TESSERA_CHECK(open == sizes.size(), op, ": at most one size must be -1, got sizes ", sizes, " for ", describe(x));
     open = i;
   }
   IntList out;

@@ -71,7 +71,7 @@ TEST(View, RefusesSizesThatDoNotFit) {
   const Tensor x = counted({2, 3});
   expect_error<InvalidArgument>([&] { (void)view(x, {4}); },
                                 {"view: shape [4] must have as many elements as [2, 3] (6), got 4"});
-  expect_error<InvalidArgument>([&] { (void)view(x, {-1, -1}); }, {"view: at most one size may be -1"});
+  expect_error<InvalidArgument>([&] { (void)view(x, {-1, -1}); }, {"view: at most one size must be -1"});
   expect_error<InvalidArgument>(
       [&] {
         (void)view(x, {4, -1});
@@ -123,7 +123,8 @@ TEST(Expand, RepeatsWithoutCopyingAndIsNotWrittenInto) {
         tensor::call_out(tensor::find_op("tril"), y, {y}, TriangleAttributes{0, {}, {}});
       },
       {"share memory"});
-  expect_error<InvalidArgument>([&] { (void)expand(counted({3}), {4}); }, {"cannot expand [3] to [4]"});
+  expect_error<InvalidArgument>([&] { (void)expand(counted({3}), {4}); },
+                                {"expand: shape must keep every dimension that is not of size 1, got [4] for [3]"});
 }
 
 TEST(Slice, ClampsAsPythonDoesAndNarrowDoesNot) {
@@ -163,6 +164,13 @@ TEST(Cat, RefusesTensorsThatDiffer) {
                                 {"cat: tensors must have the same dtype", "and f64[2]", "as tensor 1; cast one"});
   const Tensor same[] = {counted({2}), counted({2})};
   EXPECT_EQ(values(stack(same, -1)), (Values{0, 0, 1, 1}));
+  EXPECT_EQ(values(cat({same[0], same[1]})), (Values{0, 1, 0, 1}));
+  EXPECT_EQ(values(stack({same[0], same[1]})), (Values{0, 1, 0, 1}));
+  expect_error<InvalidArgument>(
+      [&] {
+        (void)stack({counted({2}), counted({2}, DType::kF64)});
+      },
+      {"stack: tensors must have the same dtype"});
   expect_error<InvalidArgument>([&] { (void)cat({}); }, {"cat: requires at least one tensor"});
 }
 

@@ -68,12 +68,13 @@ void expect_close(const Array& got, const Array& want, double tolerance) {
 
 bool is_taken(const OpCaseInfo& info, const OpSample& sample, std::span<const Tensor> inputs, std::string_view word) {
   std::vector<Tensor> outputs(static_cast<std::size_t>(sample.outputs));
+  const tensor::Operator op = tensor::find_op(info.op);
   try {
-    (void)tensor::infer({tensor::find_op(info.op), inputs, sample.attributes.ref(), outputs});
+    (void)tensor::infer({op, inputs, sample.attributes.ref(), outputs});
     return true;
   } catch (const InvalidArgument& error) {
     const std::string text = error.what();
-    for (const std::string& each : {info.op + ":", std::string(word), "called as " + info.op + "("}) {
+    for (const std::string& each : {op->function + ":", std::string(word), "called as " + op->function + "("}) {
       EXPECT_NE(text.find(each), std::string::npos) << "the message lacks \"" << each << "\": " << text;
     }
   }

@@ -1,4 +1,4 @@
-// The same simple step on every tensor of a list, and norms over lists.
+// Simple steps on every tensor of a list, and norms over lists.
 #include <cmath>
 #include <memory>
 
@@ -84,7 +84,7 @@ void mul_kernel(const KernelCall& call) {
       });
 }
 
-// Of every place: its pieces, each in doubles, put together in order.
+// Joins the chunks of each tensor in order, in doubles.
 std::vector<double> folds(const ListWork& work, const NormFold& fold) {
   std::vector<double> partial(work.pieces.size());
   detail::for_list_pieces(work, 1, [&]<class T>(const ListPiece& at, T* scratch) {

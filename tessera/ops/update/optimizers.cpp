@@ -132,7 +132,7 @@ struct AdamWWork {
   std::int64_t* new_step;
 };
 
-// Everything that does not depend on the element, in doubles.
+// The values that do not depend on the element, in doubles.
 detail::AdamWStep<double> adamw_step(const AdamWWork& of, std::int64_t number) {
   const double rate = of.scalars.learning_rate.read(0);
   const auto power = static_cast<double>(number);

@@ -7,7 +7,7 @@
 namespace tessera::ops::cuda {
 namespace {
 
-// What dlopen said is the loader's word on why: "cannot open shared object file", a wrong architecture and so on.
+// The message of dlopen contains the reason, such as "cannot open shared object file" or a wrong architecture.
 void* open_first(const std::vector<std::string>& libraries, std::string& tried) {
   for (const std::string& library : libraries) {
     if (void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;

@@ -1,5 +1,5 @@
-// cuBLASLt, opened at first use. Nothing of it is linked: one list names every function used, and a machine without the
-// library can do everything but products, which say what was looked for.
+// cuBLASLt, loaded at first use and not linked. One list names all functions in use. On a machine without the library,
+// products throw an error that names the libraries that were tried; all other operators work.
 #pragma once
 
 #include <cublasLt.h>
@@ -24,21 +24,21 @@ namespace tessera::ops::cuda {
   X(cublasLtMatrixLayoutDestroy)          \
   X(cublasLtMatrixLayoutSetAttribute)
 
-/// Every function used, resolved.
+/// The resolved functions.
 struct CublasLt {
 #define TESSERA_CUBLASLT_MEMBER(name) decltype(&::name) name = nullptr;
   TESSERA_CUBLASLT_FUNCTIONS(TESSERA_CUBLASLT_MEMBER)
 #undef TESSERA_CUBLASLT_MEMBER
 };
 
-/// Fills `table` from the first of these libraries that opens. Returns why not, naming what was tried; empty: it did.
+/// Fills `table` from the first of these libraries that opens. Returns the reason if none does; empty on success.
 std::string load_cublaslt(const std::vector<std::string>& libraries, CublasLt& table);
-/// Why there is no cuBLASLt in this process; empty: there is. Opens it at the first call.
+/// Loads cuBLASLt on the first call. Returns the reason if it is missing; empty on success.
 const std::string& why_no_cublaslt();
-/// The functions; NotSupported, with what was tried and what helps, when there are none.
+/// Returns the functions. Throws NotSupported, with the reason and a fix, if the library is missing.
 const CublasLt& cublaslt();
 
-/// Throws DeviceError naming the call unless it succeeded.
+/// Throws DeviceError, which names the call, unless it succeeds.
 #define TESSERA_CUBLASLT(function, ...)                                                                      \
   do {                                                                                                       \
     const cublasStatus_t tessera_status = ::tessera::ops::cuda::cublaslt().function(__VA_ARGS__);            \

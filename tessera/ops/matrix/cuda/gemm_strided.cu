@@ -1,5 +1,5 @@
-// What products need beside cuBLASLt: operands brought into an order that it reads, and products of integers, which it
-// does not compute. Plain loops: neither is on the way of a model that trains.
+// Kernels for products that cuBLASLt does not provide: copies of operands into an order that it reads, and products of
+// integers. They are plain loops, because training uses neither.
 #include "tessera/ops/cuda/elements.cuh"
 #include "tessera/ops/matrix/cuda/gemm_strided.h"
 

@@ -1,4 +1,4 @@
-// What the kernels of gemm_strided.cu take: shared by the host and the device.
+// Arguments of the kernels in gemm_strided.cu, for the host and the device.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace tessera::ops::cuda {
 
-/// The most dimensions that are left after merging.
+/// Maximum number of dimensions after merging.
 inline constexpr int kMaxGemmDims = 16;
 
-/// Copies elements between two strided places; dimensions outermost first, steps in elements. From null: writes zeros.
+/// A copy between two strided arrays, dimensions outermost first, steps in elements. If `from` is null, zeros.
 struct StridedMove {
   void* to = nullptr;
   const void* from = nullptr;
@@ -22,14 +22,14 @@ struct StridedMove {
   std::int64_t from_steps[kMaxGemmDims] = {};
 };
 
-/// A product of integers, summed in 64 bits: one element of c is for one thread.
+/// A product of integers with 64-bit sums. One thread computes one element of c.
 struct IntegerGemm {
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;
   DType dtype = DType::kI64;
   std::int32_t nloops = 0;
-  std::int32_t nk = 0;  // how many dimensions k is
+  std::int32_t nk = 0;  // number of dimensions of k
   std::int64_t numel = 0;
   std::int64_t m = 0, n = 0;
   std::int64_t a_row = 0, b_col = 0, c_row = 0, c_col = 0;

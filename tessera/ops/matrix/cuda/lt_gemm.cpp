@@ -144,7 +144,7 @@ Preference make_preference(const LtProduct& of) {
   return preference;
 }
 
-// How one kind of product is computed.
+// The algorithm for one kind of product.
 struct Plan {
   Plan(cublasLtHandle_t handle, const LtProduct& of)
       : desc(make_desc(of)),
@@ -175,7 +175,7 @@ struct Plan {
 // State of one device for the life of the process: graphs may use it until the end.
 class LtDevice {
  public:
-  // The plan of a product, made at its first call. `stream` is any of the device, for its context.
+  // Returns the plan of a product, created at the first call. `stream` is any stream of the device, for its context.
   std::shared_ptr<const Plan> plan(const device::Stream& stream, const LtProduct& of) {
     const Key key = key_of(of);
     {
@@ -195,7 +195,7 @@ class LtDevice {
     if (plans_.size() >= kMaxPlans) plans_.clear();
     return plans_.try_emplace(key, std::move(made)).first->second;
   }
-  // Only behind plan().
+  // Valid only after plan().
   [[nodiscard]] cublasLtHandle_t handle() const { return handle_; }
 
  private:
@@ -228,7 +228,7 @@ void launch_lt_gemm(const tensor::KernelCall& call, const LtProduct& product) {
   LtDevice& device = lt_device(call.where.context->device);
   const std::shared_ptr<const Plan> plan = device.plan(stream, product);
   const Scales scales(product.dtype);
-  // Given back at the end of this call: who gets it next comes behind this launch.
+  // Released at the end of this call: the next use is ordered after this launch.
   const memory::Buffer workspace = scratch(call, plan->workspace_nbytes);
   stream.launch_native(
       [&](void* native) {

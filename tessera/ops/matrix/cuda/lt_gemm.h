@@ -1,8 +1,8 @@
-// A product of matrices as cuBLASLt takes it, and its launch.
+// A product of matrices in the form of cuBLASLt, and its launch.
 //
-// How a product of some sizes, strides and alignments is best computed is asked once and remembered, as many as
-// kMaxPlans. Sums are made in f32 (f64 for f64), never in reduced formats, and rounded once: neither TF32 nor split
-// sums that are kept in a half type or added in an order that varies. So the same call gives the same bits.
+// The best algorithm for given sizes, strides and alignments is determined once and cached, up to kMaxPlans. Sums are
+// computed in f32 (f64 for f64) and rounded once. TF32, partial sums in a half type and sums of varying order are not
+// used, so that equal calls give equal bits.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace tessera::ops::cuda {
 
-/// The most plans remembered for a device; when there are more all are forgotten.
+/// Maximum number of cached plans per device. Beyond it, all are dropped.
 inline constexpr std::size_t kMaxPlans = 2048;
 
-/// A matrix by columns: element [i, j] is at data[i + j * stride]. Transposed: [j + i * stride].
+/// A column-major matrix: element [i, j] is at data[i + j * stride]; if transposed, at data[j + i * stride].
 struct LtMatrix {
   std::byte* data = nullptr;
   std::int64_t stride = 1;
@@ -30,9 +30,9 @@ struct LtProduct {
   LtMatrix a, b, c;
 };
 
-/// Whether cuBLASLt computes in it.
+/// Returns true if cuBLASLt computes in this dtype.
 bool is_lt_dtype(DType dtype);
-/// Launches it on the call's stream, with the workspace it needs from the call's allocator.
+/// Launches the product on the stream of the call, with a workspace from the allocator of the call.
 void launch_lt_gemm(const tensor::KernelCall& call, const LtProduct& product);
 
 }  // namespace tessera::ops::cuda

@@ -1,4 +1,4 @@
-// Products on a GPU against the host's, where they lie oddly: the plain ones are in reference_cuda_test.
+// Products on a GPU compared with the host, for unusual strides. Plain ones are in reference_cuda_test.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/create/random.h"
@@ -56,7 +56,7 @@ TEST_F(MatmulOnCuda, ReadsTransposedOperandsWhereTheyLie) {
     for (const Tensor& right : {there(b), turned(b)}) {
       expect_near(here(mm(left, right)), want, 1e-5);
       const Tensor out = turned(want);
-      mm_out(out, left, right);
+      mm(left, right, {.out = out});
       expect_near(here(out), want, 1e-5);
     }
   }
@@ -70,7 +70,7 @@ TEST_F(MatmulOnCuda, OperandsMayBeginAtAnyElement) {
     const Tensor want = mm(slice(a, 1, 1), slice(b, 0, 1));
     const Tensor out = there(randn({65, 65}, {.dtype = dtype}));
     const Tensor inner = slice(slice(out, 1, 1), 0, 1);
-    mm_out(inner, slice(there(a), 1, 1), slice(there(b), 0, 1));
+    mm(slice(there(a), 1, 1), slice(there(b), 0, 1), {.out = inner});
     expect_near(here(inner), want, tolerance_of(dtype, 64));
   }
 }
@@ -82,7 +82,7 @@ TEST_F(MatmulOnCuda, OperandsWithGapsAreCopied) {
   const Tensor left = thin(a);
   const Tensor right = thin(b);
   const Tensor out = thin(there(randn({40, 50})));
-  mm_out(out, thin(there(a)), thin(there(b)));
+  mm(thin(there(a)), thin(there(b)), {.out = out});
   expect_near(here(out), mm(left, right), 1e-5);
 }
 
@@ -103,7 +103,7 @@ TEST_F(MatmulOnCuda, BatchesAreBroadcastByStridesOfZero) {
 
 TEST_F(MatmulOnCuda, EmptySumsAreZeros) {
   const Tensor out = there(randn({5, 3}));
-  mm_out(out, there(randn({5, 0})), there(randn({0, 3})));
+  mm(there(randn({5, 0})), there(randn({0, 3})), {.out = out});
   for (const double value : testing::to_array(here(out)).values) EXPECT_EQ(value, 0);
   EXPECT_EQ(here(mm(there(randn({0, 4})), there(randn({4, 3})))).numel(), 0);
 }

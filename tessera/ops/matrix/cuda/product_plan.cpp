@@ -16,7 +16,7 @@ void check_dims(const char* name, std::size_t count) {
                    " dimensions that cannot be merged on cuda, got ", count, "; make the operands contiguous");
 }
 
-// Whether rows or columns lie as neighbours; steps along a single element are made what suits.
+// Returns true if rows or columns are contiguous. Adjusts steps along dimensions of one element.
 bool lies_dense(GemmOperand& of, std::int64_t rows, std::int64_t cols) {
   if (cols == 1) of.col = 1;
   if (rows == 1) of.row = of.col == 1 ? cols : 1;
@@ -70,16 +70,17 @@ class Planner {
     return scratch_(static_cast<std::size_t>(numel) * itemsize(dtype));
   }
 
-  // From the dense result to where it belongs; from nothing: zeros.
+  // Copies the dense result to its target; without a product, writes zeros.
   void write_back(const GemmOperand& to, const SmallVector<GemmLoop, 4>& loops, const std::byte* from) {
     StridedMove move = new_move(to.dtype, to.data, from);
     for (std::size_t i = 0; i < loops.size(); ++i) add_dim(move, loops[i].size, loops[i].c, gemm_.loops[i].c);
     add_dim(move, gemm_.sizes.m, to.row, gemm_.c.row);
     add_dim(move, gemm_.sizes.n, to.col, gemm_.c.col);
-    plan_.behind = move;
+    plan_.after = move;
   }
 
-  // A result by columns is the transposed product by rows. False: it is neither, and a dense one takes its place.
+  // A column-major result is the row-major transposed product. Returns false if the result is neither, so that a dense
+  // one replaces it.
   bool place_result() {
     GemmOperand& c = gemm_.c;
     const bool is_dense = lies_dense(c, gemm_.sizes.m, gemm_.sizes.n);
@@ -107,7 +108,7 @@ class Planner {
     return depth;
   }
 
-  // Dense by rows, loops outermost; loops that the operand does not have stay so.
+  // Row-major, loops outermost; loops that the operand lacks keep a step of 0.
   void pack(GemmOperand& of, bool is_left) {
     const auto step_of = is_left ? &GemmLoop::a : &GemmLoop::b;
     const SmallVector<GemmLoop, 4> depth = depth_dims();
@@ -137,7 +138,7 @@ class Planner {
     of = {to, is_left ? gemm_.sizes.k : others, 1, of.dtype};
   }
 
-  // The longest of the loops; steps of a batch go forwards.
+  // The longest loop; steps of a batch are positive.
   [[nodiscard]] std::size_t batch_loop() const {
     const std::size_t none = gemm_.loops.size();
     std::size_t batch = none;

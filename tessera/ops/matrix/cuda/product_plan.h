@@ -1,9 +1,9 @@
-// How a product becomes calls of cuBLASLt: what is copied before, the calls, and what is copied behind. Plain data,
-// made from sizes and strides alone, so that it can be checked without a device.
+// Converts a product to calls of cuBLASLt: copies before the calls, the calls, and a copy after them. A plan is plain
+// data that depends only on sizes and strides, so that it can be tested without a device.
 //
-// Matrices are read and written where they lie, by rows or by columns; only one that has neither rows nor columns of
-// neighbouring elements goes through a dense copy. The longest of the loops is a batch, the others are calls one after
-// the other. cuBLASLt thinks in columns: a result by rows is its transpose by columns, so that operands change places.
+// Matrices are read and written in place if their rows or their columns are contiguous; other matrices are copied. The
+// longest loop becomes a batch; other loops become consecutive calls. cuBLASLt is column-major: a row-major result is
+// its column-major transpose, so that the operands are swapped.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,18 @@
 
 namespace tessera::ops::cuda {
 
-/// What a product takes, in this order.
+/// The steps of a product, in this order.
 struct ProductPlan {
   std::vector<StridedMove> before;
   std::vector<LtProduct> products;
-  std::optional<IntegerGemm> integers;  // instead of them
-  std::optional<StridedMove> behind;
+  std::optional<IntegerGemm> integers;  // instead of `products`
+  std::optional<StridedMove> after;
 };
 
-/// Gives scratch memory that is good until the work is enqueued.
+/// Returns scratch memory that is valid until the work is enqueued.
 using Scratch = std::function<std::byte*(std::size_t nbytes)>;
 
-/// Plans a product whose result has elements. NotSupported, naming `name`, for too many dimensions.
+/// Plans a product with a nonempty result. Throws NotSupported, which names `name`, for too many dimensions.
 ProductPlan plan_product(const char* name, detail::Gemm gemm, const Scratch& scratch);
 
 }  // namespace tessera::ops::cuda

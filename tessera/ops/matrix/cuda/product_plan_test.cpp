@@ -1,5 +1,5 @@
-// Plans of products, carried out by plain loops: whatever is planned must come to what the host computes, and what can
-// be read where it lies must not be copied.
+// Plans of products, executed by plain loops. Each plan must give the result of the host, and operands that can be read
+// in place must not be copied.
 #include "tessera/ops/matrix/cuda/product_plan.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ void carry_out(const StridedMove& move) {
   }
 }
 
-// As cuBLASLt says of its arguments: strides are those of whole columns, and large enough for them.
+// The rules of cuBLASLt for its arguments: strides are those of columns, and at least as large.
 void carry_out(const LtProduct& of) {
   const auto check = [](const LtMatrix& matrix, std::int64_t rows, std::int64_t cols) {
     ASSERT_GE(matrix.stride, matrix.is_transposed ? cols : rows);
@@ -60,7 +60,7 @@ struct Counts {
   std::size_t calls = 0;
 };
 
-// Plans and carries out "ik,kj->ij", compares with the host, and says what it took.
+// Plans and executes "ik,kj->ij", compares the result with the host, and returns the number of steps.
 Counts run(const detail::ContractionLabels& labels, const Tensor& a, const Tensor& b, const Tensor& out) {
   const testing::Array want = to_array(contract(a, b, labels.a + "," + labels.b + "->" + labels.c));
   a.device().synchronize();
@@ -71,11 +71,11 @@ Counts run(const detail::ContractionLabels& labels, const Tensor& a, const Tenso
   });
   for (const StridedMove& move : plan.before) carry_out(move);
   for (const LtProduct& product : plan.products) carry_out(product);
-  if (plan.behind) carry_out(*plan.behind);
+  if (plan.after) carry_out(*plan.after);
   const testing::Array got = to_array(out);
   EXPECT_EQ(got.shape, want.shape);
   for (std::size_t i = 0; i < want.values.size(); ++i) EXPECT_NEAR(got.values[i], want.values[i], 1e-12) << i;
-  return {plan.before.size() + (plan.behind ? 1 : 0), plan.products.size()};
+  return {plan.before.size() + (plan.after ? 1 : 0), plan.products.size()};
 }
 
 Tensor numbers(const Shape& shape) { return randn(shape, {.dtype = DType::kF64}); }
@@ -138,11 +138,11 @@ TEST(ProductPlan, BatchesAreOneCall) {
 }
 
 TEST(ProductPlan, SeveralLoopsAndSeveralReducedDimensions) {
-  // Attention: two loops that do not lie as one.
+  // Attention: two loops that do not merge.
   EXPECT_EQ(run({"bqhd", "bkhd", "bhqk"}, numbers({2, 3, 4, 6}), numbers({2, 5, 4, 6}), numbers({2, 4, 3, 5})).calls,
             2U);
   run({"bhqk", "bkhd", "bqhd"}, numbers({2, 4, 3, 5}), numbers({2, 5, 4, 6}), numbers({2, 3, 4, 6}));
-  // k is two dimensions that lie apart in one of them.
+  // k is two dimensions that do not merge in one operand.
   run({"iab", "bja", "ij"}, numbers({3, 4, 5}), numbers({5, 6, 4}), numbers({3, 6}));
   run({"niab", "nbja", "nij"}, gapped({2, 3, 4, 5}), numbers({2, 5, 6, 4}), turned({2, 3, 6}, 1, 2));
   run({"iab", "jab", "ij"}, numbers({3, 4, 5}), numbers({6, 4, 5}), gapped({3, 6}));

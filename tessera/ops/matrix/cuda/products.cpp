@@ -25,7 +25,7 @@ void launch_move(const KernelCall& call, const StridedMove& move) {
 }
 
 void run(const KernelCall& call, Gemm gemm) {
-  std::vector<memory::Buffer> held;  // freed when all is enqueued
+  std::vector<memory::Buffer> held;  // freed after everything is enqueued
   const ProductPlan plan = plan_product(call.op.name().c_str(), std::move(gemm), [&](std::size_t nbytes) {
     held.push_back(scratch(call, nbytes));
     return held.back().data();
@@ -35,7 +35,7 @@ void run(const KernelCall& call, Gemm gemm) {
   if (plan.integers) {
     launch(call, integers_kernel, blocks_for(call, plan.integers->numel, kThreads), kThreads, *plan.integers);
   }
-  if (plan.behind) launch_move(call, *plan.behind);
+  if (plan.after) launch_move(call, *plan.after);
 }
 
 GemmOperand operand(const Tensor& x, std::size_t row) {

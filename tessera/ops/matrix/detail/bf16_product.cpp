@@ -55,7 +55,7 @@ class Prepared {
 
   void run(const void* a, const void* b, void* c) const {
     const auto scratch = std::make_unique_for_overwrite<std::byte[]>(scratch_.get_size());
-    // oneDNN takes what it only reads by pointers to what may be written.
+    // oneDNN takes non-const pointers to data that it only reads.
     dnnl::stream stream(engine());
     code_.execute(stream, {{DNNL_ARG_SRC, memory(a_, engine(), const_cast<void*>(a))},
                            {DNNL_ARG_WEIGHTS, memory(b_, engine(), const_cast<void*>(b))},

@@ -21,7 +21,7 @@ class Bf16Product : public ::testing::Test {
   }
 };
 
-// Small whole numbers, which bf16 holds and every order of summation adds exactly; with a gap behind each line.
+// Small whole numbers, which bf16 holds and every order of summation adds exactly; with a gap after each line.
 struct Matrix {
   Matrix(std::int64_t rows, std::int64_t cols, bool transposed, std::mt19937& random)
       : stride((transposed ? rows : cols) + 3), is_transposed(transposed) {

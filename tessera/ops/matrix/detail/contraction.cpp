@@ -31,13 +31,13 @@ void add_sizes(const tensor::Call& call, const std::string& labels, const Shape&
 
 bool has(const std::string& labels, char label) { return labels.find(label) != std::string::npos; }
 
-// Steps of a label in a plain tensor; 0 where it has none.
+// Returns the step of a label in a plain tensor; 0 if the tensor lacks the label.
 std::int64_t step(const std::string& labels, const Tensor& tensor, char label) {
   const std::size_t at = labels.find(label);
   return at == std::string::npos ? 0 : tensor.strides()[at];
 }
 
-// Puts a dimension behind the others of its group, merged with the last where both lie as one.
+// Appends a dimension to its group, merged with the last one if their strides permit.
 void append_merged(SmallVector<GemmLoop, 4>& group, const GemmLoop& dim) {
   if (dim.size == 1) return;
   if (!group.empty()) {
@@ -50,7 +50,7 @@ void append_merged(SmallVector<GemmLoop, 4>& group, const GemmLoop& dim) {
   group.push_back(dim);
 }
 
-// The dimension that the matrix has: the largest. The rest become loops.
+// Returns the dimension of the matrix, the largest one. The others become loops.
 GemmLoop take_largest(const SmallVector<GemmLoop, 4>& group, SmallVector<GemmLoop, 4>& loops) {
   if (group.empty()) return {1, 1, 1, 1};
   std::size_t largest = 0;

@@ -1,8 +1,9 @@
-// The labels of a product of two tensors, "bik,kj->bij", and how the product becomes matrix products.
+// Converts a product of labeled tensors, "bik,kj->bij", to matrix products.
 //
-// Labels fall into four groups by where they stand: loops (in both and the result), rows (left and result), columns
-// (right and result) and the reduced ones (left and right). Neighbours in a group that lie as one dimension are merged;
-// of what is left of rows and columns the largest is the matrix's and the rest are loops.
+// Labels form four groups: loops (in both operands and the result), rows (in the left operand and the result), columns
+// (in the right operand and the result) and reduced labels (in both operands). Adjacent dimensions of a group are
+// merged if their strides permit. The largest remaining dimension of rows and of columns is that of the matrix; the
+// others are loops.
 #pragma once
 
 #include <string>
@@ -20,15 +21,15 @@ struct ContractionLabels {
   std::string c;
 };
 
-/// Takes "bik,kj->bij" apart; refuses what is no such text, naming the call.
+/// Parses "bik,kj->bij". Throws InvalidArgument, which names the call, if the text is malformed.
 ContractionLabels parse_contraction(const tensor::Call& call, std::string_view labels);
-/// The size of each label of the result; refuses sizes that differ and labels that stand in one place only.
+/// Returns the shape of the result. Throws if sizes differ, or if a label occurs in only one of the three.
 Shape contraction_shape(const tensor::Call& call, const ContractionLabels& labels, const Shape& a, const Shape& b);
-/// The product of plain tensors as matrix products.
+/// Returns the product of plain tensors as matrix products.
 Gemm plan_contraction(const ContractionLabels& labels, const Tensor& a, const Tensor& b, const Tensor& c);
-/// How a product of these labels may be sharded.
+/// Returns the sharding rule of a product of these labels.
 layout::FactorRule contraction_rule(const std::string& name, const ContractionLabels& labels);
-/// Two for each multiplication with its addition, of real numbers.
+/// Returns the cost: two FLOPs for each real multiplication with its addition.
 tensor::Cost contraction_cost(const ContractionLabels& labels, const Shape& a, const Shape& b, const Shape& c,
                               DType dtype);
 

@@ -26,7 +26,7 @@ struct Lines {
   std::int64_t depth;  // step along k
 };
 
-// Panels of `width` lines, k by k, zeros behind the last line.
+// Panels of `width` lines, k by k, with zeros after the last line.
 void Pack(const Lines& from, std::int64_t first, std::int64_t lines, std::int64_t start, std::int64_t depth,
           std::int64_t width, double* to) {
   for (std::int64_t panel = 0; panel < lines; panel += width) {

@@ -17,13 +17,13 @@
 namespace tessera::ops::detail {
 namespace {
 
-// Operands that must be packed are cut into tiles of at most this size. A smaller product with little work is one call.
+// Packed operands are split into tiles of at most this size. A smaller product with little work is one call.
 constexpr std::int64_t kTileRows = 512;
 constexpr std::int64_t kTileCols = 1024;
 constexpr std::int64_t kMinTileWork = std::int64_t{1} << 21;  // multiplications
-// Of packed operands: how much of k is packed at a time. Panels then fit into a second-level cache of 1 MiB.
+// Extent of k that is packed at a time. Panels then fit into a second-level cache of 1 MiB.
 constexpr std::int64_t kPackedDepth = 384;
-// Work of a piece of the loop, in multiplications, below which a thread is not worth waking.
+// Minimum work of a thread, in multiplications.
 constexpr std::int64_t kPieceWork = std::int64_t{1} << 20;
 
 // An operand as rows of the panel that a product reads: rows are i of a, j of b (so b's panel is transposed).
@@ -31,7 +31,7 @@ struct Side {
   std::byte* data;
   std::int64_t row;    // step of i or j
   std::int64_t depth;  // step of k
-  std::int64_t rows;   // all of them
+  std::int64_t rows;   // number of rows
   DType dtype;
   std::int64_t GemmLoop::*loop_step;
 
@@ -129,7 +129,7 @@ struct Job {
       }
     }
   }
-  // About that many rows and columns of tiles.
+  // Chooses tiles for about this many rows and columns of tiles.
   [[nodiscard]] Tiles tiled(std::int64_t rows, std::int64_t cols) const {
     Tiles of;
     of.height = rounded_up(pieces(gemm.sizes.m, rows), kRowsStep);
@@ -139,7 +139,7 @@ struct Job {
     return of;
   }
 
-  // A result that lies by columns is the transposed product lying by rows.
+  // A column-major result is the row-major result of the transposed product.
   void normalize() {
     if (gemm.sizes.n == 1) gemm.c.col = 1;
     if (gemm.sizes.m == 1) gemm.c.row = std::max<std::int64_t>(gemm.sizes.n, 1);
@@ -153,7 +153,7 @@ struct Job {
     for (std::size_t i = 0; i < gemm.k_dims.size(); ++i) std::swap(gemm.k_dims[i].a, gemm.k_dims[i].b);
   }
 
-  // Whether the bf16 product of the library computes this one: all operands as they lie.
+  // Returns true if the bf16 product of the library can read all operands in place.
   bool has_bf16_product() {
     if constexpr (!std::is_same_v<T, float>) return false;
     const bool is_c_rounded =
@@ -183,7 +183,7 @@ struct Job {
     }
   }
 
-  // `count` rows from `first` on, k from `from` on, as they lie.
+  // Returns `count` rows from `first` on, k from `from` on, in place.
   template <class E = T>
   ProductOperand<E> in_place(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t from) const {
     const E* at = reinterpret_cast<const E*>(side.data) + offset + first * side.row + from * side.depth;
@@ -191,7 +191,7 @@ struct Job {
     return {at, by_rows ? side.row : side.depth, !by_rows};
   }
 
-  // The same, packed into `panel`: rows one after the other, or k by k where the operand lies so.
+  // Same, packed into `panel`: row by row, or k by k if the operand is stored that way.
   ProductOperand<T> packed(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t count,
                            std::int64_t from, std::int64_t depth, Panel<T>& panel) const {
     if constexpr (std::is_same_v<T, float>) {
@@ -220,7 +220,7 @@ struct Job {
     return {to, by_depth ? count : depth, by_depth};
   }
 
-  // One row along k where k is several dimensions: runs of the innermost one.
+  // Copies one row along k if k has several dimensions: runs of the innermost one.
   void load_folded(const Side& side, std::int64_t offset, std::int64_t from, std::int64_t depth, T* to) const {
     const std::size_t last = gemm.k_dims.size() - 1;
     const std::int64_t run = gemm.k_dims[last].size;
@@ -316,7 +316,7 @@ void run_gemm(const Gemm& gemm) {
 
 namespace {
 
-// Whether a product reads it as it lies; then how far rows are apart, and whether they are columns.
+// Returns true if a product reads the operand in place. Sets the distance of rows, and whether they are columns.
 bool lies_for_product(const GemmOperand& of, std::int64_t rows, std::int64_t cols, std::int32_t& stride,
                       bool& transposed) {
   transposed = of.col != 1;

@@ -1,11 +1,10 @@
-// Products of strided matrices of any dtype that matrices are computed in, many of them in one go.
+// Batches of products of strided matrices.
 //
-// The output is cut into tiles by the sizes, the strides and the cores that ranks of this machine have, and each tile
-// is one serial product (or one a block of k), run on the threads of the rank: the same bits for any number of threads.
-// What a product can read as it lies, also transposed, it does; other operands (half types, gaps, several reduced
-// dimensions that do not merge) are packed into panels of the compute type first, tile by tile. Half types are
-// accumulated in f32 and rounded once; bf16 is multiplied as it lies where the processor has fast instructions for
-// that.
+// The output is split into tiles by the sizes, the strides and the number of cores per rank. Each tile is one serial
+// product, or one per block of k, and runs on a thread of the rank. The bits do not depend on the number of threads.
+// Operands are read in place if possible, also transposed. Other operands (half types, gaps, several reduced dimensions
+// that do not merge) are first packed into panels of the compute type, tile by tile. Half types are accumulated in f32
+// and rounded once. bf16 is multiplied without packing if the processor has fast instructions for it.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +17,15 @@
 
 namespace tessera::ops::detail {
 
-/// Where a matrix lies: bytes of the first element, and steps in elements.
+/// A matrix in memory: the address of the first element, and steps in elements.
 struct GemmOperand {
   std::byte* data = nullptr;
   std::int64_t row = 0;
   std::int64_t col = 0;
-  DType dtype = DType::kF32;  // all three are computed in one type
+  DType dtype = DType::kF32;  // operands of one product have one compute type
 };
 
-/// A dimension over which the product is repeated; a step of 0 where an operand does not have it.
+/// A dimension over which the product is repeated. The step of an operand without this dimension is 0.
 struct GemmLoop {
   std::int64_t size = 1;
   std::int64_t a = 0;
@@ -41,13 +40,13 @@ struct Gemm {
   GemmOperand b;
   GemmOperand c;
   SmallVector<GemmLoop, 4> loops;   // outermost first
-  SmallVector<GemmLoop, 4> k_dims;  // where k is several dimensions that do not merge: all of them, outermost first
-  bool is_added = false;            // to what c holds
+  SmallVector<GemmLoop, 4> k_dims;  // if k consists of several dimensions that do not merge: all, outermost first
+  bool is_added = false;            // adds the product to c
 };
 
-/// Runs it on the threads of the rank; called when a kernel runs. Writes zeros where k is empty.
+/// Computes the product on the threads of the rank. Kernels call it when they run. Writes zeros if k is empty.
 void run_gemm(const Gemm& gemm);
-/// A product that is one call of multiply() in f32: small enough for a closure to hold it in place.
+/// A product that is one call of multiply() in f32. A closure can hold it without an allocation.
 struct SingleGemm {
   const float* a = nullptr;
   const float* b = nullptr;
@@ -59,10 +58,10 @@ struct SingleGemm {
   /// Makes the call.
   void run() const;
 };
-/// The product as one, where it is one; depends on sizes, strides and dtypes alone.
+/// Returns the product as one call if it is one. The answer depends only on sizes, strides and dtypes.
 std::optional<SingleGemm> single_gemm(const GemmSizes& sizes, const GemmOperand& a, const GemmOperand& b,
                                       const GemmOperand& c);
-/// Whether products are computed in this dtype: f32, f64, bf16, f16, c64, signed integers and u8.
+/// Returns true if products are computed in this dtype: f32, f64, bf16, f16, c64, signed integers and u8.
 bool is_matrix_dtype(DType dtype);
 
 }  // namespace tessera::ops::detail

@@ -98,7 +98,7 @@ void multiply(const GemmSizes& s, std::complex<float> alpha, const ProductOperan
 
 void multiply(const GemmSizes& s, std::int64_t alpha, const ProductOperand<std::int64_t>& a,
               const ProductOperand<std::int64_t>& b, std::int64_t beta, std::int64_t* c, std::int64_t c_stride) {
-  // Unsigned, so that what overflows wraps.
+  // Unsigned, so that overflow wraps.
   using Word = std::uint64_t;
   const std::int64_t a_row = a.is_transposed ? 1 : a.stride;
   const std::int64_t a_col = a.is_transposed ? a.stride : 1;

@@ -6,7 +6,7 @@
 #include "tessera/base/error.h"
 #include "tessera/ops/instruction_set.h"
 
-// Of OpenMP, on which Debian builds oneDNN; compilers other than g++ may have no omp.h.
+// OpenMP functions; Debian builds oneDNN with OpenMP, and compilers other than g++ may lack omp.h.
 extern "C" {
 int omp_get_max_threads(void);
 void omp_set_num_threads(int count);
@@ -18,14 +18,14 @@ namespace {
 // oneDNN's kernels leave the stack where it is up to an inner dimension of 84.
 constexpr std::int64_t kLongestSafe = 64;
 
-// Fails if somebody else in the process used this oneDNN before; then its own choice stands.
+// Fails if other code in the process used this oneDNN before; that choice then stays in force.
 bool prepare() {
   const bool is_amx_allowed = amx_state() == AmxState::kWorks;
   return dnnl_set_max_cpu_isa(is_amx_allowed ? dnnl_cpu_isa_avx512_core_amx : dnnl_cpu_isa_avx512_core_bf16) ==
          dnnl_success;
 }
 
-// All but those that an instruction raises: a blocked one of these would end the process without its handler.
+// All signals except those that an instruction raises: if blocked, these would end the process without their handler.
 sigset_t signals_from_outside() {
   sigset_t all;
   ::sigfillset(&all);
@@ -56,7 +56,7 @@ std::string product_library() {
 
 Bf16Products bf16_products() {
   prepare_once();
-  // By the processor, not by a measurement: all ranks of a job must choose alike to get the same bits.
+  // Depends on the processor, not on a measurement, so that all ranks of a job compute the same bits.
   static const Bf16Products kChosen = choose_bf16_products(
       amx_state() == AmxState::kWorks && dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_amx,
       dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_bf16, __builtin_cpu_is("amd") != 0);

@@ -1,4 +1,4 @@
-// The library behind f32 products: oneDNN, called on one thread at a time. It picks its kernels by the instructions
+// The library for f32 products: oneDNN, called on one thread at a time. It picks its kernels by the instructions
 // that the processor announces. Before its first use, instructions that need permission from the kernel (AMX) are tried
 // (base/amx.h) and switched off if they fail: a processor may announce them where they raise SIGILL.
 //

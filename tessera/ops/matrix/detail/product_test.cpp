@@ -26,7 +26,7 @@ T value_of(std::mt19937& random) {
   }
 }
 
-// A matrix of small whole numbers, which every order of summation adds exactly, with a gap behind each line.
+// A matrix of small whole numbers, which every order of summation adds exactly, with a gap after each line.
 template <class T>
 struct Matrix {
   Matrix(std::int64_t rows, std::int64_t cols, bool transposed, std::mt19937& random)

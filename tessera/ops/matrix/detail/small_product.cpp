@@ -41,7 +41,7 @@ constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(Tag()));
 constexpr std::int64_t kTileRows = 6;
 constexpr std::int64_t kTileVectors = 4;
 constexpr std::int64_t kTileCols = kTileVectors * kLanes;
-// Of a transposed b: at most kMaxRight elements, and less than a vector behind each k.
+// A packed transposed b: at most kMaxRight elements, and less than a vector after each k.
 constexpr std::int64_t kPanel = kMaxRight + kMaxPackedDepth * (kLanes - 1);
 
 // A lambda that must be inlined: registers that it indexes would be memory otherwise.
@@ -72,7 +72,7 @@ struct Result {
   bool is_plain;  // alpha is 1 and beta 0
 };
 
-// kRows rows of c. Of a, rows are `a_stride` elements apart; of a transposed a, columns are.
+// kRows rows of c. Rows of a, or columns of a transposed a, are `a_stride` elements apart.
 template <std::int64_t kRows, std::int64_t kVectors, bool kIsWhole, bool kIsTransposed>
 HWY_INLINE void Tile(std::int64_t k, const float* a, std::int64_t a_stride, const Columns& b, const Result& c) {
   const Tag d;

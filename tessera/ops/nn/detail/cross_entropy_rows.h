@@ -1,4 +1,4 @@
-// Losses of rows of logits, and their sum: what cross_entropy and linear_cross_entropy share.
+// Losses of rows of logits and their sum, for cross_entropy and linear_cross_entropy.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@
 
 namespace tessera::ops::detail {
 
-/// The attributes as a kernel keeps them.
+/// The attributes in the form of a kernel.
 struct CrossEntropyRows {
   explicit CrossEntropyRows(const tensor::Call& call) : CrossEntropyRows(call, call.as<CrossEntropyAttributes>()) {}
   CrossEntropyRows(const tensor::Call& call, const CrossEntropyAttributes& of)
@@ -27,36 +27,36 @@ struct CrossEntropyRows {
         all_classes(of.classes),
         class_map(of.class_map) {}
 
-  std::string_view op;  // named in errors
+  std::string_view op;  // name in errors
   std::int64_t ignore_index;
   double smoothing;
   double count;
   bool is_mean;
   bool is_reduced;
-  std::int64_t all_classes;    ///< 0: rows have all
-  layout::IndexMap class_map;  ///< those of a row, of a part
+  std::int64_t all_classes;    ///< number of classes of all ranks; 0: each row has all classes
+  layout::IndexMap class_map;  ///< classes of a row of a shard
 
-  /// The class of a row; -1: it does not count. Refuses one that is no class. `classes`: of a row.
+  /// Returns the class of a row; -1 if the row does not count. Throws if the target is not one of `classes`.
   [[nodiscard]] std::int64_t target(const Rows& targets, std::int64_t row, std::int64_t classes) const;
-  /// What the sum is divided by.
+  /// Returns the divisor of the sum.
   [[nodiscard]] double divisor(const Rows& targets) const;
 
-  /// Where the target is in a row of logits; -1: elsewhere, or nowhere.
+  /// Returns the position of the target in a row of logits; -1 if it is on another rank or does not count.
   [[nodiscard]] std::int64_t place(std::int64_t target) const {
     return all_classes == 0 || target < 0 ? target : class_map.local(target).value_or(-1);
   }
-  /// What smoothing wants of each class.
+  /// Returns the target probability of each class due to smoothing.
   [[nodiscard]] double share(std::int64_t classes) const {
     return smoothing / static_cast<double>(all_classes == 0 ? classes : all_classes);
   }
 
-  /// The loss of one row of logits, or what a part takes off it, and its logsumexp.
+  /// Returns the loss of one row of logits and its logsumexp. For a shard of the classes, its contribution.
   template <class T>
   double loss(const T* x, std::int64_t classes, std::int64_t target, T& logsumexp) const {
     const auto& kernels = row_kernels<T>();
     const T most = kernels.max(x, classes);
     const bool has_part = all_classes > 0;
-    // Of nothing that is likely at all, or of a part that has nothing, the sum of exponentials is 0.
+    // Without a finite logit, or without classes, the sum of exponentials is 0.
     const bool is_nothing = most == -std::numeric_limits<T>::infinity();
     logsumexp = is_nothing ? most : most + std::log(kernels.sum_exp(x, most, classes));
     if (target < 0) return 0;
@@ -67,7 +67,7 @@ struct CrossEntropyRows {
     }
     return has_part ? -wanted : static_cast<double>(logsumexp) - wanted;
   }
-  /// dx = by * (softmax(x) - what was wanted) + by_all * softmax(x).
+  /// Computes dx = by * (softmax(x) - target probabilities) + by_all * softmax(x).
   template <class T>
   void gradient(const T* x, std::int64_t classes, std::int64_t target, T logsumexp, T by, T by_all, T* dx) const {
     if (target < 0) by = 0;
@@ -76,20 +76,20 @@ struct CrossEntropyRows {
     const std::int64_t at = place(target);
     if (at >= 0) dx[at] -= by * static_cast<T>(1 - smoothing);
   }
-  /// The result from the losses of all rows, added in order.
+  /// Returns the result for the losses of all rows, added in order.
   [[nodiscard]] double total(const std::vector<double>& losses, const Rows& targets) const;
 };
 
-/// Checks the attributes and the targets, which have one index for each row. `classes`: that are given.
+/// Checks the attributes and the targets, which have one index per row. `classes` is the number of logits per row.
 void check_cross_entropy(const tensor::Call& call, std::size_t targets, const Shape& rows, std::int64_t classes);
-/// Refuses a part of the classes where the loss is to be reduced.
+/// Throws for a shard of the classes if the loss is reduced.
 void check_part_of_loss(const tensor::Call& call);
-/// What cutting the rows of the loss means.
+/// Returns the kind of the rows of the loss.
 layout::FactorKind cross_entropy_rows_kind(const tensor::Call& call, bool is_forward);
-/// The local form where classes may be cut: `map` says which of all `classes` a rank has.
+/// Returns the local attributes if classes may be sharded. `map` holds the classes of this rank.
 tensor::Attributes localized_classes(const tensor::LocalizeCall& call, std::int64_t classes,
                                      const layout::IndexMap& map);
-/// "mean" over rows that are counted first, as a sum of what is divided already: so that rows may be cut.
+/// Converts a mean over rows to a sum of gradients that are already divided, so that rows may be sharded.
 void divide_mean(Tensor& grad, const Tensor& targets, CrossEntropyAttributes& how);
 
 }  // namespace tessera::ops::detail

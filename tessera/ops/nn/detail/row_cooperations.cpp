@@ -16,19 +16,19 @@ using tensor::CooperativeCall;
 using tensor::IntList;
 using Tensors = std::vector<Tensor>;
 
-// An input as statistics are computed in.
+// Returns an input in the dtype of statistics.
 Tensor wide(const CooperativeCall& call, std::size_t input) {
   const Tensor& x = call.local.inputs[input];
   const DType dtype = statistics_dtype(x.dtype());
   return x.dtype() == dtype ? x : cast(x, dtype);
 }
-// A result in the dtype of an input.
+// Returns a result in the dtype of an input.
 Tensor narrow(const CooperativeCall& call, const Tensor& result, std::size_t input = 0) {
   const DType dtype = call.local.inputs[input].dtype();
   return result.dtype() == dtype ? result : cast(result, dtype);
 }
 
-// Softmax: everything with the row's dimension kept as 1, so that it broadcasts.
+// Softmax: statistics keep the dimension of the rows with size 1, so that they broadcast.
 
 IntList dim_of(const CooperativeCall& call) { return {call.local.as<SoftmaxAttributes>().dim}; }
 
@@ -62,11 +62,11 @@ double row_length(const CooperativeCall& call, std::size_t x) {
 double eps_of(const CooperativeCall& call) { return call.local.as<NormalizationAttributes>().eps; }
 Tensor last_sum(const Tensor& x) { return sum(x, IntList{-1}, true); }
 Tensor without_last(const Tensor& x) { return squeeze(x, IntList{-1}); }
-// A parameter of the row, where it is there.
+// Returns a parameter, or an empty handle if it is absent.
 Tensor times_weight(const CooperativeCall& call, const Tensor& x, std::size_t weight) {
   return call.local.inputs[weight] ? mul(x, wide(call, weight)) : x;
 }
-// Sum over all rows of this rank: of the shape of one row.
+// Returns the sum over all rows of this rank, with the shape of one row.
 Tensor over_rows(const Tensor& x) { return sum_to(x, Shape({x.size(-1)})); }
 
 Tensors row_sum(const CooperativeCall& call) { return {last_sum(wide(call, 0))}; }

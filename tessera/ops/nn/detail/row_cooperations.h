@@ -1,5 +1,5 @@
-// How ranks work together on rows that are cut: softmax and the norms along a cut dimension. Statistics are one or two
-// values a row, in f32 (f64 for f64).
+// Cooperation of ranks on rows that are sharded: softmax and the norms along a sharded dimension. Statistics are one or
+// two values per row, in f32 (f64 for f64).
 #pragma once
 
 #include "tessera/tensor/cooperation.h"

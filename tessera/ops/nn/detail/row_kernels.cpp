@@ -20,7 +20,7 @@ using Tag = hn::ScalableTag<T>;
 template <class T>
 using Vec = hn::Vec<Tag<T>>;
 
-// `count` elements, fewer than a vector, with `fill` behind them.
+// Loads `count` elements, fewer than a vector, followed by `fill`.
 template <class T>
 HWY_INLINE Vec<T> LoadTail(const T* from, std::int64_t count, T fill) {
   const Tag<T> d;
@@ -37,7 +37,7 @@ HWY_INLINE void StoreTail(Vec<T> from, T* to, std::int64_t count) {
   std::memcpy(to, padded, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-// A row that is read or written, `i` elements in: a whole vector, or `count` elements of it at the end.
+// A row, `i` elements in: a complete vector, or `count` elements at the end.
 template <class T>
 struct Source {
   const T* at;
@@ -58,7 +58,7 @@ struct OptionalSource {
   }
 };
 
-// to = f(vectors of the sources), over the row.
+// Computes to = f(vectors of the sources) over the row.
 template <class T, class F, class... S>
 HWY_INLINE void Map(T* to, std::int64_t n, const F& f, const S&... sources) {
   const Tag<T> d;
@@ -121,7 +121,7 @@ T Max(const T* x, std::int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(Tag<T>(), most));
 }
 
-// Adds exp(x - shift) to the sum and, where there is a place, stores it.
+// Adds exp(x - shift) to the sum and stores it if there is a destination.
 template <class T>
 T ExpSum(const T* x, T shift, T* y, std::int64_t n) {
   const Tag<T> d;
@@ -274,7 +274,7 @@ struct SquaredDistance {
     return hn::MulAdd(distance, distance, sum);
   }
 };
-// Two passes, since the sum of squares alone loses the variance of what is far from zero.
+// Two passes, because a sum of squares loses the variance of values far from zero.
 template <class T>
 NormStatistics<T> LayerNorm(const T* x, const NormParameters<T>& with, double eps, T* y, std::int64_t n) {
   const Tag<T> d;

@@ -1,7 +1,7 @@
-// The inner loops of row-wise operators, as functions on dense rows of float or double, compiled for each vector width
-// and chosen for the processor at hand. Ends of rows run the same vector code on a padded copy.
+// The inner loops of row-wise operators: functions on contiguous rows of float or double, compiled for each vector
+// width and selected for the processor. The ends of rows run the same vector code on a padded copy.
 //
-// Sums are made in four vectors side by side, folded at the end in a fixed order: the bits depend on the row alone.
+// Sums use four vectors, which are added at the end in a fixed order: the bits depend only on the row.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,17 @@ struct NormParameters {
   const T* bias = nullptr;
 };
 
-/// Rows of a norm's gradient: what it reads and where it adds the parameters' shares.
+/// Operands of the gradient of a norm of one row, and the sums for the parameters.
 template <class T>
 struct NormGradientRow {
   const T* grad;
   const T* x;
   T* dx;
   T* dweight;  // added to
-  T* dbias;    // added to; null: none
+  T* dbias;    // added to; null if absent
 };
 
-/// Rows whose pairs of elements (a, b) become (a cos - b sin, b cos + a sin); inverse: with the sine's sign turned
-/// round.
+/// Rows whose pairs of elements (a, b) become (a cos - b sin, b cos + a sin). The inverse negates the sine.
 template <class T>
 struct RotatedRows {
   const T* x = nullptr;
@@ -43,20 +42,20 @@ struct RotatedRows {
   std::int64_t out_step = 0;    // from row to row
   std::int64_t angle_step = 0;  // from row to row
   std::int64_t count = 1;
-  std::int64_t length = 0;  // of a row; elements behind the pairs are copied
+  std::int64_t length = 0;  // of a row; elements after the pairs are copied
   std::int64_t pairs = 0;
-  bool is_interleaved = false;  // pairs are neighbours; otherwise elements i and i + pairs
+  bool is_interleaved = false;  // pairs are adjacent; otherwise elements i and i + pairs
   bool is_inverse = false;
 };
 
-/// All of them for one vector width.
+/// The kernels for one vector width.
 template <class T>
 struct RowKernels {
-  /// The greatest value; -infinity of none.
+  /// Returns the greatest value; -infinity for an empty row.
   T (*max)(const T* x, std::int64_t n);
-  /// y = exp(x - shift) where x <= shift, and their sum.
+  /// Computes y = exp(x - shift), for x <= shift. Returns their sum.
   T (*exp_sum)(const T* x, T shift, T* y, std::int64_t n);
-  /// The sum alone.
+  /// Returns only the sum of exp_sum.
   T (*sum_exp)(const T* x, T shift, std::int64_t n);
   /// y = x * by.
   void (*scale)(const T* x, T by, T* y, std::int64_t n);
@@ -70,7 +69,7 @@ struct RowKernels {
   void (*add_scaled)(const T* x, T by, T* y, std::int64_t n);
   /// dx = y * (grad - dot(grad, y)).
   void (*softmax_gradient)(const T* grad, const T* y, T* dx, std::int64_t n);
-  /// The same bits, written past the caches if dx is aligned to vectors. Other threads see them after
+  /// Same as softmax_gradient, but bypasses the caches if dx is aligned to vectors. Other threads see them after
   /// hwy::FlushStream().
   void (*softmax_gradient_streamed)(const T* grad, const T* y, T* dx, std::int64_t n);
   /// dx = grad - exp(y) * sum(grad).
@@ -84,7 +83,7 @@ struct RowKernels {
   /// See NormGradientRow.
   void (*layer_norm_gradient)(const NormGradientRow<T>& row, const T* weight, const NormStatistics<T>& statistics,
                               std::int64_t n);
-  /// y = x * rstd * weight, where rstd = 1 / sqrt(mean of squares + eps), which is returned.
+  /// Computes y = x * rstd * weight with rstd = 1 / sqrt(mean of squares + eps). Returns rstd.
   T (*rms_norm)(const T* x, const T* weight, double eps, T* y, std::int64_t n);
   /// See NormGradientRow.
   void (*rms_norm_gradient)(const NormGradientRow<T>& row, const T* weight, T rstd, std::int64_t n);

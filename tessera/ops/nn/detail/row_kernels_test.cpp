@@ -8,7 +8,7 @@
 namespace tessera::ops::detail {
 namespace {
 
-// What exp-inl.h says of itself, over a fine grid down to where results are no longer normal numbers.
+// The accuracy that exp-inl.h documents, over a fine grid down to subnormal results.
 TEST(RowKernels, ExpIsGoodToTwoUnitsInTheLastPlace) {
   std::vector<float> x;
   for (double at = 0; at > -87.2; at -= 1.7e-4) x.push_back(static_cast<float>(at));

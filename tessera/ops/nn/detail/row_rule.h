@@ -1,5 +1,5 @@
-// What row-wise operators share: their rule (rows pass, the row's own dimension may not be cut, or only together),
-// checks and costs.
+// The rule, checks and costs of row-wise operators. Rows may be sharded. The dimension of the rows must be replicated,
+// or the ranks cooperate along it.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@ namespace tessera::ops::detail {
 /// dimensions and c of the row.
 class RowRule {
  public:
-  /// `own`: what cutting a row's own dimension means; `rows`: what cutting the rows does.
+  /// `own` is the kind of the dimension of a row, `rows` that of the other dimensions.
   RowRule(const tensor::Call& call, int ndim, int dim, layout::FactorKind own = layout::FactorKind::kReplicate,
           layout::FactorKind rows = layout::FactorKind::kPass);
-  /// An operand of all dimensions.
+  /// Adds an operand with all dimensions.
   void add_input_whole(layout::Linearity linearity = layout::Linearity::kNone);
-  /// One value a row.
+  /// Adds an operand with one value per row.
   void add_input_rows(layout::Linearity linearity = layout::Linearity::kNone);
-  /// One value for each element of a row.
+  /// Adds an operand with one value per element of a row.
   void add_input_row(layout::Linearity linearity = layout::Linearity::kNone);
-  /// A scalar.
+  /// Adds a scalar.
   void add_input_scalar(layout::Linearity linearity = layout::Linearity::kNone);
-  /// An optional operand that is not there.
+  /// Adds an omitted optional operand.
   void add_input_absent();
-  /// See the inputs.
+  /// Adds a result with all dimensions.
   void add_output_whole() { rule_.outputs.push_back(whole()); }
-  /// See the inputs.
+  /// Adds a result with one value per row.
   void add_output_rows() { rule_.outputs.push_back(rows()); }
-  /// See the inputs.
+  /// Adds a result with one value per element of a row.
   void add_output_row() { rule_.outputs.push_back(row()); }
-  /// See the inputs.
+  /// Adds a scalar result.
   void add_output_scalar() { rule_.outputs.emplace_back(); }
-  /// The rule.
+  /// Returns the rule.
   layout::FactorRule take() { return std::move(rule_); }
 
  private:
@@ -49,9 +49,9 @@ class RowRule {
   int dim_;
 };
 
-/// Refuses inputs of different shapes or dtypes.
+/// Throws InvalidArgument if two inputs differ in shape or dtype.
 void check_same(const tensor::Call& call, std::size_t a, std::size_t b);
-/// `flops` for each element of the first input; every tensor is read or written once.
+/// Returns the cost: `flops` per element of the first input, and one access to each tensor.
 tensor::Cost row_cost(const tensor::Call& call, double flops);
 
 }  // namespace tessera::ops::detail

@@ -1,5 +1,5 @@
-// A plain tensor as rows along one dimension, for kernels that work on dense rows of a compute type: what lies dense in
-// that type is used where it lies; other rows are loaded into scratch, and stored back from there.
+// A plain tensor as rows along one dimension, for kernels that work on contiguous rows of a compute type. Contiguous
+// rows of that type are used in place; other rows are loaded into scratch memory and stored back from there.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace tessera::ops::detail {
 
-/// Where the rows of a tensor lie; no tensor: there are none. A small value, good as long as the memory is.
+/// The rows of a tensor, or no rows. A value type; the caller keeps the memory alive.
 class Rows {
  public:
-  /// No rows.
+  /// Constructs a value without rows.
   Rows() = default;
-  /// Rows along `dim`, last of the other dimensions fastest. A scalar is one row of one element.
+  /// Refers to rows along `dim`, the last of the other dimensions fastest. A scalar is one row of one element.
   Rows(const Tensor& tensor, int dim) {
     if (!tensor) return;
     data_ = tensor.data();
@@ -34,7 +34,7 @@ class Rows {
     if (length_ == 1) step_ = 1;
   }
 
-  /// A dense tensor as one row of all its elements; another as rows along its last dimension.
+  /// Returns a contiguous tensor as one row of all elements, another tensor as rows along its last dimension.
   static Rows longest(const Tensor& tensor) {
     if (!tensor.is_contiguous()) return Rows(tensor, tensor.ndim() - 1);
     Rows rows;
@@ -44,13 +44,13 @@ class Rows {
     return rows;
   }
 
-  /// Whether there is a tensor.
+  /// Returns true if there are rows.
   [[nodiscard]] bool has_rows() const { return data_ != nullptr; }
-  /// How many rows.
+  /// Returns the number of rows.
   [[nodiscard]] std::int64_t count() const { return count_; }
-  /// Elements of a row.
+  /// Returns the number of elements of a row.
   [[nodiscard]] std::int64_t length() const { return length_; }
-  /// The row as T: in place, or loaded into `scratch` of at least length() elements.
+  /// Returns the row as T: in place, or loaded into `scratch` of at least length() elements.
   template <class T>
   const T* read(std::int64_t row, T* scratch) const {
     const std::byte* at = place(row);
@@ -66,23 +66,23 @@ class Rows {
     load(scratch, at, dtype_, step_, count);
     return scratch;
   }
-  /// Where to write them.
+  /// Returns the address to write elements of a row to, from `begin` on, before finish().
   template <class T>
   T* begin_write(std::int64_t row, std::int64_t begin, T* scratch) const {
     return is_dense<T>() ? reinterpret_cast<T*>(place(row)) + begin : scratch;
   }
-  /// Stores them, as finish().
+  /// Stores `count` elements from `begin` on that were written to scratch.
   template <class T>
   void finish(std::int64_t row, std::int64_t begin, std::int64_t count, const T* scratch) const {
     if (is_dense<T>()) return;
     store(scratch, place(row) + begin * step_ * static_cast<std::int64_t>(itemsize(dtype_)), dtype_, step_, count);
   }
-  /// Where to write a row as T before finish().
+  /// Returns the address to write a row as T to, before finish().
   template <class T>
   T* begin_write(std::int64_t row, T* scratch) const {
     return is_dense<T>() ? reinterpret_cast<T*>(place(row)) : scratch;
   }
-  /// Stores what was written into scratch; nothing where it was in place.
+  /// Stores a row that was written to scratch. Does nothing for a row in place.
   template <class T>
   void finish(std::int64_t row, const T* scratch) const {
     if (!is_dense<T>()) store(scratch, place(row), dtype_, step_, length_);
@@ -120,11 +120,11 @@ class Rows {
   SmallVector<Dim, 3> dims_;
 };
 
-/// Calls body(begin, end, scratch) on pieces of `count` rows; scratch holds `buffers` rows of `length`.
+/// Calls body(begin, end, scratch) on chunks of `count` rows; scratch holds `buffers` rows of `length`.
 template <class T, class F>
 void for_row_pieces(std::int64_t count, std::int64_t length, std::int64_t buffers, const F& body) {
   parallel_for(count, rows_per_piece(length), [&](std::int64_t begin, std::int64_t end) {
-    // Not filled: dense rows, which need none, would pay as much for it as for writing their results.
+    // Not initialized: that would cost contiguous rows, which need no scratch, as much as writing their results.
     const auto scratch = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(buffers * length));
     body(begin, end, scratch.get());
   });
@@ -140,7 +140,7 @@ void with_floating(DType dtype, const F& body) {
   }
 }
 
-/// What statistics of a floating tensor are kept in.
+/// Returns the dtype for statistics of a floating tensor.
 inline DType statistics_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 }  // namespace tessera::ops::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/pointwise/promote.h"
 
@@ -27,16 +28,11 @@ constexpr std::uint8_t types_of(DType dtype) {
   }
 }
 
-bool is_storage_only(DType dtype) {
-  constexpr auto kBit = [](DType of) { return 1U << static_cast<unsigned>(of); };
-  constexpr unsigned kOnlyStored = kBit(DType::kC128) | kBit(DType::kU16) | kBit(DType::kU32) | kBit(DType::kU64) |
-                                   kBit(DType::kF8E4M3) | kBit(DType::kF8E5M2);
-  return (kOnlyStored & kBit(dtype)) != 0;
-}
-
 [[noreturn]] void refuse_dtype(const tensor::Call& call, DType dtype) {
-  TESSERA_CHECK_CALL(call, !is_storage_only(dtype), "cannot compute in ", dtype, ", a storage dtype; cast it first");
-  TESSERA_THROW(InvalidArgument, call.op.name(), ": cannot compute in ", dtype, "; called as ", call.text());
+  TESSERA_CHECK_CALL(call, !is_storage_only(dtype), "dtype must be one that operators compute in, got ", dtype,
+                     "; cast it first");
+  TESSERA_THROW(InvalidArgument, call.op->function, ": dtype must be one that this operator supports, got ", dtype,
+                "; cast the input; called as ", call.text());
 }
 
 bool are_shapes_alike(const tensor::Call& call) {

@@ -46,6 +46,7 @@ inline constexpr layout::Algebra kLinearFalling = {layout::Linearity::kJoint, la
 /// The description of a pointwise operator.
 struct PointwiseRow {
   std::string_view name;
+  std::string_view function = {};  // as in OpDef
   std::string_view inputs;
   std::string_view outputs = "out";  // of one shape and dtype
   std::uint8_t types = kFloats;
@@ -73,6 +74,7 @@ template <const PointwiseRow& kRow>
 tensor::Operator register_row() {
   return tensor::register_op(
       {.name = kRow.name,
+       .function = kRow.function,
        .inputs = kRow.inputs,
        .outputs = kRow.outputs,
        .infer = [](const tensor::Call& call, std::span<tensor::OutputInfo> outputs) { infer_row(kRow, call, outputs); },

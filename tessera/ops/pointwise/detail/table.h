@@ -38,9 +38,11 @@
 #define TESSERA_POINTWISE_FORMS_1(name)                                   \
   Tensor name(const Tensor& x) { return tensor::call(rows::name, {x}); }  \
   void name##_(const Tensor& x) { tensor::call_out(rows::name, x, {x}); } \
-  void name##_out(const Tensor& out, const Tensor& x) { tensor::call_out(rows::name, out, {x}); }
+  Tensor name(const Tensor& x, const ResultOptions& options) { return tensor::call_out(rows::name, options.out, {x}); }
 /// Defines the functions of an operator of two inputs: a new tensor, in place, to a given tensor.
 #define TESSERA_POINTWISE_FORMS_2(name)                                                       \
   Tensor name(const Tensor& a, const Tensor& b) { return tensor::call(rows::name, {a, b}); }  \
   void name##_(const Tensor& a, const Tensor& b) { tensor::call_out(rows::name, a, {a, b}); } \
-  void name##_out(const Tensor& out, const Tensor& a, const Tensor& b) { tensor::call_out(rows::name, out, {a, b}); }
+  Tensor name(const Tensor& a, const Tensor& b, const ResultOptions& options) {               \
+    return tensor::call_out(rows::name, options.out, {a, b});                                 \
+  }

@@ -1,5 +1,6 @@
-// adamw on CUDA: one launch for up to kMaxAdamWTensors dense tensors. More are several launches, and so is each tensor
-// that is not dense; the step is counted up by the last launch, for the others read it. A step is below 2^32.
+// adamw on CUDA: one launch for up to kMaxAdamWTensors dense tensors. More tensors
+// take several launches, and each tensor that is not dense takes one. The last launch increments the step, because the
+// others read it. A step is below 2^32.
 #include <algorithm>
 #include <memory>
 
@@ -20,10 +21,10 @@ Image image(TESSERA_CUDA_BYTES(adamw_lists));
 const ImageKernel lists_kernel(image, "adamw_lists");
 const ImageKernel strided_kernel(image, "adamw_strided");
 
-// Blocks a multiprocessor: each works out the step for itself, so no more than run at once.
+// Blocks per multiprocessor. Each block computes the values of the step, so no more blocks than can be resident.
 constexpr std::int64_t kBlocksEach = 8;
 
-// The tensors of place i, in the order of AdamWPart.
+// Returns the tensors at index i, in the order of AdamWPart.
 const Tensor& part_of(const ListCall& of, std::size_t i, int part) {
   const auto list = static_cast<std::size_t>(part);
   return part < kNewParam ? of.at(list, i) : of.out(list - kNewParam, i);
@@ -111,7 +112,7 @@ void run(const KernelCall& call) {
     lists->tensors[lists->count++] = tensor;
     lists->pieces += static_cast<std::int32_t>(pieces);
   }
-  // Also where nothing is left: the step is counted here.
+  // Also without remaining tensors, because this launch increments the step.
   lists->info.new_step = call.outputs[3 * of.count].data_as<std::int64_t>();
   launch_lists(call, *lists);
 }

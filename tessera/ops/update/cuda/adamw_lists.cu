@@ -1,8 +1,8 @@
-// AdamW over many tensors in one launch, step by step as update_kernels.cpp does it, with operations that are rounded
-// alike: results differ from the host's only as far as pow() of doubles does.
+// AdamW over many tensors in one launch, with the operations and the rounding of update_kernels.cpp. Results differ
+// from those of the host only as far as pow() of doubles does.
 //
-// Blocks take pieces of the tensors in turn. The step is read and counted up in place, which needs an order: each block
-// takes it by adding 1 to the upper half of the word, and the block that finds all others there writes the new one.
+// Blocks process chunks of the tensors in turn. The step is read and incremented in place, which needs an order: each
+// block adds 1 to the upper half of the word when it reads, and the last block writes the new step.
 #include "tessera/ops/cuda/elements.cuh"
 #include "tessera/ops/update/cuda/adamw_lists.h"
 
@@ -18,7 +18,7 @@ __device__ double quotient(double a, double b) { return __ddiv_rn(a, b); }
 __device__ float root(float a) { return __fsqrt_rn(a); }
 __device__ double root(double a) { return __dsqrt_rn(a); }
 
-// What does not depend on the element, in doubles.
+// The values that do not depend on the element, in doubles.
 struct Step {
   double beta1, beta2, eps, keep, clip, rate, root_scale;
   bool is_skipped;
@@ -64,7 +64,7 @@ __device__ std::int64_t take_step(const AdamWStepInfo& info, bool is_skipped) {
   return done;
 }
 
-// By the first thread, for all of the block.
+// Computed by the first thread for the block.
 __device__ void prepare(const AdamWStepInfo& info, Step& step) {
   if (threadIdx.x == 0) {
     const double rate = read(info.learning_rate, 0);
@@ -133,7 +133,7 @@ __device__ void update_piece(const AdamWTensor& of, std::int64_t begin, const St
   }
 }
 
-// All parts in f32: loads of two vectors of each are under way at once, which dtypes chosen at run time keep apart.
+// All parts in f32: loads of two vectors of each part overlap, which dtypes selected at run time would prevent.
 __device__ void update_floats(const AdamWTensor& of, std::int64_t begin, const Step& step) {
   constexpr int kAtOnce = 2;
   const TypedStep<float> typed(step);
@@ -178,7 +178,7 @@ __device__ void update_floats(const AdamWTensor& of, std::int64_t begin, const S
   }
 }
 
-// The tensor of a piece: the last that begins at or before it.
+// Returns the tensor of a chunk: the last one that begins at or before it.
 __device__ int tensor_of(const AdamWLists& lists, int piece) {
   int low = 0;
   int high = lists.count;

@@ -1,5 +1,5 @@
-// What the kernels of adamw_lists.cu take. The tensors of a step travel in the arguments of the launch, which hold up
-// to 32764 bytes: nothing to copy, nothing that must outlive a captured launch.
+// Arguments of the kernels in adamw_lists.cu. The tensors of a step are in the arguments of the launch, which hold up
+// to 32764 bytes. Nothing is copied, and nothing must outlive a captured launch.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace tessera::ops::cuda {
 
-/// What a step reads and writes of one tensor; in this order.
+/// The operands of a step of one tensor, in this order.
 enum AdamWPart { kParam, kGrad, kFirst, kSecond, kNewParam, kNewFirst, kNewSecond, kAdamWParts };
 
 /// A number of one element in device memory; null if absent.
@@ -18,11 +18,11 @@ struct AdamWScalar {
   DType dtype = DType::kF32;
 };
 
-/// What all tensors have in common.
+/// The values that all tensors share.
 struct AdamWStepInfo {
   double beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   AdamWScalar learning_rate, clip, skip;
-  std::int64_t* step = nullptr;      // taken so far
+  std::int64_t* step = nullptr;      // number of steps so far
   std::int64_t* new_step = nullptr;  // null: another launch writes it
 };
 
@@ -32,28 +32,28 @@ struct AdamWTensor {
   std::int64_t numel = 0;
   DType dtypes[kAdamWParts] = {};
   bool is_float : 1 = false;     // all parts are f32
-  bool has_vectors : 1 = false;  // four elements of each part can be loaded at once
+  bool has_vectors : 1 = false;  // four elements of each part can be loaded as a vector
 };
 
-/// Elements of a piece of work: one block's at a time.
+/// Elements of a chunk, the unit of work of a block.
 inline constexpr std::int64_t kAdamWPiece = 4096;
-/// The most tensors of one launch.
+/// Maximum number of tensors per launch.
 inline constexpr int kMaxAdamWTensors = 400;
 
 /// Many dense tensors.
 struct AdamWLists {
   AdamWStepInfo info;
   std::int32_t count = 0;
-  std::int32_t pieces = 0;                          // of all
-  std::int32_t first_piece[kMaxAdamWTensors] = {};  // of each
+  std::int32_t pieces = 0;                          // of all tensors
+  std::int32_t first_piece[kMaxAdamWTensors] = {};  // of each tensor
   AdamWTensor tensors[kMaxAdamWTensors] = {};
 };
 static_assert(sizeof(AdamWLists) <= 32764, "the arguments of a launch");
 
-/// The most dimensions of a tensor that is not dense.
+/// Maximum number of dimensions of a tensor that is not dense.
 inline constexpr int kMaxAdamWDims = 12;
 
-/// One tensor that is not dense throughout.
+/// One tensor with a part that is not dense.
 struct AdamWStrided {
   AdamWStepInfo info;
   AdamWTensor tensor;

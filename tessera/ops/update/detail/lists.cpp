@@ -10,7 +10,7 @@ void ListCall::check() const {
     for (std::size_t list = 0; list < lists; ++list) {
       const Tensor& x = at(list, i);
       const std::string& name = call.op->inputs[list].name;
-      TESSERA_CHECK_CALL(call, x, name, "[", i, "] must be a tensor");
+      TESSERA_CHECK_CALL(call, x, name, "[", i, "] must be a tensor, got an empty handle");
       TESSERA_CHECK_CALL(call, is_computed_floating(x.dtype()), name, "[", i, "] must be f32, f64, bf16 or f16, got ",
                          x.dtype());
       TESSERA_CHECK_CALL(call, x.shape() == first.shape(), name, "[", i, "] must have shape ", first.shape(), ", got ",
@@ -22,7 +22,7 @@ void ListCall::check() const {
 void ListCall::check_single(std::size_t i, bool is_optional, Single kind) const {
   const Tensor& x = single(i);
   const std::string& name = call.op->inputs[lists + i].name;
-  TESSERA_CHECK_CALL(call, x || is_optional, name, " must be a tensor");
+  TESSERA_CHECK_CALL(call, x || is_optional, name, " must be a tensor, got an empty handle");
   if (!x) return;
   TESSERA_CHECK_CALL(call, x.numel() == 1, name, " must have one element, got ", x.shape());
   const DType dtype = x.dtype();
@@ -36,7 +36,7 @@ void ListCall::check_single(std::size_t i, bool is_optional, Single kind) const 
 }
 
 layout::FactorRule ListCall::rule(layout::FactorKind kind, std::size_t output_lists) const {
-  // A factor of one place is missing from the results of the others, which a rule can only take for a reduction.
+  // A factor of one tensor is missing from the results of the others, which a rule would treat as a reduction.
   if (count > 1) kind = layout::FactorKind::kReplicate;
   layout::FactorRule rule;
   rule.name = call.op.name();
@@ -85,7 +85,7 @@ ListWork::ListWork(const ListCall& of, std::size_t output_lists)
     for (std::size_t list = 0; list < output_lists; ++list) is_dense &= of.out(list, i).is_contiguous();
     const Tensor& x = of.at(0, i);
     is_double[i] = x.dtype() == DType::kF64;
-    // Rows of every operand of a place must be the same rows.
+    // All operands at one index must have the same rows.
     const auto rows_of = [&](const Tensor& tensor) {
       return is_dense ? ListRows(tensor) : ListRows(&sparse.emplace_back(tensor, tensor.ndim() - 1));
     };

@@ -1,4 +1,4 @@
-// Calls over lists of tensors: where arguments stand, checks, pieces of work, and their rule.
+// Calls over lists of tensors: positions of arguments, checks, chunks of work, and the sharding rule.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@ struct ListCall {
   ListCall(const tensor::Call& of, std::size_t list_count, std::size_t single_count)
       : call(of), lists(list_count), count((of.inputs.size() - single_count) / list_count) {}
 
-  /// Element i of a list.
+  /// Returns element i of a list.
   [[nodiscard]] const Tensor& at(std::size_t list, std::size_t i) const { return call.inputs[list * count + i]; }
-  /// Element i of a list of results.
+  /// Returns element i of a list of results.
   [[nodiscard]] const Tensor& out(std::size_t list, std::size_t i) const { return call.outputs[list * count + i]; }
-  /// A single argument.
+  /// Returns a single argument.
   [[nodiscard]] const Tensor& single(std::size_t i) const { return call.inputs[lists * count + i]; }
   /// Throws if a tensor is missing, is not floating, or differs in shape from others of its index.
   void check() const;
@@ -103,17 +103,17 @@ class ListRows {
   bool is_dense_ = true;
 };
 
-/// The tensors of a call as rows, and the stretches of work; held by the closure that runs it.
+/// The tensors of a call as rows, and the chunks of work. The closure that runs the call holds it.
 struct ListWork {
   /// Rows of inputs and results: list by list, `count` of each.
   std::vector<ListRows> inputs, outputs;
   std::vector<ListPiece> pieces;
-  std::vector<bool> is_double;  // by place: computed in f64
-  std::deque<Rows> sparse;      // of tensors that are not dense, for ListRows
+  std::vector<bool> is_double;  // by index in the lists: computed in f64
+  std::deque<Rows> sparse;      // of tensors that are not contiguous, for ListRows
   std::size_t count = 0;
-  std::int64_t elements = 0;  // of all pieces
+  std::int64_t elements = 0;  // of all chunks
 
-  /// Rows of all lists of the call, cut where the first list's tensors are.
+  /// Splits the rows of all lists of the call at the boundaries of the tensors of the first list.
   ListWork(const ListCall& of, std::size_t output_lists);
   ListWork(const ListWork&) = delete;
   ListWork& operator=(const ListWork&) = delete;
@@ -126,15 +126,15 @@ struct ListWork {
   void add_pieces(std::size_t place, std::int64_t rows, std::int64_t length);
 };
 
-/// Calls body(piece, scratch) for every piece on the threads of the rank; scratch, of float or double by the place,
-/// holds `buffers` stretches.
+/// Calls body(piece, scratch) for each chunk on the threads of the rank. Scratch holds `buffers` chunks of float or
+/// double, depending on the tensor.
 template <class F>
 void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body);
 
-/// Most elements of a stretch.
+/// Maximum number of elements of a chunk.
 inline constexpr std::int64_t kListPiece = 16384;
-/// Elements that a thread takes at a time, many small tensors or a stretch of a large one. A step of so many takes
-/// about 5 us, several times what it costs to hand them to a thread.
+/// Elements that a thread processes at a time: several small tensors or a chunk of a large one. A step of this size
+/// takes about 5 us, several times the cost of giving it to a thread.
 inline constexpr std::int64_t kListGrain = kListPiece;
 
 template <class F>
@@ -142,7 +142,7 @@ void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body) 
   const auto pieces = static_cast<std::int64_t>(work.pieces.size());
   const std::int64_t grain = std::max<std::int64_t>(1, pieces * kListGrain / std::max<std::int64_t>(work.elements, 1));
   parallel_for(pieces, grain, [&](std::int64_t begin, std::int64_t end) {
-    // Not filled, so that dense tensors, which need none, pay nothing; doubles are enough for floats too.
+    // Not initialized, because contiguous tensors do not use it. An array of doubles also holds floats.
     const auto scratch = std::make_unique_for_overwrite<double[]>(static_cast<std::size_t>(buffers * kListPiece));
     for (std::int64_t i = begin; i < end; ++i) {
       const ListPiece& piece = work.pieces[static_cast<std::size_t>(i)];
@@ -155,13 +155,13 @@ void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body) 
   });
 }
 
-/// Reads the element of a tensor when the work runs, or gives `otherwise` without a tensor.
+/// A tensor of one element that is read when the work runs, or no tensor.
 struct ScalarSource {
   ScalarSource() = default;
   explicit ScalarSource(const Tensor& tensor) {
     if (tensor) rows = Rows(tensor, -1);
   }
-  /// Reads it.
+  /// Returns the element, or `otherwise` without a tensor.
   [[nodiscard]] double read(double otherwise) const {
     if (!rows.has_rows()) return otherwise;
     double one[1];

@@ -27,7 +27,7 @@ Tensors counted_parts(const CooperativeCall& call) {
   return parts;
 }
 
-// Zero, where this rank's parts lie.
+// Returns zero on the device of the shards of this rank.
 Tensor zero(const CooperativeCall& call, DType dtype) {
   const auto held = std::ranges::find_if(call.global.inputs, [](const Tensor& x) { return bool(x.local()); });
   return zeros({}, {.dtype = dtype, .device = held->device()});
@@ -51,7 +51,7 @@ Tensor root(const Tensor& powers, double p) {
   return p == 2 ? sqrt(powers) : pow(powers, 1 / p);
 }
 
-// What this rank has of each.
+// The sums of the shards of this rank, per tensor.
 Tensor part_norms(const CooperativeCall& call, double p) {
   const Tensors norms = foreach_norm(counted_parts(call), p);
   Tensors all;
@@ -63,7 +63,7 @@ Tensor part_norms(const CooperativeCall& call, double p) {
   }
   return powered(joined(std::move(all)), p);
 }
-// And of all.
+// The sum of all shards of this rank.
 Tensor part_norm(const CooperativeCall& call, double p) {
   const Tensors parts = counted_parts(call);
   if (parts.empty()) return zero(call, DType::kF64);

@@ -1,5 +1,5 @@
-// How norms over lists are computed where their tensors are cut over ranks: each rank raises the norms of the parts
-// that it counts to the power of p, these are added up, and all take the root; for an infinite p they are compared.
+// Norms over lists of sharded tensors. Each rank raises the norms of its shards to the power of p, the ranks sum these
+// values, and all take the root. For an infinite p, the ranks take the maximum.
 #pragma once
 
 #include "tessera/tensor/cooperation.h"

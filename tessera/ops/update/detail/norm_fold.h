@@ -1,5 +1,5 @@
-// The p-norm in two steps, so that stretches, tensors and ranks can be put together in between: |x|^p summed up, then
-// the root; for an infinite p the largest |x|. In doubles; not a number wins.
+// The p-norm in two steps, so that chunks, tensors and ranks can be joined in between: the sum of |x|^p, then the root.
+// For an infinite p it is the greatest |x|. Values are doubles; nan propagates.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 
 namespace tessera::ops::detail {
 
-/// See the head of this file.
+/// The p-norm of contiguous chunks.
 struct NormFold {
   double p = 2;  ///< above 0
 
-  /// Of a dense stretch.
+  /// Returns the sum of |x|^p of a contiguous chunk.
   template <class T>
   [[nodiscard]] double of(const T* x, std::int64_t count) const {
     double all = 0;
@@ -28,19 +28,19 @@ struct NormFold {
     }
     return all;
   }
-  /// Of two.
+  /// Returns the joined value of two chunks.
   [[nodiscard]] double joined(double a, double b) const {
     if (!std::isinf(p)) return a + b;
     return b > a || std::isnan(b) ? b : a;
   }
-  /// The norm.
+  /// Returns the norm for the joined value of all chunks.
   [[nodiscard]] double root(double all) const {
     if (p == 2) return std::sqrt(all);
     return p == 1 || std::isinf(p) ? all : std::pow(all, 1 / p);
   }
 
  private:
-  static constexpr std::int64_t kStretch = 1024;  // floats are added up only so far
+  static constexpr std::int64_t kStretch = 1024;  // maximum number of terms of a sum of floats
   [[nodiscard]] double power(double x) const { return p == 1 || std::isinf(p) ? x : std::pow(x, p); }
 };
 

@@ -18,7 +18,7 @@ using Tag = hn::ScalableTag<T>;
 template <class T>
 using Vec = hn::Vec<Tag<T>>;
 
-// Copies the rest of a stretch, fewer elements than a vector, into padded memory; zeros behind it.
+// Copies the rest of a chunk, fewer elements than a vector, into memory padded with zeros.
 template <class T>
 struct Padded {
   HWY_INLINE Padded(const T* from, std::int64_t count) {
@@ -156,7 +156,7 @@ void Mul(const T* a, T by, T* out, std::int64_t n) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, a + i), hn::Set(d, by)), d, out + i);
-  for (; i < n; ++i) out[i] = a[i] * by;  // one product rounds alike in and out of vectors
+  for (; i < n; ++i) out[i] = a[i] * by;  // a single product rounds equally in and outside of vectors
 }
 
 template <class T>

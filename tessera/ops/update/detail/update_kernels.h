@@ -1,12 +1,12 @@
-// The inner loops of updates on dense stretches of float or double, compiled for each vector width. Where a stretch
-// ends makes no difference to its elements.
+// The inner loops of updates on contiguous chunks of float or double, compiled for each vector width. Results do not
+// depend on the boundaries of chunks.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera::ops::detail {
 
-/// A step of AdamW with everything that does not depend on the element worked out.
+/// A step of AdamW, with all values that do not depend on the element.
 template <class T>
 struct AdamWStep {
   T beta1, beta2, eps;
@@ -35,7 +35,7 @@ struct SgdRow {
   T *new_param, *new_momentum;
 };
 
-/// A step of Lion with everything that does not depend on the element worked out.
+/// A step of Lion, with all values that do not depend on the element.
 template <class T>
 struct LionStep {
   T beta1, beta2;
@@ -50,7 +50,7 @@ struct LionRow {
   T *new_param, *new_mean;
 };
 
-/// All of them for one vector width.
+/// The kernels for one vector width.
 template <class T>
 struct UpdateKernels {
   void (*adamw)(const AdamWRow<T>& row, const AdamWStep<T>& step, std::int64_t n);
@@ -62,7 +62,7 @@ struct UpdateKernels {
   void (*mul)(const T* a, T by, T* out, std::int64_t n);
 };
 
-/// Those for this processor.
+/// Returns the kernels for this processor.
 template <class T>
 const UpdateKernels<T>& update_kernels();
 template <>

@@ -126,7 +126,7 @@ const OpCase kGradNorm{
        return {Array(Shape(), norm), Array(Shape(), std::min(1.0, how.max_norm / norm))};
      }}};
 
-// Values of the singles behind the lists; absent ones are `otherwise`.
+// Values of the singles after the lists; absent ones are `otherwise`.
 double single(std::span<const Array> in, std::size_t at, bool is_there, double otherwise) {
   return is_there ? in[at].values[0] : otherwise;
 }
