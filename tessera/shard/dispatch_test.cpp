@@ -105,6 +105,8 @@ TEST(Dispatch, OperandsThatDoNotFitAreRefusedWithThePricesOfFixes) {
                                    "dimension 1 of b\n  a  f32[8, 8]  {tp: Shard(0)}\n  b  f32[8, 8]  "
                                    "{tp: Shard(1)}\ncheapest fixes:\n  redistribute(",
                                    "{})", "all-gather over tp, ", " us", "AutoRedistribute"});
+    expect_error<InvalidArgument>([&] { ops::matmul(a, b); }, {"matmul: operands disagree on mesh tp=4: axis tp"});
+    EXPECT_EQ(Layout::parse(line(), "{tp: Shard(0)}"), a.layout());  // as the error prints it
     const Tensor p = from_local(ops::ones({8, 8}), on_line("P"), {.shape = Shape{8, 8}});
     expect_error<InvalidArgument>([&] { ops::mm(p, p); }, {"not linear in a, b together"});
     const ForbidCommunication none;
@@ -200,8 +202,10 @@ TEST(Dispatch, PlainTensorsAmongShardedOnesAreRefusedButForNumbers) {
   simulate(4, [] {
     const Tensor x = placed(counted({8, 8}, DType::kF64), on_line("S0"));
     const Tensor plain = testing::plain(counted({8, 8}, DType::kF64));
-    expect_error<InvalidArgument>([&] { ops::add(x, plain); }, {"add", "input 1 is a plain tensor", "replicate()"});
-    expect_error<InvalidArgument>([&] { ops::add_out(plain, x, x); }, {"cannot be written into"});
+    expect_error<InvalidArgument>(
+        [&] { ops::add(x, plain); },
+        {"add", "b must have a layout, as other operands do, got a plain tensor", "replicate()"});
+    expect_error<InvalidArgument>([&] { ops::add(x, x, {.out = plain}); }, {"out must have a layout"});
     const Tensor number = testing::plain({{}, DType::kF64, {2}});
     EXPECT_EQ(ops::mul(x, number).layout(), on_line("S0"));
     const Tensor twice = ops::mul(x, number);
@@ -219,7 +223,7 @@ TEST(Dispatch, TensorsOfDifferentMeshesAreRefused) {
     const Tensor a = placed(counted({8, 8}), on_line("S0"));
     const Tensor b = placed(counted({8, 8}), on_grid("S0,R"));
     const AutoRedistribute automatic;
-    expect_error<InvalidArgument>([&] { ops::add(a, b); }, {"different meshes", "tp=4", "dp=2,tp=2"});
+    expect_error<InvalidArgument>([&] { ops::add(a, b); }, {"tensors must be on one mesh", "tp=4", "dp=2,tp=2"});
   });
 }
 

@@ -179,7 +179,7 @@ TEST(ListNorms, RefuseWhatTheyCannotTell) {
     expect_error<InvalidArgument>([&] { ops::grad_norm(pending, 1); },
                                   {"grads[1]", "partial value", "reduce_gradients()", "AutoRedistribute"});
     const Tensors plain = {sharding, testing::plain(counted({6}))};
-    expect_error<InvalidArgument>([&] { ops::grad_norm(plain, 1); }, {"grads[1] is a plain tensor", "replicate()"});
+    expect_error<InvalidArgument>([&] { ops::grad_norm(plain, 1); }, {"grads[1] must have a layout", "replicate()"});
     const ForbidCommunication none;
     expect_error<NotSupported>([&] { ops::grad_norm({&sharding, 1}, 1); }, {"grad_norm", "ForbidCommunication"});
     const Tensor whole = placed(counted({8, 4}), on_grid("R,R"));

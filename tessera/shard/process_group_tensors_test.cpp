@@ -321,11 +321,12 @@ TEST(GroupTensors, ThatDoNotFitAreRejectedAndUnchanged) {
     rejects([&] { world.gather(Tensor(), x, rank()); }, {"gather: out must be a tensor, got an empty handle"});
     rejects([&] { world.scatter(x, Tensor(), rank()); }, {"scatter: x must be a tensor, got an empty handle"});
     rejects([&] { world.send(x, rank()); }, {"peer must be another rank in [0, 1]"});
-    rejects([&] { world.all_reduce(ops::zeros({2}, {DType::kBool})); }, {"sum is not defined for bool"});
+    rejects([&] { world.all_reduce(ops::zeros({2}, {DType::kBool})); },
+            {"dtype must be one that sum is defined for, got bool"});
     EXPECT_EQ(world.sequence(), 0U);
     EXPECT_EQ(x.version(), given({4, 2}, rank()).version());
     expect_equal(x, given({4, 2}, rank()));
-    rejects([&] { ProcessGroup().all_reduce(x); }, {"the group handle is empty"});
+    rejects([&] { ProcessGroup().all_reduce(x); }, {"group handle must not be empty"});
   });
 }
 

@@ -215,12 +215,12 @@ TEST(ListUpdates, WhatIsPendingOrCutOtherwiseIsRefusedWithAFix) {
         [&] {
           sgd(params, {good, testing::plain(counted({8, 4}))});
         },
-        {"grads[1] is a plain tensor", "replicate()", "distribute()"});
+        {"grads[1] must have a layout", "replicate()", "distribute()"});
     expect_error<InvalidArgument>(
         [&] {
           sgd(params, {good, placed(counted({8, 4}), on_line("S0"))});
         },
-        {"index 1 of the lists", "different meshes", "ep=4"});
+        {"index 1 of the lists", "must be on one mesh", "ep=4"});
     expect_error<InvalidArgument>(
         [&] {
           sgd(params, {good, placed(counted({8, 5}), on_grid("R,S0"))});

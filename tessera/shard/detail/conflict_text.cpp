@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <regex>
+#include <charconv>
 #include <vector>
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
+#include "tessera/shard/detail/dispatch_plan.h"
 
 namespace tessera::shard::detail {
 namespace {
@@ -62,21 +63,6 @@ std::string code_of(const Layout& layout) {
   return '{' + code + '}';
 }
 
-// Returns the name of an input: that of the argument, with the index if the argument is a list of several tensors.
-std::string name_of(const Call& call, std::size_t input) {
-  const std::size_t lists = call.op->input_lists;
-  const std::size_t length = lists == 0 ? 0 : (call.inputs.size() - call.op->input_singles) / lists;
-  std::size_t first = 0;
-  for (const tensor::OpArgument& argument : call.op->inputs) {
-    const std::size_t count = argument.is_list ? length : 1;
-    if (input < first + count) {
-      return count > 1 ? fmt::format("{}[{}]", argument.name, input - first) : argument.name;
-    }
-    first += count;
-  }
-  return fmt::format("input {}", input);
-}
-
 std::string steps_of(const layout::Plan& plan) {
   if (plan.nbytes == 0) return "no communication";
   std::string text;
@@ -112,6 +98,27 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 
 }  // namespace
 
+std::string argument_text(const Call& call, std::size_t input) {
+  const std::size_t lists = call.op->input_lists;
+  const std::size_t length = lists == 0 ? 0 : (call.inputs.size() - call.op->input_singles) / lists;
+  std::size_t first = 0;
+  for (const tensor::OpArgument& argument : call.op->inputs) {
+    const std::size_t count = argument.is_list ? length : 1;
+    if (input < first + count) {
+      return argument.is_list ? fmt::format("{}[{}]", argument.name, input - first) : argument.name;
+    }
+    first += count;
+  }
+  return fmt::format("input {}", input);
+}
+
+void refuse_plain(const Call& call, std::size_t input) {
+  TESSERA_THROW(InvalidArgument, call.op->function, ": ", argument_text(call, input),
+                " must have a layout, as other operands do, got a plain tensor, ", tensor::describe(call.inputs[input]),
+                "; replicate() it on the mesh if all ranks hold the same value, otherwise distribute() it",
+                backward_note(), "; called as ", call.text());
+}
+
 std::string named_placements(const Layout& layout) {
   std::string text;
   for (const auto& [axis, placement] : placements_of(layout)) {
@@ -126,7 +133,7 @@ std::string operands_text(const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size() && i < kMaxRows; ++i) {
     const Tensor& input = call.inputs[i];
     if (!input) continue;
-    rows.push_back({name_of(call, i), concat(input.dtype(), input.shape()),
+    rows.push_back({argument_text(call, i), concat(input.dtype(), input.shape()),
                     input.has_layout() ? named_placements(input.layout()) : "no layout"});
   }
   std::string text = aligned(rows);
@@ -143,7 +150,7 @@ std::string fixes_text(const Call& call, std::span<const layout::Fix> fixes) {
     for (std::size_t i = 0; i < fix.moves.size(); ++i) {
       if (fix.moves[i] == nullptr) continue;
       const Tensor& input = call.inputs[i];  // a plain constant is replicated first
-      const std::string name = name_of(call, i);
+      const std::string name = argument_text(call, i);
       code += fmt::format("{}redistribute({}, {})", code.empty() ? "" : " and ",
                           input && !input.has_layout() ? fmt::format("replicate({}, mesh)", name) : name,
                           code_of(fix.inputs[i]));
@@ -155,24 +162,33 @@ std::string fixes_text(const Call& call, std::span<const layout::Fix> fixes) {
 }
 
 std::string conflict_with_names(const Call& call, std::string_view conflict, std::span<const std::size_t> places) {
-  static const std::regex kInputs("inputs? ([0-9]+(?:, [0-9]+)*)(?: \\{[^}]*\\})?");
-  static const std::regex kNumber("[0-9]+");
-  const std::string all(conflict);
   std::string text;
-  auto rest = all.begin();
-  for (std::sregex_iterator found(all.begin(), all.end(), kInputs), end; found != end; ++found) {
-    text.append(rest, (*found)[0].first);
-    const std::string numbers = (*found)[1];
-    std::string names;
-    for (std::sregex_iterator each(numbers.begin(), numbers.end(), kNumber); each != end; ++each) {
-      const auto operand = static_cast<std::size_t>(std::stoul(each->str()));
-      names += (names.empty() ? "" : ", ") +
-               (operand < places.size() ? name_of(call, places[operand]) : "input " + each->str());
+  std::string_view rest = conflict;
+  const auto take = [&](std::string_view word) {
+    const bool is_next = rest.starts_with(word);
+    if (is_next) rest.remove_prefix(word.size());
+    return is_next;
+  };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto has_number = [&](std::size_t at) { return at < rest.size() && is_digit(rest[at]); };
+  while (!rest.empty()) {
+    const std::string_view before = rest;
+    if (!(take("input ") || take("inputs ")) || !has_number(0)) {
+      rest = before.substr(1);
+      text += before[0];
+      continue;
     }
-    text += names;
-    rest = (*found)[0].second;
+    do {  // "0, 2": a list of operands
+      std::size_t operand = 0;
+      const char* const end = std::from_chars(rest.data(), rest.data() + rest.size(), operand).ptr;
+      rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+      text += operand < places.size() ? argument_text(call, places[operand]) : fmt::format("input {}", operand);
+    } while (has_number(2) && take(", ") && (text += ", ", true));
+    if (const std::size_t close = rest.find('}'); rest.starts_with(" {") && close != std::string_view::npos) {
+      rest.remove_prefix(close + 1);
+    }
   }
-  return text.append(rest, all.end());
+  return text;
 }
 
 }  // namespace tessera::shard::detail

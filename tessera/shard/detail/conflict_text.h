@@ -1,6 +1,6 @@
 // The error of a call whose operands must be redistributed: the conflict, the operands, and the cheapest fixes as code.
 //
-//   mm: operands disagree on mesh dp=2,tp=2: axis tp shards dimension 1 of a, but not dimension 0 of b
+//   matmul: operands disagree on mesh dp=2,tp=2: axis tp shards dimension 1 of a, but not dimension 0 of b
 //     a  f32[8, 4096]     {dp: Shard(0), tp: Shard(1)}
 //     b  f32[4096, 1024]  {}
 //   cheapest fixes:
@@ -18,6 +18,10 @@
 
 namespace tessera::shard::detail {
 
+/// Returns the name of an argument, with its index if it is in a list: "grads[3]".
+std::string argument_text(const tensor::Call& call, std::size_t input);
+/// Throws InvalidArgument for an input without a layout in a call of tensors with layouts.
+[[noreturn]] void refuse_plain(const tensor::Call& call, std::size_t input);
 /// Returns the placements of the axes that do not replicate: "{dp: Shard(0), tp: Partial()}".
 std::string named_placements(const layout::Layout& layout);
 /// Returns the operands of a call, one per line: name, dtype, shape and placements; then its attributes.

@@ -8,6 +8,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
+#include "tessera/shard/detail/conflict_text.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/plan_cache.h"
 #include "tessera/shard/detail/tracing.h"
@@ -224,7 +225,7 @@ void ByPlace::check_place(std::size_t i) const {
     if (!tensor || !tensor.has_layout()) return;
     if (on_mesh == nullptr) on_mesh = &tensor;
     TESSERA_CHECK(on_mesh->layout().mesh() == tensor.layout().mesh(), call_.op.name(), ": tensors at index ", i,
-                  " of the lists are on different meshes, ", on_mesh->layout().text(), " and ", tensor.layout().text(),
+                  " of the lists must be on one mesh, got ", on_mesh->layout().text(), " and ", tensor.layout().text(),
                   "; bring them to one mesh with gather() and distribute()");
   };
   for (std::size_t list = 0; list < lists_; ++list) look_at(in(list, i));
@@ -232,10 +233,7 @@ void ByPlace::check_place(std::size_t i) const {
   for (std::size_t list = 0; list < lists_; ++list) {
     const Tensor& tensor = in(list, i);
     TESSERA_CHECK(tensor, call_.op.name(), ": ", argument_text(call_, list * count_ + i), " must be a tensor");
-    TESSERA_CHECK(
-        on_mesh == nullptr || tensor.has_layout(), call_.op.name(), ": ", argument_text(call_, list * count_ + i),
-        " is a plain tensor, ", tensor::describe(tensor), ", but ", tensor::describe(*on_mesh),
-        " has a layout; replicate() it on the mesh if all ranks hold the same value, ", "otherwise distribute() it");
+    if (on_mesh != nullptr && !tensor.has_layout()) refuse_plain(call_, list * count_ + i);
   }
   for (std::size_t list = 0; list < output_lists_; ++list) {
     const Tensor& target = out(list, i);
@@ -439,14 +437,6 @@ void ByPlace::call_for_results() {
 }
 
 }  // namespace
-
-std::string argument_text(const Call& call, std::size_t input) {
-  const tensor::OperatorState& op = *call.op.operator->();
-  const std::size_t count = (call.inputs.size() - op.input_singles) / op.input_lists;
-  const std::size_t behind = op.input_lists * count;
-  if (input >= behind) return op.inputs[op.input_lists + input - behind].name;
-  return tessera::detail::concat(op.inputs[input / count].name, "[", input % count, "]");
-}
 
 bool holds_ranks_of(const Mesh& mesh, const Mesh& other) {
   if (mesh == other) return true;

@@ -21,8 +21,6 @@ void call_by_place(const tensor::Call& call);
 /// Executes a norm.
 void call_together(const tensor::Call& call);
 
-/// Returns the text of an argument: "grads[3]".
-std::string argument_text(const tensor::Call& call, std::size_t input);
 /// Returns true if every rank of `other` is on `mesh`.
 bool holds_ranks_of(const layout::Mesh& mesh, const layout::Mesh& other);
 /// Redistributes inputs, in one launch for each kind of step, and makes the call on the results.

@@ -11,6 +11,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/layout/planner.h"
 #include "tessera/ops/pointwise/convert.h"
+#include "tessera/shard/detail/conflict_text.h"
 #include "tessera/shard/detail/cooperate.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/list_calls.h"
@@ -38,10 +39,7 @@ Distinct distinct_layouts(const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& x = call.inputs[i];
     TESSERA_CHECK(x, call.op.name(), ": ", argument_text(call, i), " must be a tensor");
-    TESSERA_CHECK(x.has_layout(), call.op.name(), ": ", argument_text(call, i), " is a plain tensor, ",
-                  tensor::describe(x),
-                  ", among tensors with layouts; replicate() it on the mesh if all ranks hold the same value, ",
-                  "otherwise distribute() it");
+    if (!x.has_layout()) refuse_plain(call, i);
     if (last >= out.layouts.size() || !(out.layouts[last] == x.layout())) {
       last = static_cast<std::size_t>(std::ranges::find(out.layouts, x.layout()) - out.layouts.begin());
       if (last == out.layouts.size()) out.layouts.push_back(x.layout());

@@ -34,7 +34,7 @@ layout::Mesh mesh_of(const Call& call) {
   const auto look_at = [&](const Tensor& tensor) {
     if (!tensor || !tensor.has_layout()) return;
     if (!mesh) mesh = tensor.layout().mesh();
-    TESSERA_CHECK_CALL(call, mesh == tensor.layout().mesh(), "tensors on different meshes, ", mesh.text(), " and ",
+    TESSERA_CHECK_CALL(call, mesh == tensor.layout().mesh(), "tensors must be on one mesh, got ", mesh.text(), " and ",
                        tensor.layout().mesh().text(), "; bring them to one mesh with gather() and distribute()",
                        backward_note());
   };
@@ -48,15 +48,11 @@ layout::Mesh mesh_of(const Call& call) {
 void check_plain(const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& input = call.inputs[i];
-    if (!input || input.has_layout()) continue;
-    TESSERA_CHECK_CALL(
-        call, input.ndim() == 0 || input.is_constant(), "input ", i, " is a plain tensor, ", tensor::describe(input),
-        ", among tensors with layouts; replicate() it on the mesh if all ranks hold the same value, otherwise ",
-        "distribute() it", backward_note());
+    if (input && !input.has_layout() && input.ndim() > 0 && !input.is_constant()) refuse_plain(call, i);
   }
   for (const Tensor& output : call.outputs) {
-    TESSERA_CHECK_CALL(call, !output || output.has_layout(), "the result has a layout and cannot be written into ",
-                       tensor::describe(output), "; give a tensor with a layout, or none", backward_note());
+    TESSERA_CHECK_CALL(call, !output || output.has_layout(), "out must have a layout, as the result does, got ",
+                       tensor::describe(output), "; create it with a layout, or omit it", backward_note());
   }
 }
 
@@ -254,12 +250,12 @@ Fix replicated_fix(const Call& call, const DispatchPlan& entry) {
       redistribute_mode() == RedistributeMode::kForbidden ? "; a ForbidCommunication scope forbids redistribution" : "";
   const std::string operands = operands_text(call);
   const std::string ways = fixes_text(call, fixes);
-  TESSERA_CHECK(entry.rearranged == nullptr, call.op.name(), ": elements must move to other ranks on mesh ",
+  TESSERA_CHECK(entry.rearranged == nullptr, call.op->function, ": elements must move to other ranks on mesh ",
                 entry.mesh.text(), ": ", conflict, forbidden, operands,
                 "\nAutoRedistribute moves only these elements:\n  ", entry.rearranged->plan->text(),
                 ways.empty() ? "" : ways.substr(1), ways.empty() ? "" : "\n", "or call it inside AutoRedistribute",
                 backward_note());
-  TESSERA_THROW(InvalidArgument, call.op.name(), ": operands disagree on mesh ", entry.mesh.text(), ": ", conflict,
+  TESSERA_THROW(InvalidArgument, call.op->function, ": operands disagree on mesh ", entry.mesh.text(), ": ", conflict,
                 forbidden, ways.empty() ? "; no redistribution of the operands makes them fit" : "", operands, ways,
                 ways.empty() ? "" : "\nor call it inside AutoRedistribute", backward_note());
 }
@@ -326,8 +322,8 @@ DispatchPlan keyed(const Call& call, std::uint64_t hash) {
     const Tensor& target = call.outputs[o];
     TESSERA_CHECK_CALL(call,
                        !target || (target.shape() == entry.infos[o].shape && target.dtype() == entry.infos[o].dtype),
-                       "the result is ", entry.infos[o].dtype, entry.infos[o].shape,
-                       ", but the tensor to write into is ", tensor::describe(target), backward_note());
+                       "out must be ", entry.infos[o].dtype, entry.infos[o].shape, ", got ", tensor::describe(target),
+                       backward_note());
   }
   return entry;
 }

@@ -61,7 +61,7 @@ void Results::hand_in(std::size_t number, const Tensor& tensor) {
 
 std::optional<Whole> Results::recombined(std::size_t number, std::string& wrong) const {
   const std::lock_guard lock(mutex_);
-  wrong = "nobody handed it in";
+  wrong = "no rank handed it in";
   if (number >= entries_.size() || !entries_[number].layout) return std::nullopt;
   const GatheredResult& entry = entries_[number];
   ops::testing::Parts parts{entry.shape, entry.dtype, entry.layout, {}};
