@@ -77,7 +77,7 @@ TEST(Causes, ALimitOfTheAddressSpaceIsNamed) {
   run.rank(1).state = RankState::kFailed;
   run.rank(1).reason =
       "uncaught exception: out of memory: host: no room for 1 GiB (stream 1, default pool): the address space of the "
-      "process is limited to 5 GiB (ulimit -v), of which 4 GiB are in use";
+      "process is limited to 5 GiB (ulimit -v), 4 GiB in use";
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kOutOfMemory, {1});
   EXPECT_THAT(found.verdict.sentence, HasSubstr("limited to 5 GiB (ulimit -v)"));
@@ -156,7 +156,7 @@ TEST(Causes, ATrainerThatStoppedTheRunIsQuoted) {
   EXPECT_THAT(found.verdict.sentence, HasSubstr("the trainer stopped the run: step 12: loss nan"));
   evidence.ranks[1].state = RankState::kDied;
   evidence.ranks[1].signal = 11;
-  EXPECT_EQ(explain(evidence).verdict.culprits, std::vector<int>{1}) << "a crash beside it is told";
+  EXPECT_EQ(explain(evidence).verdict.culprits, std::vector<int>{1}) << "a crash next to it is reported";
 }
 
 TEST(Causes, ARankWhoseRecordIsMissingDiedAtAnUnknownPlace) {

@@ -98,7 +98,8 @@ TEST(LiveView, ShowsStateStepMemoryAndTheOperationInFlight) {
   const LiveRow& first = view.rows[0];
   EXPECT_EQ(first.state, "running");
   EXPECT_EQ(first.step, 117) << "the step it is in, by its mark, before the one it told of last";
-  EXPECT_EQ(first.operation, "world 5: all_reduce(f32[1048576], sum), waits for others") << "not what queues behind it";
+  EXPECT_EQ(first.operation, "world 5: all_reduce(f32[1048576], sum), waits for others")
+      << "not the operations queued after it";
   EXPECT_EQ(first.in_flight_ns, 12 * kSecond);
   EXPECT_EQ(first.memory_nbytes, 1000U);
   EXPECT_EQ(first.failure, RankCondition::kLate);
@@ -137,7 +138,7 @@ TEST(LiveView, HangsWhenSomethingIsLateOrARankIsDown) {
   launches.back().begun_ns = evidence.taken_ns - 11 * kSecond;
   EXPECT_TRUE(live_view(evidence, {}).is_hung);
   evidence.ranks[0].state = RankState::kEnded;
-  EXPECT_FALSE(live_view(evidence, {}).is_hung) << "what it left open when it ended hangs nobody";
+  EXPECT_FALSE(live_view(evidence, {}).is_hung) << "an operation left open at the end blocks no rank";
   evidence.ranks[1].state = RankState::kStopped;
   EXPECT_TRUE(live_view(evidence, {}).is_hung);
   evidence.ranks[1].state = RankState::kMissing;

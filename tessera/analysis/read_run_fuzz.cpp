@@ -225,7 +225,7 @@ int run(int argc, char** argv) {
   if (::mkdtemp(name) == nullptr) return 1;
   const std::string directory = name;
   const std::vector<std::string> valid = valid_files();
-  const int code = fuzz::run(argc, argv, "spoilt run directories read",
+  const int code = fuzz::run(argc, argv, "corrupted run directories read",
                              [&](std::uint64_t seed) { return one(directory, valid, seed); });
   fs::remove_all(directory);
   return code;

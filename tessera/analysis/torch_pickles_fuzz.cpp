@@ -97,8 +97,8 @@ int run(int argc, char** argv) {
   char name[] = "/dev/shm/tessera_torch_fuzz_XXXXXX";
   if (::mkdtemp(name) == nullptr) return 1;
   const std::string directory = name;
-  const int code =
-      fuzz::run(argc, argv, "spoilt pickles read", [&](std::uint64_t seed) { return one(directory + "/dump", seed); });
+  const int code = fuzz::run(argc, argv, "corrupted pickles read",
+                             [&](std::uint64_t seed) { return one(directory + "/dump", seed); });
   fs::remove_all(directory);
   return code;
 }

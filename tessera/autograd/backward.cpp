@@ -51,10 +51,10 @@ void start(BackwardRun& run, const std::vector<Tensor>& outputs, const std::vect
                 outputs.size(), "), got ", gradients.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];
-    TESSERA_CHECK(output, what, ": output ", i, " must be a tensor");
-    TESSERA_CHECK(output.is_tracked(), what, ": ", tensor::describe(output),
-                  " does not depend on a tensor that requires a gradient, or was computed under NoGrad; call "
-                  "set_requires_grad() on a leaf");
+    TESSERA_CHECK(output, what, ": output ", i, " must be a tensor, got an empty handle");
+    TESSERA_CHECK(output.is_tracked(), what, ": output must depend on a tensor that requires a gradient, got ",
+                  tensor::describe(output),
+                  "; call requires_grad_() on a leaf, and compute the output outside of NoGrad");
     Tensor gradient = i < gradients.size() && gradients[i] ? gradients[i] : one_like(output);
     TESSERA_CHECK(gradient.shape() == output.shape() && gradient.dtype() == output.dtype(), what,
                   ": gradient must have the shape and dtype of ", tensor::describe(output), ", got ",
@@ -88,8 +88,8 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& outputs, const std::vec
   }
   std::vector<Tensor> results = run.execute();
   for (std::size_t i = 0; i < results.size() && !options.allow_unused; ++i) {
-    TESSERA_CHECK(results[i], "gradients: no output depends on input ", i, ", ", tensor::describe(inputs[i]),
-                  "; set allow_unused to get an empty tensor");
+    TESSERA_CHECK(results[i], "gradients: an output must depend on input ", i, ", but none does, got ",
+                  tensor::describe(inputs[i]), "; set allow_unused to get an empty tensor");
   }
   return results;
 }

@@ -94,7 +94,7 @@ TEST(Backward, NeedsAGradientForMoreThanOneElement) {
       },
       {"shape and dtype of f64[2]", "got f64[3]"});
   expect_error<InvalidArgument>([&] { backward(tensor_of({1}, {1})); },
-                                {"does not depend on a tensor that requires a gradient"});
+                                {"output must depend on a tensor that requires a gradient"});
 }
 
 TEST(Backward, RunsTwiceOnlyWhenTheGraphIsRetained) {

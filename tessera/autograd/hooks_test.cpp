@@ -189,7 +189,7 @@ TEST(Function, IsHeldToItsWord) {
     return {in[0]};
   };
   const Tensor y = apply_function("odd", forward, [](FunctionCall&, const Tensors&) { return Tensors(2); }, {x})[0];
-  EXPECT_FALSE(y.is_same(x)) << "an input given back is a result with its own history";
+  EXPECT_FALSE(y.is_same(x)) << "a returned input is a result with its own history";
   expect_error<InvalidArgument>([&] { backward(y); }, {"odd", "one gradient per input (1), got 2"});
   const Tensor z =
       apply_function("odd", forward, [](FunctionCall& call, const Tensors&) { return Tensors{call.saved(1)}; }, {x})[0];

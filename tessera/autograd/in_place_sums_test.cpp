@@ -258,7 +258,7 @@ TEST(InPlaceSums, NeedATensorToAddTo) {
       {"contract_add", "requires an output tensor to add to"});
   const Tensor sum = drawn(random, {3, 3}, DType::kF32);
   expect_error<InvalidArgument>([&] { ops::contract_add_(sum, leaf(a), a, "ki,kj->ij"); },
-                                {"contract_add", "cannot record"});
+                                {"contract_add", "out of a recorded call must be one of its inputs"});
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ Tensor owned(Tensor gradient) {
 }
 
 LeafNode* leaf_of(const Tensor& tensor, const char* what) {
-  TESSERA_CHECK(tensor, what, ": tensor must not be empty");
+  TESSERA_CHECK(tensor, what, ": tensor must not be empty, got an empty handle");
   const AutogradState* state = state_of(tensor);
   if (state == nullptr) return nullptr;
   TESSERA_CHECK(state->node->is_leaf, what, ": tensor must be a leaf, got ", tensor::describe(tensor), ", a result of ",

@@ -139,7 +139,7 @@ const Tensor& Node::unpack(const SavedInput& from, Tensor& held, bool attach) {
     const OperandInfo* was = from.role == SavedInput::Role::kInput    ? &inputs[place]
                              : from.role == SavedInput::Role::kOutput ? &outputs[place]
                                                                       : nullptr;
-    TESSERA_CHECK(held, title(), ": the unpack hook of saved tensors must return a tensor");
+    TESSERA_CHECK(held, title(), ": the unpack hook of saved tensors must return a tensor, got an empty handle");
     TESSERA_CHECK(was == nullptr || (held.shape() == was->shape && held.dtype() == was->dtype), title(),
                   ": the unpack hook must return a saved tensor of ", was->dtype, was->shape, ", got ",
                   tensor::describe(held));

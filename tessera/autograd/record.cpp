@@ -93,8 +93,8 @@ class OpGradient final : public tensor::GradientCall {
       const SavedInput& slot = node_.saved[i];
       if (slot.role == role && slot.place == at(index)) return node_.unpack(slot, held_[i], attach_);
     }
-    TESSERA_THROW(InvalidArgument, node_.name(), ": gradient reads ",
-                  role == SavedInput::Role::kInput ? "input " : "output ", index, ", which OpDef::saves must name");
+    TESSERA_THROW(InvalidArgument, node_.name(), ": OpDef::saves must name what the gradient reads, got a read of ",
+                  role == SavedInput::Role::kInput ? "input " : "output ", index);
   }
 
   OpNode& node_;
@@ -120,8 +120,8 @@ const tensor::Storage* storage_of(const Tensor& tensor) {
 void check_given(const Call& call, const Tensor& out) {
   bool is_input = false;
   for (const Tensor& input : call.inputs) is_input |= input.is_same(out);
-  TESSERA_CHECK_CALL(call, is_input, "cannot record a call that writes into ", tensor::describe(out),
-                     ", which is not one of its inputs; omit the output, or write under NoGrad");
+  TESSERA_CHECK_CALL(call, is_input, "out of a recorded call must be one of its inputs, got ", tensor::describe(out),
+                     "; omit it, or write under NoGrad");
   const AutogradState* state = state_of(out);
   TESSERA_CHECK_CALL(call, state == nullptr || !state->node->is_leaf, "cannot change ", tensor::describe(out),
                      " in place: it is a leaf that requires a gradient; use NoGrad");

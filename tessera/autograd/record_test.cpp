@@ -81,9 +81,9 @@ TEST(InPlace, IsRefusedIntoATensorThatIsNoInput) {
   const Tensor x = leaf_of({1}, {3});
   const Tensor out = tensor_of({1}, {0});
   expect_error<InvalidArgument>([&] { tensor::call_out(kNeg, out, {x}); },
-                                {"test.neg", "not one of its inputs", "NoGrad"});
+                                {"test.neg", "must be one of its inputs", "NoGrad"});
   const Tensor y = neg(x);
-  expect_error<InvalidArgument>([&] { tensor::call_out(kNeg, y, {out}); }, {"not one of its inputs"});
+  expect_error<InvalidArgument>([&] { tensor::call_out(kNeg, y, {out}); }, {"must be one of its inputs"});
 }
 
 TEST(InPlace, IsRefusedWhereOthersWouldMissTheGradient) {

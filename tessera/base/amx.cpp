@@ -41,7 +41,7 @@ TESSERA_IN_CHILD bool request() {
   return system_call(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// What LDTILECFG reads.
+// The operand of LDTILECFG.
 struct alignas(64) TileConfig {
   std::uint8_t palette;
   std::uint8_t start_row;

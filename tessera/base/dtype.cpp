@@ -23,7 +23,7 @@ DType parse_dtype(std::string_view name) {
   for (const DType dtype : kAllDTypes) {
     if (to_string(dtype) == name) return dtype;
   }
-  TESSERA_THROW(InvalidArgument, "unknown dtype '", name, "'", did_you_mean(name, kNames), "; must be one of ", kNames);
+  TESSERA_THROW(InvalidArgument, "dtype must be one of ", kNames, ", got '", name, "'", did_you_mean(name, kNames));
 }
 
 std::string to_string(f16 value) { return fmt::format("{}", static_cast<float>(value)); }

@@ -257,8 +257,8 @@ TEST(DType, UnknownNamesListTheKnownAndTheNearest) {
   } catch (const InvalidArgument& error) {
     EXPECT_EQ(
         error.message(),
-        "unknown dtype 'bf61' (did you mean 'bf16'?); must be one of [f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, "
-        "i16, i8, u64, u32, u16, u8, bool, c64, c128]");
+        "dtype must be one of [f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, i16, i8, u64, u32, u16, u8, bool, c64, "
+        "c128], got 'bf61' (did you mean 'bf16'?)");
   }
   EXPECT_THROW(parse_dtype(""), InvalidArgument);
   EXPECT_THROW(parse_dtype("F32"), InvalidArgument);

@@ -115,8 +115,8 @@ constexpr Variable kTable[] = {
 };
 static_assert(std::size(kTable) == kRows);
 
-// Selects a planted bug in builds made for that (testing/mutant.h). Who links such a layer links this one as it is, so
-// the name is known everywhere, but it is no setting and has no row.
+// Selects a planted bug in mutant builds (testing/mutant.h). Such a build of another layer links this layer unchanged,
+// so the name is always known. It is not a setting and has no row.
 constexpr std::string_view kMutantSelector = "TESSERA_MUTANT";
 
 std::string type_of(const Variable& variable) {

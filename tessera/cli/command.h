@@ -115,7 +115,7 @@ struct Command {
   /// Adds an option. `names` are separated by commas: "-n,--ranks", or "FILE" for an argument. The variable must live
   /// as long as the command.
   void add(const std::string& names, Target target, std::string help, Rules rules = {});
-  /// Adds nested commands, one of which the command line must name, and returns the body that runs it.
+  /// Adds nested commands, returns the body that runs the one that the command line names. It must name one.
   Body add_commands(const std::vector<Verb>& verbs);
   /// Returns the nested command of this name, or nullptr.
   [[nodiscard]] Command* find(const std::string& nested) const;

@@ -92,7 +92,7 @@ TEST_F(TrainAgain, ASecondStartLeavesARunThatGoesOnAlone) {
   EXPECT_FALSE(contains(content(directory + "/verdict"), "failed")) << content(directory + "/verdict");
 }
 
-// The summary says done while rank 0 still prints a sample.
+// The summary shows done while rank 0 still prints a sample.
 TEST_F(TrainAgain, AJobThatIsLostInItsLastMomentsIsNotAFailureWhenStartedAgain) {
   std::string options = small + "--train.steps 4 --run.sample 100000";
   options.erase(0, 5);

@@ -210,7 +210,7 @@ TEST_F(Train, IsStartedAgainAndGoesOnFromItsLastCheckpoint) {
   const auto summary = nlohmann::json::parse(run("summary.json"));
   EXPECT_EQ(summary.at("end"), "done");
   EXPECT_EQ(summary.at("resumed_from").size(), 1u);
-  EXPECT_EQ(count(run("loss.csv"), "\n"), 2001u) << "each step is told once";
+  EXPECT_EQ(count(run("loss.csv"), "\n"), 2001u) << "each step is reported once";
   EXPECT_EQ(count(run("metrics.jsonl"), "\n"), 4000u);
 }
 

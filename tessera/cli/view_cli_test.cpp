@@ -114,7 +114,8 @@ TEST_F(View, ServesThePageAtTheAddressThatItPrintsUntilItIsTold) {
 // A training run, and the line with the path of its report.
 TEST_F(View, TrainingLeavesThePageInItsRunDirectoryAndSaysWhere) {
   std::ofstream text(directory + "/text");
-  for (int line = 0; line < 400; ++line) text << "line " << line << " of a text that says little\n";
+  for (int line = 0; line < 400; ++line)
+    text << "line " << line << " of a text that says little\n";  // words: data of the run
   text.close();
   const std::string small =
       " --model.width 32 --model.layers 1 --model.hidden 32 --model.sequence 16 --train.steps 2 --data.files " +

@@ -44,7 +44,7 @@ std::chrono::nanoseconds deadline_of_world() {
 }
 
 void check_group(const std::shared_ptr<GroupState>& state) {
-  TESSERA_CHECK(state != nullptr, "the group handle is empty; this rank is not a member");
+  TESSERA_CHECK(state != nullptr, "group handle must not be empty; this rank is not a member");
   state->owner.check("process group");
 }
 

@@ -38,7 +38,7 @@ SmallVector<std::int64_t, 8> listed(OpKind kind, std::span<const std::int64_t> c
 }
 
 GroupState& state_of(const std::shared_ptr<GroupState>& state) {
-  TESSERA_CHECK(state != nullptr, "the group handle is empty; this rank is not a member");
+  TESSERA_CHECK(state != nullptr, "group handle must not be empty; this rank is not a member");
   state->owner.check("process group");
   return *state;
 }

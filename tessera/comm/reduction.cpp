@@ -331,8 +331,9 @@ bool can_reduce(DType dtype, Reduction kind) {
 
 void fold(DType dtype, const ReduceOp& reduction, std::span<const std::byte* const> inputs,
           std::span<std::byte* const> outputs, std::int64_t count) {
-  TESSERA_CHECK(can_reduce(dtype, reduction.kind), to_string(reduction.kind), " is not defined for ", to_string(dtype));
-  TESSERA_CHECK(!inputs.empty() && count >= 0, "fold: needs at least one input and count >= 0, got ", inputs.size(),
+  TESSERA_CHECK(can_reduce(dtype, reduction.kind), "fold: dtype must be one that ", to_string(reduction.kind),
+                " is defined for, got ", to_string(dtype));
+  TESSERA_CHECK(!inputs.empty() && count >= 0, "fold: requires at least one input and count >= 0, got ", inputs.size(),
                 " inputs of ", count, " elements");
   const std::int64_t parts = is_complex(dtype) ? 2 : 1;
   fold_of(dtype, reduction.kind)(reduction.factor, inputs, outputs, count * parts);

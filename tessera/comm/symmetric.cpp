@@ -21,8 +21,8 @@ using detail::SymmetricRequest;
 constexpr int kMaxChannels = 1024;
 
 SymmetricBackend* backend_of(const ProcessGroup& group, const device::Stream& stream) {
-  TESSERA_CHECK(group, "symmetric memory: the group handle is empty; this rank is not a member");
-  TESSERA_CHECK(stream, "symmetric memory of group ", group.name(), ": the stream handle is empty");
+  TESSERA_CHECK(group, "symmetric memory: group handle must not be empty; this rank is not a member");
+  TESSERA_CHECK(stream, "symmetric memory of group ", group.name(), ": stream must not be empty");
   Communicator& communicator = *group.state()->communicator;
   TESSERA_CHECK_AS(NotSupported, communicator.symmetric() != nullptr, "group ", group.name(), ": backend ",
                    group.backend(), " does not support symmetric memory; ",
@@ -44,7 +44,7 @@ bool has_ended(const device::Stream& stream) {
 }
 
 SymmetricState& state_of(const std::shared_ptr<SymmetricState>& state) {
-  TESSERA_CHECK(state != nullptr, "the symmetric pool handle is empty");
+  TESSERA_CHECK(state != nullptr, "symmetric pool handle must not be empty");
   state->group.state()->owner.check("symmetric memory");
   return *state;
 }
@@ -69,7 +69,7 @@ SymmetricState::~SymmetricState() {
       is_idle &= has_ended(used);
     }
   }
-  // What hangs may yet come to touch it: kept as long as the group's ranks are.
+  // A hanging operation may still access it, so it is kept as long as the ranks of the group.
   if (!is_idle) group.state()->symmetric->keep(std::move(segments));
 }
 
@@ -100,7 +100,7 @@ void SymmetricState::create(std::size_t nbytes) {
 void SymmetricState::take_pad(std::size_t lines) {
   const std::size_t nbytes = lines * sizeof(SignalLine);
   pad = group.state()->symmetric->pad(stream.device(), nbytes);
-  // Before the meeting, by order of the stream: nobody puts before all are zero.
+  // Before the rendezvous, in stream order: no rank puts before all values are zero.
   stream.fill(pad.first, 0, 4, nbytes / 4, "signal pad");
 }
 

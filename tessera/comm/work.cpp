@@ -10,7 +10,7 @@ namespace {
 
 WorkState& state_of(const std::shared_ptr<WorkState>& state) {
   TESSERA_CHECK(state != nullptr,
-                "the work handle is empty, as for captured operations; wait for the replay of the graph");
+                "Work must not be empty, as that of a captured operation is; wait for the replay of the graph");
   state->owner.check("work");
   return *state;
 }

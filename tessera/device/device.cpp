@@ -14,7 +14,7 @@ namespace tessera::device {
 namespace {
 
 DeviceState& state_of(const Device& device) {
-  TESSERA_CHECK(device.state() != nullptr, "this Device is empty; get one with Device::get(\"host\")");
+  TESSERA_CHECK(device.state() != nullptr, "Device must not be empty; get one with Device::get(\"host\")");
   device.state()->owner.check("device");
   return *device.state();
 }
@@ -303,18 +303,19 @@ bool Device::is_capturable(const void* address) const { return state_of(*this).b
 
 Module Device::load_module(std::span<const std::byte> image) const {
   DeviceState& state = state_of(*this);
-  TESSERA_CHECK(!image.empty(), "load_module: the image is empty");
+  TESSERA_CHECK(!image.empty(), "load_module: image must not be empty");
   state.faults.pass(DriverCall::kLoadModule);
   return {state_, state.backend->load_module(image)};
 }
 
 Kernel Device::host_kernel(std::string name, HostKernelFn function) const {
-  TESSERA_CHECK(function != nullptr, "host_kernel '", name, "': the function is null");
+  TESSERA_CHECK(function != nullptr, "host_kernel '", name, "': function must not be null");
   return {state_, state_of(*this).backend->host_kernel(function), std::move(name)};
 }
 
 Kernel Module::kernel(const std::string& name) const {
-  TESSERA_CHECK(backend_ != nullptr, "kernel '", name, "': this Module is empty; load one with Device::load_module");
+  TESSERA_CHECK(backend_ != nullptr, "kernel '", name,
+                "': Module must not be empty; load one with Device::load_module");
   device_->owner.check("module");
   auto kernel = backend_->kernel(name);
   TESSERA_CHECK(kernel != nullptr, "the module has no kernel '", name, "'; declare it extern \"C\"");

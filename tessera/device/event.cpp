@@ -7,7 +7,7 @@ namespace tessera::device {
 namespace {
 
 EventState& state_of(const Event& event) {
-  TESSERA_CHECK(event.state() != nullptr, "this Event is empty; create one with Device::create_event");
+  TESSERA_CHECK(event.state() != nullptr, "Event must not be empty; create one with Device::create_event");
   event.state()->device->owner.check("event");
   return *event.state();
 }
@@ -36,8 +36,8 @@ void note_completed(EventState& event, const Asked& point) {
 }  // namespace
 
 Event Event::wrap(const Device& device, void* native, EventOptions options) {
-  TESSERA_CHECK(device.state() != nullptr, "Event::wrap: the Device is empty");
-  TESSERA_CHECK(native != nullptr, "Event::wrap: the native event is null");
+  TESSERA_CHECK(device.state() != nullptr, "Event::wrap: Device must not be empty");
+  TESSERA_CHECK(native != nullptr, "Event::wrap: native event must not be null");
   device.state()->owner.check("device");
   DeviceState& state = *device.state();
   {

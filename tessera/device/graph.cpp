@@ -15,14 +15,14 @@ std::atomic<std::uint32_t> graphs_made{0};  // number of executables in this pro
 
 GraphState& state_of(const Graph& graph) {
   TESSERA_CHECK(graph.state() != nullptr,
-                "this Graph is empty or was destroyed; capture one with Stream::begin_capture");
+                "Graph must not be empty or destroyed; capture one with Stream::begin_capture");
   graph.state()->device->owner.check("graph");
   return *graph.state();
 }
 
 GraphExecState& state_of(const GraphExec& exec) {
   TESSERA_CHECK(exec.state() != nullptr,
-                "this GraphExec is empty or was destroyed; create one with Graph::instantiate");
+                "GraphExec must not be empty or destroyed; create one with Graph::instantiate");
   exec.state()->device->owner.check("graph");
   return *exec.state();
 }
@@ -136,7 +136,7 @@ UpdateResult GraphExec::update(const Graph& graph) const {
 
 void GraphExec::launch(const Stream& stream) const {
   GraphExecState& exec = state_of(*this);
-  TESSERA_CHECK(static_cast<bool>(stream), "launch: the Stream is empty");
+  TESSERA_CHECK(static_cast<bool>(stream), "launch: Stream must not be empty");
   StreamState& on = *stream.state();
   TESSERA_CHECK(on.device == exec.device.get(), "launch: the stream must be on ", exec.device->name, ", got ", on.name,
                 " on ", on.device->name);

@@ -19,7 +19,7 @@ void check_granular(const DeviceState& device, const char* what, std::size_t val
 }
 
 RangeState& state_of(const std::unique_ptr<RangeState>& state) {
-  TESSERA_CHECK(state != nullptr, "this AddressRange is empty; create one with Device::reserve");
+  TESSERA_CHECK(state != nullptr, "AddressRange must not be empty; create one with Device::reserve");
   state->device->owner.check("address range");
   return *state;
 }
@@ -75,7 +75,7 @@ MemoryState::~MemoryState() {
 std::size_t Memory::nbytes() const { return state_ == nullptr ? 0 : state_->nbytes; }
 
 ExportedMemory Memory::export_handle() const {
-  TESSERA_CHECK(state_ != nullptr, "export: this Memory is empty; create one with Device::create_memory");
+  TESSERA_CHECK(state_ != nullptr, "export: Memory must not be empty; create one with Device::create_memory");
   state_->device->owner.check("memory");
   TESSERA_CHECK_AS(NotSupported, state_->device->properties.has_export, "device ", state_->device->name,
                    " cannot export memory");
@@ -84,7 +84,7 @@ ExportedMemory Memory::export_handle() const {
 }
 
 Memory Device::create_memory(std::size_t nbytes) const {
-  TESSERA_CHECK(state_ != nullptr, "create_memory: this Device is empty");
+  TESSERA_CHECK(state_ != nullptr, "create_memory: Device must not be empty");
   state_->owner.check("device");
   TESSERA_CHECK(nbytes > 0, "create_memory: nbytes must be positive, got 0");
   check_granular(*state_, "create_memory: size", nbytes);
@@ -100,7 +100,7 @@ Memory Device::create_memory(std::size_t nbytes) const {
 }
 
 Memory Device::import_memory(const ExportedMemory& exported) const {
-  TESSERA_CHECK(state_ != nullptr, "import_memory: this Device is empty");
+  TESSERA_CHECK(state_ != nullptr, "import_memory: Device must not be empty");
   state_->owner.check("device");
   TESSERA_CHECK(exported.fd() >= 0, "import_memory: the descriptor is closed");
   TESSERA_CHECK(exported.nbytes() > 0, "import_memory: nbytes must be positive, got 0");
@@ -115,7 +115,7 @@ Memory Device::import_memory(const ExportedMemory& exported) const {
 }
 
 AddressRange Device::reserve(std::size_t nbytes, std::size_t alignment) const {
-  TESSERA_CHECK(state_ != nullptr, "reserve: this Device is empty");
+  TESSERA_CHECK(state_ != nullptr, "reserve: Device must not be empty");
   state_->owner.check("device");
   TESSERA_CHECK(nbytes > 0, "reserve: nbytes must be positive, got 0");
   check_granular(*state_, "reserve: size", nbytes);
@@ -133,7 +133,7 @@ AddressRange Device::reserve(std::size_t nbytes, std::size_t alignment) const {
 }
 
 PinnedMemory Device::allocate_pinned(std::size_t nbytes) const {
-  TESSERA_CHECK(state_ != nullptr, "allocate_pinned: this Device is empty");
+  TESSERA_CHECK(state_ != nullptr, "allocate_pinned: Device must not be empty");
   state_->owner.check("device");
   TESSERA_CHECK(nbytes > 0, "allocate_pinned: nbytes must be positive, got 0");
   state_->faults.pass(DriverCall::kAllocatePinned);
@@ -175,7 +175,7 @@ std::size_t AddressRange::mapped_nbytes() const {
 
 void AddressRange::map(std::size_t offset, const Memory& memory) {
   RangeState& range = state_of(state_);
-  TESSERA_CHECK(memory.state() != nullptr, "map: the Memory is empty");
+  TESSERA_CHECK(memory.state() != nullptr, "map: Memory must not be empty");
   TESSERA_CHECK(memory.state()->device == range.device, "map: the memory must be of device ", range.device->name,
                 ", got ", memory.state()->device->name);
   const std::lock_guard lock(range.mutex);

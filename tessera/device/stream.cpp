@@ -82,11 +82,11 @@ class Claimed {
 };
 
 void check_range(const char* what, const void* address, std::size_t nbytes) {
-  TESSERA_CHECK(address != nullptr || nbytes == 0, what, " of ", nbytes, " bytes: the address is null");
+  TESSERA_CHECK(address != nullptr || nbytes == 0, what, " of ", nbytes, " bytes: address must not be null");
 }
 
 void check_word(const char* what, const void* address) {
-  TESSERA_CHECK(address != nullptr, what, ": the address is null");
+  TESSERA_CHECK(address != nullptr, what, ": address must not be null");
   TESSERA_CHECK(reinterpret_cast<std::uintptr_t>(address) % sizeof(std::uint64_t) == 0, what, ": address ", address,
                 " must be a multiple of 8");
 }
@@ -94,7 +94,7 @@ void check_word(const char* what, const void* address) {
 }  // namespace
 
 Stream Stream::wrap(const Device& device, void* native, StreamOptions options) {
-  TESSERA_CHECK(device.state() != nullptr, "Stream::wrap: the Device is empty");
+  TESSERA_CHECK(device.state() != nullptr, "Stream::wrap: Device must not be empty");
   DeviceState& state = *device.state();
   state.owner.check("device");
   if (state.default_stream->backend->native() == native) return device.default_stream();
@@ -112,7 +112,7 @@ Stream Stream::wrap(const Device& device, void* native, StreamOptions options) {
 void Stream::launch(const Kernel& kernel, const LaunchConfig& config, const KernelArgs& args,
                     const LaunchInfo& info) const {
   StreamState& stream = stream_state(*this);
-  TESSERA_CHECK(static_cast<bool>(kernel), "launch on ", stream.name, ": the Kernel is empty");
+  TESSERA_CHECK(static_cast<bool>(kernel), "launch on ", stream.name, ": Kernel must not be empty");
   TESSERA_CHECK(kernel.device().get() == stream.device, "launch on ", stream.name, ": kernel '", kernel.name(),
                 "' must be of device ", stream.device->name, ", got ", detail::device_name(kernel));
   for (int i = 0; i < 3; ++i) {
@@ -132,7 +132,7 @@ void Stream::launch(const Kernel& kernel, const LaunchConfig& config, const Kern
 void Stream::launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info,
                            bool loads_code) const {
   StreamState& stream = stream_state(*this);
-  TESSERA_CHECK(static_cast<bool>(body), "launch_native on ", stream.name, ": the function is empty");
+  TESSERA_CHECK(static_cast<bool>(body), "launch_native on ", stream.name, ": function must not be empty");
   enqueue(stream, DriverCall::kLaunch, [&] {
     launch_with(stream, info, [&](const LaunchInfo& kept) { stream.backend->launch_native(body, kept, loads_code); });
   });
@@ -140,7 +140,7 @@ void Stream::launch_native(const std::function<void(void* native)>& body, const 
 
 void Stream::run(HostFunction body, const LaunchInfo& info) const {
   StreamState& stream = stream_state(*this);
-  TESSERA_CHECK(static_cast<bool>(body), "run on ", stream.name, ": the function is empty");
+  TESSERA_CHECK(static_cast<bool>(body), "run on ", stream.name, ": function must not be empty");
   const std::shared_ptr<StreamState> keep = state_;  // the body may release the last handle
   Claimed claimed;
   if (detail::is_launch_noted()) (void)probe::recorder();  // see enqueue()

@@ -15,7 +15,7 @@ using detail::stream_state;
 namespace {
 
 EventState& event_of(const Event& event, const StreamState& stream, const char* call) {
-  TESSERA_CHECK(event.state() != nullptr, call, " on ", stream.name, ": the Event is empty");
+  TESSERA_CHECK(event.state() != nullptr, call, " on ", stream.name, ": Event must not be empty");
   TESSERA_CHECK(event.state()->device.get() == stream.device, call, " on ", stream.name,
                 ": the event must be of device ", stream.device->name, ", got ", event.state()->device->name,
                 "; synchronize the event on the host instead");

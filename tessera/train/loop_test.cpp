@@ -127,7 +127,7 @@ TEST(Loop, TheLastEvaluationIsTakenAgainWhenAllStepsAreBehind) {
   ASSERT_EQ(loop.summary.evaluations.size(), 1u);
   EXPECT_EQ(lines_of(loop.directory.path() / "loss.csv").at(3), "3,7,0.5,0.25,3.125");
   loop.run();
-  EXPECT_EQ(loop.steps.evaluations, 2) << "an evaluation that came to its end is not repeated";
+  EXPECT_EQ(loop.steps.evaluations, 2) << "a complete evaluation is not repeated";
 }
 
 TEST(Loop, OnlyRankZeroWritesTheCurve) {

@@ -102,7 +102,7 @@ TEST(MemoryFit, CheckpointsAreWrittenFromACopy) {
   const std::int64_t tight = predicted_peak(config, 1) - 1;
   EXPECT_NE(memory_refusal(config, 1, {.host_nbytes = tight}), "");
   EXPECT_EQ(memory_refusal(without, 1, {.host_nbytes = tight}), "");
-  EXPECT_EQ(memory_refusal(config, 1, {.rank_nbytes = tight}), "") << "the copy is none of the device's memory";
+  EXPECT_EQ(memory_refusal(config, 1, {.rank_nbytes = tight}), "") << "the copy is not in device memory";
 }
 
 class FreeHostMemory : public ::testing::Test {

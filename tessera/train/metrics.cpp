@@ -24,11 +24,11 @@ void LineFile::append(std::string line) {
   do {
     written = ::write(fd_, line.data(), line.size());
   } while (written < 0 && errno == EINTR);
-  TESSERA_CHECK_AS(IoError, written >= 0, "cannot append to '", path_.string(), "': ", std::strerror(errno));
+  TESSERA_CHECK_AS(IoError, written >= 0, "append: cannot write to '", path_.string(), "': ", std::strerror(errno));
   if (static_cast<std::size_t>(written) == line.size()) return;
   cut_off(written);
-  TESSERA_THROW(IoError, "'", path_.string(), "': only ", written, " of ", line.size(),
-                " bytes of a line were written; check for a full disk");
+  TESSERA_THROW(IoError, "append: must write all ", line.size(), " bytes of a line to '", path_.string(), "', got ",
+                written, "; check for a full disk");
 }
 
 void LineFile::sync() {

@@ -285,7 +285,7 @@ TEST_F(Resume, ASecondRankThatDiesShrinksTheWorldAgain) {
   EXPECT_EQ(ends[3].exit_code, 0);
   EXPECT_EQ(summary("run").at("end"), "done");
   EXPECT_EQ(summary("run").at("world_size"), 1);
-  EXPECT_EQ(testing::lines_of(directory.path() / "run" / "loss.csv").size(), 13u) << "each step is told once";
+  EXPECT_EQ(testing::lines_of(directory.path() / "run" / "loss.csv").size(), 13u) << "each step is reported once";
 }
 
 // Once one rank has ended, the others have little time, so none of them waits for it.

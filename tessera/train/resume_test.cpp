@@ -253,7 +253,7 @@ TEST_F(RunAgain, OtherFilesMayBeMissingOrHoldAnything) {
         Spoilt{"metrics.jsonl", "[[[[[[\n\xff\xfe"}, Spoilt{"metrics.jsonl", nullptr}, Spoilt{"loss.csv", "\xff,\n"},
         Spoilt{"config.toml", "= = ["}, Spoilt{"config.toml", "[model]\nwidth = 64\n"},
         Spoilt{"config.toml", nullptr}}) {
-    const std::string name = "spoilt" + std::to_string(number++);
+    const std::string name = "corrupt" + std::to_string(number++);
     const Config spoilt = config(name.c_str());
     begin(spoilt);
     fs::remove(path(name.c_str()) / each.file);
@@ -312,7 +312,7 @@ TEST_F(RunAgain, WhatCannotBeWrittenIsToldAndTheRunGoesOn) {
   EXPECT_EQ(done.end, RunEnd::kFailed) << "it took all its steps, but what it trained is lost";
   EXPECT_EQ(done.steps, 12);
   EXPECT_EQ(summary().at("checkpoints").at("errors").size(), 6u);
-  EXPECT_LT(said.find("could not be written"), said.find("step 12/12")) << "it is told when it happens\n" << said;
+  EXPECT_LT(said.find("could not be written"), said.find("step 12/12")) << "it is reported when it happens\n" << said;
   EXPECT_TRUE(contains(said, "6 checkpoints could not be written")) << said;
 }
 

@@ -59,7 +59,7 @@ TEST(LineFile, OfALineThatFindsNoRoomNothingStays) {
     expect_error<IoError>([&] { file.append("the second"); }, {"only 5 of 11 bytes"});
     EXPECT_EQ(content(directory.path() / "lines"), "the first\n");
     file.append("abcd");
-    expect_error<IoError>([&] { file.append("the second"); }, {"cannot append"});
+    expect_error<IoError>([&] { file.append("the second"); }, {"append: cannot write"});
   }
   file.append("the third");
   EXPECT_EQ(content(directory.path() / "lines"), "the first\nabcd\nthe third\n");

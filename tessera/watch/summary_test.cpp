@@ -76,7 +76,7 @@ TEST(Summaries, ARankCountsForItselfBeforeOthersDo) {
       joined(3, {{0, summary(0, RankState::kRunning, {died, stopped})}, {1, summary(1, RankState::kRunning, {older})}});
   ASSERT_EQ(all.ranks.size(), 3U);
   EXPECT_EQ(all.ranks[0].state, RankState::kRunning);
-  EXPECT_EQ(all.ranks[1].state, RankState::kRunning) << "it says so itself";
+  EXPECT_EQ(all.ranks[1].state, RankState::kRunning) << "it reported so itself";
   EXPECT_EQ(all.ranks[2].state, RankState::kStopped) << "the later of the two";
   EXPECT_TRUE(all.problems.empty());
   EXPECT_EQ(joined(4, {}).ranks[3].state, RankState::kMissing);

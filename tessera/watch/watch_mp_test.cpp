@@ -131,12 +131,12 @@ const std::map<std::string, std::function<void()>>& programs() {
          if (rank() == kCulprit) ::raise(SIGKILL);
          be_stuck();
        }},
-      {"never comes to init",
+      {"never reaches init",
        [] {
          if (std::string(std::getenv("RANK")) == std::to_string(kCulprit)) be_stuck();
          init({.timeout = 1s});
        }},
-      {"never comes to the world",
+      {"never reaches the world",
        [] {
          init({.timeout = 60s});
          if (rank() == kCulprit) be_stuck();
@@ -323,7 +323,7 @@ TEST_F(Watched, ASmallerWorldIsWatchedLikeTheOneBefore) {
   EXPECT_EQ(count("[2] tessera: rank 2: rank 1 ") + count("[0] tessera: rank 0: rank 1 "), 1u) << said;
   EXPECT_EQ(count(kReported), 1u) << said;
   EXPECT_EQ(count("[0] tessera: rank 0: in the shrunk world of 2 ranks, rank 1 "), 1u) << said;
-  EXPECT_EQ(count("] tessera: rank "), 3u) << "each failure is told once by each that is left\n" << said;
+  EXPECT_EQ(count("] tessera: rank "), 3u) << "each remaining rank reports each failure once\n" << said;
   const std::string report = content(run_dir + "/explain.txt");
   EXPECT_NE(report.find(": 2 ranks\n"), std::string::npos) << report;
   const nlohmann::json json = nlohmann::json::parse(content(run_dir + "/explain.json"));
@@ -333,7 +333,7 @@ TEST_F(Watched, ASmallerWorldIsWatchedLikeTheOneBefore) {
 }
 
 TEST_F(Watched, ARankThatNeverComesToInitIsNamed) {
-  EXPECT_EQ(run("never comes to init").exit_code, 1);
+  EXPECT_EQ(run("never reaches init").exit_code, 1);
   const std::optional<Report> report = find_report(run_dir);
   ASSERT_TRUE(report.has_value()) << said;
   EXPECT_EQ(count("[0] tessera: rank 0: "), 1u) << said;
@@ -341,7 +341,7 @@ TEST_F(Watched, ARankThatNeverComesToInitIsNamed) {
 }
 
 TEST_F(Watched, ARankThatNeverComesToAGroupIsNamed) {
-  EXPECT_EQ(run("never comes to the world").exit_code, 1);
+  EXPECT_EQ(run("never reaches the world").exit_code, 1);
   EXPECT_EQ(count("[0] tessera: rank 0: "), 1u) << said;
   EXPECT_EQ(count("[1] tessera: rank 1: "), 1u) << said;
 }

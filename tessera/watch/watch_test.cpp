@@ -193,7 +193,7 @@ TEST_F(Watch, RanksThatDifferAndRanksThatLeaveAreTold) {
     TESSERA_CHECK(rank() != 2, "has had enough");
     barrier(world);
   });
-  ASSERT_EQ(lines.size(), 1u) << "another simulation is told of anew";
+  ASSERT_EQ(lines.size(), 1u) << "another simulation is reported again";
   EXPECT_NE(lines[0].find("rank 2"), std::string::npos) << lines[0];
 }
 
@@ -324,7 +324,7 @@ TEST_F(Watch, OneOfManyMakesTheReport) {
   EXPECT_FALSE(claim_report(run_dir));
   release_claim(run_dir);
   EXPECT_TRUE(claim_report(run_dir));
-  EXPECT_TRUE(claim_report(run_dir, mark_report(run_dir))) << "what a run before left behind does not count";
+  EXPECT_TRUE(claim_report(run_dir, mark_report(run_dir))) << "a report of an earlier run does not count";
 }
 
 TEST_F(Watch, AReportThatWasThereBeforeIsNotNew) {

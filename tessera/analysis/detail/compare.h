@@ -19,8 +19,8 @@ struct SideView {
 /// Change in the order of a rank that differs from the others.
 enum class Shift : std::uint8_t {
   kNone,            ///< It called another operation and continues as the others do, or more is unknown.
-  kSkipped,         ///< From there on it is one ahead.
-  kAdded,           ///< From there on it is one behind.
+  kSkipped,         ///< It skipped one operation and is one ahead from there on.
+  kAdded,           ///< It called an additional operation and is one late from there on.
   kSwapped,         ///< It called this one and the next in the opposite order.
   kPerhapsSkipped,  ///< It called the operation that followed this one earlier.
   kPerhapsAdded,    ///< It repeated its previous operation.
@@ -28,7 +28,7 @@ enum class Shift : std::uint8_t {
 
 /// A collective in which members differ.
 struct Disagreement {
-  std::uint64_t collective_number = 0;     ///< Collective number.
+  std::uint64_t collective_number = 0;
   std::vector<SideView> sides = {};        ///< Sides, the largest first.
   std::vector<std::size_t> culprits = {};  ///< Members of all sides but the largest; empty if two are equally large.
   bool has_majority = false;               ///< True if the largest side is more than half of the group.
@@ -36,7 +36,7 @@ struct Disagreement {
 };
 /// A collective that a member reached.
 struct Came {
-  std::uint64_t collective_number = 0;     ///< Collective number.
+  std::uint64_t collective_number = 0;
   std::size_t member = 0;                  ///< Index in the group.
   const CollectiveCall* launch = nullptr;  ///< Never null.
 };

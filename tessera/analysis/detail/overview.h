@@ -15,7 +15,7 @@ namespace tessera::analysis::detail {
 
 /// A collective of one member with its number.
 struct Numbered {
-  std::uint64_t collective_number = 0;     ///< Collective number.
+  std::uint64_t collective_number = 0;
   const CollectiveCall* launch = nullptr;  ///< Never null.
 };
 

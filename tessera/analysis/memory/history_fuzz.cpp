@@ -140,8 +140,8 @@ void flip_bytes(Random& random, std::vector<char>& bytes) {
 std::string read_spoilt(const std::string& path) {
   try {
     for (const Snapshot& snapshot : read_history(RecordFile::open(path))) {
-      if (std::string problem = snapshot.inconsistency(); !problem.empty()) return "spoilt file: " + problem;
-      if (!snapshot.totals().closes()) return "spoilt file: the sums do not close";
+      if (std::string problem = snapshot.inconsistency(); !problem.empty()) return "corrupt file: " + problem;
+      if (!snapshot.totals().closes()) return "corrupt file: the sums do not close";
       (void)label_uses(snapshot);
       std::ostringstream out;
       write_torch_snapshot(out, {&snapshot, 1}, TorchFormat::kPickle);
@@ -154,7 +154,7 @@ std::string read_spoilt(const std::string& path) {
 int run(int argc, char** argv) {
   const int fd = memfd_create("history_fuzz", MFD_CLOEXEC);
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  return fuzz::run(argc, argv, "histories read back, and spoilt", [&](std::uint64_t seed) -> std::string {
+  return fuzz::run(argc, argv, "histories read back, and corrupted", [&](std::uint64_t seed) -> std::string {
     Run valid = valid_run(seed);
     if (!valid.problem.empty()) return valid.problem;
     Random random(seed + 1);

@@ -153,7 +153,7 @@ int run(int argc, char** argv) {
   const std::vector<char> valid = valid_file();
   const int fd = memfd_create("record_fuzz", MFD_CLOEXEC);
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  return fuzz::run(argc, argv, "spoilt record files read", [&](std::uint64_t seed) -> std::string {
+  return fuzz::run(argc, argv, "corrupted record files read", [&](std::uint64_t seed) -> std::string {
     Random random(seed);
     std::vector<char> bytes = valid;
     if (seed > 1) spoil(random, bytes);

@@ -22,7 +22,8 @@ class TrainDirectory : public ::testing::Test {
     directory = name;
     for (const char* file : {"text", "other"}) {
       std::ofstream text(directory + "/" + file);
-      for (int line = 0; line < 400; ++line) text << "line " << line << " of the " << file << " that says little\n";
+      for (int line = 0; line < 400; ++line)
+        text << "line " << line << " of the " << file << " that says little\n";  // words: data of the run
     }
   }
   void TearDown() override { std::filesystem::remove_all(directory); }

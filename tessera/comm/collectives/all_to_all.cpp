@@ -12,7 +12,8 @@ void check(const Operation& operation, int /*rank*/, int size) {
   check_counts(operation, operation.in_counts, "in_counts", size);
   check_counts(operation, operation.out_counts, "out_counts", size);
   TESSERA_CHECK(operation.in_counts.empty() == operation.out_counts.empty(), text_of(operation),
-                ": needs both in_counts and out_counts, or neither");
+                ": in_counts and out_counts require each other, got only ",
+                operation.in_counts.empty() ? "out_counts" : "in_counts", "; pass both or neither");
 }
 Extents extents(const Operation& operation, int /*rank*/, int size) {
   return {total_of(operation.in_counts, operation.count, size), total_of(operation.out_counts, operation.count, size)};

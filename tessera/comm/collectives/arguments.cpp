@@ -48,8 +48,8 @@ void check_root(const Operation& operation, int size) {
 }
 
 void check_reduction(const Operation& operation) {
-  TESSERA_CHECK(can_reduce(operation.dtype, operation.reduction.kind), text_of(operation), ": ",
-                to_string(operation.reduction.kind), " is not defined for ", to_string(operation.dtype),
+  TESSERA_CHECK(can_reduce(operation.dtype, operation.reduction.kind), text_of(operation), ": dtype must be one that ",
+                to_string(operation.reduction.kind), " is defined for, got ", to_string(operation.dtype),
                 operation.dtype == DType::kBool ? "; use min for logical and, max for logical or" : "");
 }
 

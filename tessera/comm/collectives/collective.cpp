@@ -55,9 +55,9 @@ const CollectiveDef* find_definition(OpKind kind) noexcept {
 const CollectiveDef& definition(OpKind kind) {
   const CollectiveDef* const found = find_definition(kind);
   if (found != nullptr) return *found;
-  TESSERA_CHECK(!is_message(kind), to_string(kind), " is a point-to-point operation, not a collective");
-  TESSERA_THROW(InvalidArgument, "operation kind ", static_cast<int>(kind),
-                " is not registered; register it with CollectiveRegistration");
+  TESSERA_CHECK(!is_message(kind), "definition: kind must be a collective, got ", to_string(kind));
+  TESSERA_THROW(InvalidArgument, "definition: kind must be registered, got ", static_cast<int>(kind),
+                "; register it with CollectiveRegistration");
 }
 
 std::vector<CollectiveDef> all_collectives() {
@@ -76,14 +76,17 @@ void check_arguments(const Operation& operation, int rank, int size) {
   def.check(operation, rank, size);
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
   const Extents extents = def.extents(operation, rank, size);
-  TESSERA_CHECK(extents.in == 0 || operation.in != nullptr, text_of(operation), ": input must not be null");
-  TESSERA_CHECK(extents.out == 0 || operation.out != nullptr, text_of(operation), ": output must not be null");
+  TESSERA_CHECK(extents.in == 0 || operation.in != nullptr, text_of(operation), ": input must be the address of ",
+                extents.in, " elements, got null");
+  TESSERA_CHECK(extents.out == 0 || operation.out != nullptr, text_of(operation), ": output must be the address of ",
+                extents.out, " elements, got null");
   if (extents.in == 0 || extents.out == 0) return;
   const std::byte* in = operation.in;
   const std::byte* out = operation.out;
   if (out + extents.out * item <= in || in + extents.in * item <= out) return;
   const auto allowed = def.in_place == nullptr ? std::nullopt : def.in_place(operation, rank, size);
-  TESSERA_CHECK(allowed, text_of(operation), ": input and output must not overlap");
+  TESSERA_CHECK(allowed, text_of(operation), ": input and output must not overlap, got ", static_cast<const void*>(in),
+                " and ", static_cast<const void*>(out), "; this operation has no in-place form");
   TESSERA_CHECK(out - in == *allowed * item, text_of(operation), ": an output that overlaps the input must start ",
                 *allowed * item, " bytes after it, got ", out - in, " bytes");
 }

@@ -14,7 +14,7 @@ void check(const Operation& operation, int /*rank*/, int /*size*/) {
                 ": in_rows and out_rows must not be negative, got ", operation.in_rows, " and ", operation.out_rows);
   const RaggedRows& rows = operation.rows;
   TESSERA_CHECK(rows.in_offsets != nullptr && rows.in_sizes != nullptr && rows.out_offsets != nullptr,
-                text_of(operation), ": needs in_offsets, in_sizes and out_offsets");
+                text_of(operation), ": requires in_offsets, in_sizes and out_offsets, got a null pointer");
 }
 Extents extents(const Operation& operation, int /*rank*/, int /*size*/) {
   return {operation.in_rows * operation.count, operation.out_rows * operation.count};

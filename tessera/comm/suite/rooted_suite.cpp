@@ -117,12 +117,14 @@ TEST_P(CommSuite, RootedOperationsWithBadArgumentsAreRejectedAndChangeNothing) {
             {"reduce(i32[8], sum, root -1)", "root must be in [0, 1], got -1"});
     rejects([&] { (void)group.gather(x.data(), y.data(), 4, DType::kI32, 2, stream); }, {"root must be in [0, 1]"});
     rejects([&] { (void)group.scatter(x.data(), y.data(), 4, DType::kI32, 2, stream); }, {"root must be in [0, 1]"});
-    rejects([&] { (void)group.broadcast(x.data(), nullptr, 8, DType::kI32, 0, stream); }, {"output must not be null"});
-    rejects([&] { (void)group.reduce(nullptr, y.data(), 8, DType::kI32, {}, 0, stream); }, {"input must not be null"});
+    rejects([&] { (void)group.broadcast(x.data(), nullptr, 8, DType::kI32, 0, stream); },
+            {"output must be the address of"});
+    rejects([&] { (void)group.reduce(nullptr, y.data(), 8, DType::kI32, {}, 0, stream); },
+            {"input must be the address of"});
     rejects([&] { (void)group.broadcast(x.data(), y.data(), -1, DType::kI32, 0, stream); },
             {"count must be in [0, ", "got -1"});
     rejects([&] { (void)group.reduce(x.data(), y.data(), 8, DType::kBool, {}, 0, stream); },
-            {"sum is not defined for bool"});
+            {"dtype must be one that sum is defined for, got bool"});
     const std::int64_t counts[] = {4, 4, 4};
     const std::int64_t negative[] = {4, -4};
     rejects([&] { (void)group.gather(x.data(), y.data(), counts, DType::kI32, 0, stream); },

@@ -52,7 +52,7 @@ class DrillRank {
   void run(const Operation& operation) const { group.launch(operation, stream).wait(); }
   /// Kills this process immediately.
   [[noreturn]] static void die();
-  /// say() sets a flag for the other ranks; hear() waits until a rank has set it.
+  /// say() sets a flag for the other ranks; hear() waits until a rank has set it.  // words: name of a function
   static void say(const std::string& what);
   static void hear(const std::string& what);
 

@@ -1,4 +1,4 @@
-// A GPU behind the device interface. Memory is in cuda_memory.cpp, the rest and the registration in cuda_backend.cpp.
+// The device interface for a GPU. Memory is in cuda_memory.cpp, the rest and the registration in cuda_backend.cpp.
 #pragma once
 
 #include <memory>

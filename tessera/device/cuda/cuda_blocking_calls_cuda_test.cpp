@@ -180,7 +180,7 @@ TEST_F(BlockingCalls, WorkOnOtherStreamsComesBack) {
 TEST_F(BlockingCalls, CopiesOfPageableMemoryOnTheHeldStreamItselfComeBack) {
   std::vector<int> from(1 << 18, 7), to(1 << 18, 0);
   const std::size_t nbytes = from.size() * sizeof(int);
-  safe("pageable copies behind the hold", [&] {
+  safe("pageable copies after the hold", [&] {
     held.copy(range.data(), from.data(), nbytes);
     held.copy(to.data(), range.data(), nbytes);
   });

@@ -93,7 +93,7 @@ CaptureView view_capture(CudaContext& context, CUstream stream) {
 }
 
 EdgeKind edge_kind(const CUgraphEdgeData& edge) {
-  // A port other than 0 is reached before the node has completed, whatever the type says.
+  // A port other than 0 is reached before the node has completed, whatever the type is.
   const bool is_weak = edge.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC || edge.from_port != 0;
   return is_weak ? EdgeKind::kWeak : EdgeKind::kFull;
 }

@@ -5,7 +5,7 @@
 namespace tessera::device::detail {
 
 StreamState& stream_state(const Stream& stream) {
-  TESSERA_CHECK(stream.state() != nullptr, "this Stream is empty; create one with Device::create_stream");
+  TESSERA_CHECK(stream.state() != nullptr, "Stream must not be empty; create one with Device::create_stream");
   stream.state()->owner.check("stream");
   return *stream.state();
 }

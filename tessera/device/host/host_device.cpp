@@ -55,7 +55,7 @@ bool has_threads(const Device& device) {
 }
 
 MemoryFileView::MemoryFileView(const Device& device) : device_(device) {
-  TESSERA_CHECK(device_.state() != nullptr, "this Device is empty; get one with Device::get(\"host\")");
+  TESSERA_CHECK(device_.state() != nullptr, "Device must not be empty; get one with Device::get(\"host\")");
   backend_ = dynamic_cast<const detail::HostBackend*>(device_.state()->backend.get());
   TESSERA_CHECK(backend_ != nullptr, device_.name(), " has no memory file; it is not a host device");
 }

@@ -273,7 +273,7 @@ TEST(MemoryFileView, FindsWhatIsMappedInARow) {
   EXPECT_EQ(file.find(range.data() + 2 * kUnit, kUnit), 3 * kUnit);
   EXPECT_EQ(file.find(range.data() + 3 * kUnit, kUnit), 0U);
   EXPECT_EQ(file.find(range.data(), 3 * kUnit + 1), std::nullopt) << "what follows is elsewhere in the file";
-  EXPECT_EQ(file.find(range.data() + 3 * kUnit, kUnit + 1), std::nullopt) << "nothing is mapped behind it";
+  EXPECT_EQ(file.find(range.data() + 3 * kUnit, kUnit + 1), std::nullopt) << "nothing is mapped after it";
   EXPECT_EQ(file.find(range.data() + 4 * kUnit, 1), std::nullopt);
   EXPECT_EQ(file.find(range.data() + 5 * kUnit, kUnit + 1), std::nullopt) << "the last mapping ends";
   EXPECT_EQ(file.find(range.data() - 1, 1), std::nullopt);

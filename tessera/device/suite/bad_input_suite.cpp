@@ -34,42 +34,42 @@ TEST_P(DeviceSuite, CallsOnAnEmptyStreamAreRefused) {
   const Stream none;
   EXPECT_FALSE(none);
   int value = 0;
-  expect_refused([&] { none.run([] {}); }, {"Stream is empty", "create_stream"});
-  expect_refused([&] { none.copy(&value, &value, 4); }, {"Stream is empty"});
-  expect_refused([&] { none.synchronize(); }, {"Stream is empty"});
-  expect_refused([&] { none.record(device.create_event()); }, {"Stream is empty"});
-  expect_refused([&] { none.begin_capture(); }, {"Stream is empty"});
-  expect_refused([&] { (void)none.stamp(); }, {"Stream is empty"});
+  expect_refused([&] { none.run([] {}); }, {"Stream must not be empty", "create_stream"});
+  expect_refused([&] { none.copy(&value, &value, 4); }, {"Stream must not be empty"});
+  expect_refused([&] { none.synchronize(); }, {"Stream must not be empty"});
+  expect_refused([&] { none.record(device.create_event()); }, {"Stream must not be empty"});
+  expect_refused([&] { none.begin_capture(); }, {"Stream must not be empty"});
+  expect_refused([&] { (void)none.stamp(); }, {"Stream must not be empty"});
 }
 
 TEST_P(DeviceSuite, EmptyEventsAreRefused) {
   const Event none;
-  expect_refused([&] { stream.record(none); }, {"Event is empty"});
-  expect_refused([&] { stream.wait(none); }, {"Event is empty"});
-  expect_refused([&] { stream.note_wait(none); }, {"Event is empty"});
-  expect_refused([&] { none.synchronize(); }, {"Event is empty"});
-  expect_refused([&] { (void)none.query(); }, {"Event is empty"});
+  expect_refused([&] { stream.record(none); }, {"Event must not be empty"});
+  expect_refused([&] { stream.wait(none); }, {"Event must not be empty"});
+  expect_refused([&] { stream.note_wait(none); }, {"Event must not be empty"});
+  expect_refused([&] { none.synchronize(); }, {"Event must not be empty"});
+  expect_refused([&] { (void)none.query(); }, {"Event must not be empty"});
   finish(stream);
 }
 
 TEST_P(DeviceSuite, EmptyKernelsFunctionsAndGraphsAreRefused) {
-  expect_refused([&] { stream.launch(Kernel(), {}, KernelArgs()); }, {"Kernel is empty"});
-  expect_refused([&] { stream.run(HostFunction()); }, {"function is empty"});
-  expect_refused([&] { GraphExec().launch(stream); }, {"GraphExec is empty"});
-  expect_refused([&] { (void)Graph().instantiate(); }, {"Graph is empty"});
-  expect_refused([&] { (void)Module().kernel("x"); }, {"Module is empty"});
+  expect_refused([&] { stream.launch(Kernel(), {}, KernelArgs()); }, {"Kernel must not be empty"});
+  expect_refused([&] { stream.run(HostFunction()); }, {"function must not be empty"});
+  expect_refused([&] { GraphExec().launch(stream); }, {"GraphExec must not be empty"});
+  expect_refused([&] { (void)Graph().instantiate(); }, {"Graph must not be empty"});
+  expect_refused([&] { (void)Module().kernel("x"); }, {"Module must not be empty"});
   finish(stream);
 }
 
 TEST_P(DeviceSuite, EmptyDevicesAndMemoryAreRefused) {
   const Device none;
-  expect_refused([&] { (void)none.create_stream(); }, {"Device is empty"});
-  expect_refused([&] { (void)none.create_memory(4096); }, {"Device is empty"});
-  expect_refused([&] { (void)Memory().export_handle(); }, {"Memory is empty"});
+  expect_refused([&] { (void)none.create_stream(); }, {"Device must not be empty"});
+  expect_refused([&] { (void)none.create_memory(4096); }, {"Device must not be empty"});
+  expect_refused([&] { (void)Memory().export_handle(); }, {"Memory must not be empty"});
   AddressRange range = device.reserve(device.properties().granularity);
-  expect_refused([&] { range.map(0, Memory()); }, {"Memory is empty"});
+  expect_refused([&] { range.map(0, Memory()); }, {"Memory must not be empty"});
   AddressRange empty;
-  expect_refused([&] { empty.unmap(0, 4096); }, {"AddressRange is empty"});
+  expect_refused([&] { empty.unmap(0, 4096); }, {"AddressRange must not be empty"});
 }
 
 TEST_P(DeviceSuite, AnEventOfAnotherDeviceIsRefused) {

@@ -154,7 +154,7 @@ TEST_P(DeviceSuite, AWrappedStreamCanCapture) {
 
 TEST_P(DeviceSuite, NullEventsAreNotWrapped) {
   expect_refused([&] { (void)Event::wrap(device, nullptr); }, {"null"});
-  expect_refused([&] { (void)Stream::wrap(Device(), stream.native()); }, {"Device is empty"});
+  expect_refused([&] { (void)Stream::wrap(Device(), stream.native()); }, {"Device must not be empty"});
 }
 
 }  // namespace tessera::device::suite

@@ -19,8 +19,8 @@ namespace {
 // Coefficients of x, x^3 and x^5 of a step, for singular values x. They raise small values quickly rather than bring
 // values exactly to 1.
 constexpr std::array kCoefficients{3.4445, -4.7750, 2.0315};
-// Elements of an AdamW step have a root mean square of about 0.2 times the learning rate. Those of an orthogonal matrix
-// have 1 / sqrt(longer side).
+// Elements of an AdamW step have a root mean square of about 0.2 times the learning rate. Elements of an orthogonal
+// matrix have 1 / sqrt(longer side).
 constexpr double kStepSize = 0.2;
 constexpr double kEps = 1e-7;
 

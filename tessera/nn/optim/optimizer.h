@@ -25,7 +25,7 @@ namespace tessera::nn {
 
 /// Parameters that an optimizer treats equally.
 struct ParameterGroup {
-  std::vector<Tensor> parameters = {};      ///< Leaves. Those that require no gradient are frozen and left out.
+  std::vector<Tensor> parameters = {};      ///< Leaves. Leaves without a gradient are frozen and skipped.
   std::optional<double> weight_decay = {};  ///< Default: that of the optimizer.
   double learning_rate_factor = 1;          ///< Multiplies the learning rate of the optimizer.
 };
@@ -71,7 +71,7 @@ class TESSERA_API Optimizer {
     std::vector<std::vector<Tensor>> state = {};  ///< By state name, then by parameter.
     Tensor steps = {};                            ///< One i64, if the optimizer counts steps.
   };
-  /// What an optimizer is made of, besides its update.
+  /// The parts of an optimizer, besides its update.
   struct Settings {
     std::string name;                           ///< Prefix of errors.
     double learning_rate = 0;                   ///< Learning rate of steps that are not given one.

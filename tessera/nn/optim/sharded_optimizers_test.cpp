@@ -30,7 +30,7 @@ Whole scaled(Whole whole, double by) {
   return whole;
 }
 
-// Two steps, the second of which is skipped, then one more.
+// Two steps; the second one is skipped. Then one more.
 void take_steps(Optimizer& optimizer, const std::vector<Tensor>& gradients, const std::vector<Tensor>& parameters) {
   for (const double skip : {0.0, 1.0, 0.0}) {
     for (std::size_t i = 0; i < parameters.size(); ++i) autograd::set_grad(parameters[i], gradients[i]);

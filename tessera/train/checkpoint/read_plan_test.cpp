@@ -114,7 +114,7 @@ TEST(ReadPlan, AnIndexWhoseSizesDoNotAgreeIsRefused) {
   CheckpointIndex index = large_index("dp=1,fsdp=4,tp=1");
   index.files[2].nbytes += 4;
   ReadPlanner planner(index);
-  expect_error<IoError>([&] { (void)planner.plan({{1, {}}}, Rank(0)); }, {"rank-000002", "index says"});
+  expect_error<IoError>([&] { (void)planner.plan({{1, {}}}, Rank(0)); }, {"rank-000002", "index has"});
 }
 
 }  // namespace

@@ -85,9 +85,9 @@ TokenFileHeader read_header(std::string_view bytes, const std::string& path) {
                          number_at<std::uint64_t>(bytes, 24), number_at<std::uint32_t>(bytes, 32),
                          number_at<std::uint32_t>(bytes, 36), digest_text(bytes.substr(40, kDigestNbytes))};
   const std::uint64_t room = bytes.size() - kHeaderNbytes;
-  check(room % nbytes == 0 && header.tokens == room / nbytes, "the header says ", header.tokens, " tokens of ", nbytes,
+  check(room % nbytes == 0 && header.tokens == room / nbytes, "the header has ", header.tokens, " tokens of ", nbytes,
         " bytes, but ", room, " bytes follow it");
-  check(header.documents <= header.tokens, "the header says ", header.documents, " documents, but only ", header.tokens,
+  check(header.documents <= header.tokens, "the header has ", header.documents, " documents, but only ", header.tokens,
         " tokens");
   check(header.vocabulary >= 1 && header.vocabulary <= std::uint32_t{std::numeric_limits<std::int32_t>::max()},
         "vocabulary must be in [1, 2147483647], got ", header.vocabulary);

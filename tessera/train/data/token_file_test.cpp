@@ -86,7 +86,7 @@ TEST(TokenFile, RefusesEachFieldThatCannotBe) {
   damaged[17] = 1;
   refused(damaged, {"the header is corrupt"});
   refused(with_number(sound, 12, 4, 3), {"tokens must have 2 or 4 bytes, got 3"});
-  refused(with_number(sound, 16, 8, 6), {"says 6 tokens", "10 bytes follow"});
+  refused(with_number(sound, 16, 8, 6), {"has 6 tokens", "10 bytes follow"});
   refused(with_number(sound, 16, 8, std::uint64_t{1} << 63 | 5), {"tokens"});
   refused(sound + "x", {"11 bytes follow"});
   refused(sound.substr(0, sound.size() - 2), {"8 bytes follow"});

@@ -12,7 +12,8 @@ namespace tessera::train::testing {
 std::string write_text(const std::filesystem::path& directory) {
   std::string path = (directory / "text").string();
   std::ofstream text(path);
-  for (int line = 0; line < 200; ++line) text << "line " << line << " of a text that says " << line * line << "\n";
+  for (int line = 0; line < 200; ++line)
+    text << "line " << line << " of a text that says " << line * line << "\n";  // words: data of the run
   return path;
 }
 

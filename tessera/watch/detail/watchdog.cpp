@@ -159,7 +159,7 @@ void Watchdog::group_opens(comm::detail::ObservedGroup group) {
   if (group.ranks().size() == 1) return;
   open_exchange();
   const std::lock_guard lock(mutex_);
-  // Who goes on after a failure is watched anew: with those that are left, or in the next simulation.
+  // Ranks that continue after a failure are watched again: with the remaining ranks, or in the next simulation.
   const bool goes_on = groups_.empty() ? !is_process_ : group.generation() > generation_;
   if (goes_on && (is_told_ || is_telling_ || !failures_.empty())) arm();
   generation_ = std::max(generation_, group.generation());
@@ -263,7 +263,7 @@ std::optional<Watchdog::RankFailure> Watchdog::overdue(Seen& seen, Clock::time_p
     seen.progress = progress;
     seen.since = now;
     seen.notice.reset();
-    if (std::exchange(seen.was_told, false)) arm();  // it goes on: the next time is news again
+    if (std::exchange(seen.was_told, false)) arm();  // it continues: the next stop is reported again
     return std::nullopt;
   }
   const std::chrono::nanoseconds deadline = group.deadline();

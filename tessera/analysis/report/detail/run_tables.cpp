@@ -217,7 +217,7 @@ class TableReader {
       miss("metrics.jsonl", concat("The file is long; only its last ", format_bytes(kMaxMetrics), " are shown."));
   }
 
-  // From the lines of metrics.jsonl, the first of which may precede those that were read, and from launch.json.
+  // From launch.json and the lines of metrics.jsonl, whose first line may precede those that were read.
   void read_times() {
     RunTables head;
     try {

@@ -216,7 +216,7 @@ void CudaCommunicator::launch(const Task& task, Cell* cell, const device::Stream
     };
     if (shared_->is_checked()) {
       for (const Operation& operation : task.operations) launch_next(operation, true, false);
-      // What one rank found wrong reaches the others here.
+      // A fault that one rank found reaches the others here.
       launch_next({.kind = OpKind::kBarrier}, true, false);
     }
     for (std::size_t i = 0; i < total; ++i) launch_next(task.operations[i], false, i + 1 == total);

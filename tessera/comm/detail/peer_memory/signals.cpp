@@ -109,7 +109,7 @@ void PeerSignals::barrier(const RunningSignal& run) const {
   for (int peer = 0; peer < size; ++peer) {
     if (peer != rank_) put(run, peer);
   }
-  // What each said that its pool was asked for; who said nothing, or has gone on to the next since, agrees.
+  // The request that each rank announced for its pool. A rank that announced none, or is at the next request, agrees.
   std::map<std::uint64_t, std::vector<int>> by_log;
   for (int peer = 0; peer < size; ++peer) {
     std::uint64_t log = run.signal.log;

@@ -73,7 +73,7 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
                                 const device::Stream& stream) {
   using detail::RankContribution;
   using detail::SymmetricRequest;
-  TESSERA_CHECK(group, "register_memory: the group handle is empty; this rank is not a member");
+  TESSERA_CHECK(group, "register_memory: group handle must not be empty; this rank is not a member");
   group.state()->owner.check("process group");
   SymmetricBackend* backend = group.state()->communicator->symmetric();
   TESSERA_CHECK_AS(NotSupported, backend != nullptr, "group ", group.name(), ": backend ", group.backend(),
@@ -114,7 +114,7 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
 }
 
 void deregister_memory(const ProcessGroup& group, const void* data, std::size_t nbytes) {
-  TESSERA_CHECK(group, "deregister_memory: the group handle is empty; this rank is not a member");
+  TESSERA_CHECK(group, "deregister_memory: group handle must not be empty; this rank is not a member");
   group.state()->owner.check("process group");
   detail::SymmetricRegistry& registry = *group.state()->symmetric;
   const std::lock_guard lock(registry.mutex);

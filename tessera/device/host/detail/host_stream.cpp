@@ -77,7 +77,7 @@ void HostStream::launch(const std::shared_ptr<KernelBackend>& kernel, const Laun
 }
 
 void HostStream::run(HostFunction&& body, const LaunchInfo& info, bool overlap) {
-  TESSERA_CHECK(static_cast<bool>(body), "run '", info.label, "': the function is empty");
+  TESSERA_CHECK(static_cast<bool>(body), "run '", info.label, "': function must not be empty");
   do_work(NodeKind::kHost, std::move(body), info, overlap);
 }
 

@@ -82,7 +82,7 @@ void check_file_size(const CheckpointIndex& index, std::int64_t rank, const std:
   const std::uint64_t elements = pieces.empty() ? 0 : pieces.back().offset + pieces.back().nbytes;
   TESSERA_CHECK_AS(IoError, file.nbytes - file.header_nbytes == elements, "checkpoint of step ", index.step, ": ",
                    file_name(static_cast<int>(rank)), " must have ", elements,
-                   " bytes of elements by its layouts, but the index says ", file.nbytes - file.header_nbytes);
+                   " bytes of elements by its layouts, but the index has ", file.nbytes - file.header_nbytes);
 }
 
 ReadPlanner::ReadPlanner(const CheckpointIndex& index) : index_(index), ownership_(index.tensors, index.world_size) {}

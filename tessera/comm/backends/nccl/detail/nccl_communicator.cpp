@@ -114,7 +114,7 @@ void NcclCommunicator::wait_until_ready(const char* what, nanoseconds timeout) {
 }
 
 const Capabilities& nccl_capabilities() {
-  // Those that issue() translates into calls of NCCL.
+  // The kinds that issue() translates into calls of NCCL.
   static const Capabilities kCan = {
       .kinds = bit_of(OpKind::kAllReduce) | bit_of(OpKind::kAllGather) | bit_of(OpKind::kReduceScatter) |
                bit_of(OpKind::kAllToAll) | bit_of(OpKind::kBroadcast) | bit_of(OpKind::kReduce) |
