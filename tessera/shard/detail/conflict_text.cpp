@@ -105,7 +105,7 @@ std::string argument_text(const Call& call, std::size_t input) {
   for (const tensor::OpArgument& argument : call.op->inputs) {
     const std::size_t count = argument.is_list ? length : 1;
     if (input < first + count) {
-      return argument.is_list ? fmt::format("{}[{}]", argument.name, input - first) : argument.name;
+      return count > 1 ? fmt::format("{}[{}]", argument.name, input - first) : argument.name;
     }
     first += count;
   }

@@ -18,7 +18,7 @@
 
 namespace tessera::shard::detail {
 
-/// Returns the name of an argument, with its index if it is in a list: "grads[3]".
+/// Returns the name of an argument, with its index if it is in a list of several: "grads[3]".
 std::string argument_text(const tensor::Call& call, std::size_t input);
 /// Throws InvalidArgument for an input without a layout in a call of tensors with layouts.
 [[noreturn]] void refuse_plain(const tensor::Call& call, std::size_t input);
