@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/nn/kv_cache.h"
+#include "tessera/nn/packing.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/matrix/matrix.h"
 #include "tessera/ops/pointwise/pointwise.h"
@@ -57,8 +58,10 @@ Gpt2::Gpt2(const Gpt2Config& config)
       h(add("h", nn::ModuleList<Gpt2Block>(config.layers, [&](std::int64_t /*i*/) { return Gpt2Block(config); }))),
       ln_f(add("ln_f", nn::LayerNorm(config.width, {.eps = config.norm_eps}))) {}
 
-// Returns [sequence, width], from position `first` on.
+// Returns [sequence, width], from position `first` on; [batch, sequence, width] of packed documents.
 Tensor Gpt2::positions(const Tensor& tokens, std::int64_t first) const {
+  if (const Tensor& packed = nn::packing(*this).positions)
+    return constrain(wpe(packed), {"batch", "sequence", "embed"});
   const std::int64_t end = first + tokens.size(1);
   TESSERA_CHECK(end <= wpe.weight.shape()[0], "gpt2: sequences must have at most ", wpe.weight.shape()[0],
                 " tokens, got ", end);

@@ -9,6 +9,7 @@
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
+#include "tessera/layout/arithmetic.h"
 #include "tessera/memory/label.h"
 #include "tessera/nn/detail/module_state.h"
 #include "tessera/shard/distribute.h"
@@ -114,6 +115,33 @@ std::string meaning_text(const Meaning& meaning) {
   return "[" + text + "]";
 }
 
+using Rows = std::vector<std::vector<std::string>>;
+
+Rows heading() { return {{"parameter", "shape", "meaning", "stored", "in use", "per rank"}}; }
+
+void add_row(Rows& rows, const NamedParameter& each, const ParameterLayouts& layouts, std::size_t nbytes) {
+  const Tensor& leaf = each.parameter.leaf();
+  rows.push_back({each.path, std::string(to_string(leaf.dtype())) + to_string(leaf.shape()),
+                  meaning_text(each.parameter.meaning()), layouts.stored ? layouts.stored.placements_text() : "-",
+                  layouts.in_use ? layouts.in_use.placements_text() : "-", format_bytes(nbytes)});
+}
+
+std::string aligned(const Rows& rows) {
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      text += row[i];
+      if (i + 1 < row.size()) text += std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 void distribute(const Module& model, const layout::Mesh& mesh, const ShardingTable& table,
@@ -184,27 +212,26 @@ void release_gathered(const Module& model) {
 }
 
 std::string sharding_text(const Module& model) {
-  std::vector<std::vector<std::string>> rows{{"parameter", "shape", "meaning", "stored", "in use", "per rank"}};
+  Rows rows = heading();
   for (const NamedParameter& each : model.named_parameters()) {
     const Tensor& leaf = each.parameter.leaf();
-    const layout::Layout& in_use = each.parameter.layout_in_use();
-    rows.push_back({each.path, std::string(to_string(leaf.dtype())) + to_string(leaf.shape()),
-                    meaning_text(each.parameter.meaning()), leaf.has_layout() ? leaf.layout().placements_text() : "-",
-                    in_use ? in_use.placements_text() : "-", format_bytes(leaf.local() ? leaf.local().nbytes() : 0)});
+    add_row(rows, each, {leaf.has_layout() ? leaf.layout() : layout::Layout(), each.parameter.layout_in_use()},
+            leaf.local() ? leaf.local().nbytes() : 0);
   }
-  std::vector<std::size_t> widths(rows[0].size());
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  return aligned(rows);
+}
+
+std::string sharding_text(const Module& model, const layout::Mesh& mesh, const ShardingTable& table) {
+  Rows rows = heading();
+  for (const NamedParameter& each : model.named_parameters()) {
+    const Tensor& leaf = each.parameter.leaf();
+    const ParameterLayouts layouts =
+        table.layouts_of(mesh, leaf.shape(), each.parameter.meaning(), "parameter " + each.path);
+    const std::int64_t numel =
+        layouts.stored ? layout::largest_local_numel(layouts.stored, leaf.shape()) : leaf.numel();
+    add_row(rows, each, layouts, static_cast<std::size_t>(numel) * itemsize(leaf.dtype()));
   }
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      text += row[i];
-      if (i + 1 < row.size()) text += std::string(widths[i] - row[i].size() + 2, ' ');
-    }
-    text += "\n";
-  }
-  return text;
+  return aligned(rows);
 }
 
 }  // namespace tessera::nn

@@ -83,5 +83,8 @@ TESSERA_API shard::HeldBytes gathered_bytes(const Module& model);
 TESSERA_API void release_gathered(const Module& model);
 /// Returns a table with one line per parameter: path, shape, meanings, layout stored, layout in use and bytes per rank.
 TESSERA_API std::string sharding_text(const Module& model);
+/// Returns this table for a model that distribute() would lay out on `mesh`, with the bytes of the rank with the most.
+/// Throws what distribute() throws.
+TESSERA_API std::string sharding_text(const Module& model, const layout::Mesh& mesh, const ShardingTable& table);
 
 }  // namespace tessera::nn

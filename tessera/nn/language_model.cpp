@@ -30,6 +30,9 @@ Families& families() {
 // arguments are evaluated.
 Tensor token_loss(const Module& model, const Tensor& rows, const Parameter& parameter, const Tensor& targets,
                   double count) {
+  TESSERA_CHECK(parameter && !parameter.slot()->has_adapter,
+                "token_loss: an output head must not have an adapter, got one of ", model.kind(),
+                "; leave it out of lora.modules");
   const Tensor weight = parameter;
   if (model.is_observed()) {
     const autograd::NoGrad no_grad;

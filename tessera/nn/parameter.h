@@ -61,6 +61,7 @@ struct ParameterSlot {
   Tensor leaf;
   ParameterOptions options;
   bool is_buffer = false;
+  bool has_adapter = false;               // a linear map adds a product to that with this weight (lora.h)
   layout::Layout in_use = {};             // set by distribute(); empty without a mesh
   std::shared_ptr<ParameterUnits> units;  // null: calls read the leaf
   std::vector<UnitPlace> places;          // in increasing order of units

@@ -69,7 +69,7 @@ std::vector<Tensor> sent_back(const std::vector<Tensor>& gradients, const Unit& 
   std::vector<Layout> to;
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients[i]) continue;
+    if (!gradients[i] || !autograd::requires_grad(unit.leaves[i])) continue;  // a frozen leaf takes none
     if (!gradients[i].has_layout()) {
       out[i] = ops::cast(gradients[i], unit.dtype());
       continue;

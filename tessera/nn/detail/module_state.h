@@ -12,6 +12,7 @@
 #include "tessera/nn/checkpointing.h"
 #include "tessera/nn/detail/parameter_units.h"
 #include "tessera/nn/module.h"
+#include "tessera/nn/packing.h"
 #include "tessera/nn/sharding_table.h"
 #include "tessera/shard/exposed.h"
 
@@ -24,7 +25,15 @@ struct ModelContext {
   std::shared_ptr<shard::ExposedTime> exposed;
   std::shared_ptr<ParameterUnits> units;  // null: parameters are read as they are stored
   ModuleObserver observer;
+  Packing packing;                                              // empty: each row is one document
   std::vector<std::pair<Meaning, layout::Layout>> activations;  // layouts by meaning, for the table
+};
+
+/// The adapter of a linear map (lora.h).
+struct LoraAdapter {
+  Parameter a;
+  Parameter b;
+  double scale;
 };
 
 /// The shared object of module handles.
@@ -40,6 +49,7 @@ struct ModuleState {
   std::shared_ptr<ModelContext> context = std::make_shared<ModelContext>();
   bool is_training = true;
   std::optional<CheckpointingOptions> checkpointing;
+  std::optional<LoraAdapter> lora;  // of a Linear module
 };
 
 /// Calls `visit` for this module and all below it, in the order of registration, with their paths. A module that was
@@ -58,5 +68,8 @@ std::vector<std::shared_ptr<ModuleState>> modules_at(const Module& model, std::s
 
 /// Returns x at this layout, with the time of its transfer in `exposed`, also in backward.
 Tensor constrained(const Tensor& x, const layout::Layout& to, const std::shared_ptr<shard::ExposedTime>& exposed);
+
+/// Returns the result `y` of a linear map of `x` plus that of its adapter, if it has one.
+Tensor adapted(const ModuleState& linear, const Tensor& x, const Tensor& y);
 
 }  // namespace tessera::nn::detail

@@ -2,8 +2,10 @@
 
 #include "tessera/base/error.h"
 #include "tessera/nn/kv_cache.h"
+#include "tessera/nn/packing.h"
 #include "tessera/ops/nn/attention.h"
 #include "tessera/ops/shape/shape.h"
+#include "tessera/shard/local_map.h"
 
 namespace tessera::nn {
 namespace {
@@ -43,6 +45,28 @@ Linear last_projection(const AttentionOptions& options) {
            .in_meaning = {"heads", options.head_width}}};
 }
 
+// Rows [batch, heads, sequence, width] as one row of all tokens, [1, heads, batch * sequence, width].
+Tensor joined_rows(const Tensor& x) {
+  const Tensor rows = ops::transpose(x, 1, 2);
+  return ops::transpose(ops::reshape(rows, {1, rows.size(0) * rows.size(1), rows.size(2), rows.size(3)}), 1, 2);
+}
+
+// Attention within documents, which begin at `offsets` of the rows of this rank.
+Tensor packed_attention(const Tensor& q, const Tensor& k, const Tensor& v, const ops::AttentionBias& bias,
+                        const Tensor& offsets) {
+  const auto attend = [bias, offsets](const std::vector<Tensor>& parts) -> std::vector<Tensor> {
+    const Tensor& own = parts[0];
+    const Tensor out = ops::scaled_dot_product_attention(joined_rows(own), joined_rows(parts[1]), joined_rows(parts[2]),
+                                                         bias, {.q = offsets, .k = offsets});
+    const Tensor rows = ops::transpose(out, 1, 2);
+    return {ops::transpose(ops::reshape(rows, {own.size(0), own.size(2), rows.size(2), rows.size(3)}), 1, 2)};
+  };
+  if (!q.has_layout()) return attend({q, k, v})[0];
+  const Shape shape{q.size(0), q.size(1), q.size(2), v.size(3)};
+  return shard::local_map(attend, {q.layout(), k.layout(), v.layout()}, {q.layout()})({q, k, v},
+                                                                                      {{shape, q.dtype()}})[0];
+}
+
 }  // namespace
 
 Attention::Attention(const AttentionOptions& options)
@@ -80,7 +104,10 @@ Tensor Attention::forward(const Tensor& x, KvCache* cache) const {
   const ops::AttentionBias bias{.is_causal = options_.is_causal,
                                 .is_bottom_right = cache != nullptr,
                                 .window_left = options_.window > 0 ? options_.window - 1 : -1};
-  const Tensor out = ops::scaled_dot_product_attention(q, k, v, bias);
+  const Packing& documents = packing(*this);
+  TESSERA_CHECK(!documents.offsets || cache == nullptr, "Attention: packed documents require calls without a cache");
+  const Tensor out = documents.offsets ? packed_attention(q, k, v, bias, documents.offsets)
+                                       : ops::scaled_dot_product_attention(q, k, v, bias);
   const Tensor joined =
       ops::reshape(ops::transpose(out, 1, 2), {out.size(0), out.size(2), options_.heads * options_.head_width});
   return o_proj.with_bias(constrain(o_proj.product(observe("values", joined)), {"batch", "sequence", "embed"}));

@@ -38,7 +38,7 @@ class TESSERA_API Attention : public Layer<Attention> {
   /// Throws InvalidArgument if the heads do not fit the width or each other.
   explicit Attention(const AttentionOptions& options);
   /// Returns the attention of x [batch, sequence, width] to itself and, with a cache, to all tokens before it, which it
-  /// appends to.
+  /// appends to. If documents are packed (packing.h), each attends only to itself.
   [[nodiscard]] Tensor forward(const Tensor& x, KvCache* cache = nullptr) const;
   /// Returns the options with all defaults resolved.
   [[nodiscard]] const AttentionOptions& options() const { return options_; }

@@ -1,6 +1,7 @@
 #include "tessera/nn/layers/linear.h"
 
 #include "tessera/base/error.h"
+#include "tessera/nn/detail/module_state.h"
 #include "tessera/ops/matrix/matrix.h"
 #include "tessera/ops/pointwise/pointwise.h"
 
@@ -15,9 +16,11 @@ Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options) 
 
 Linear::Linear(const Parameter& shared_weight) { weight = share("weight", shared_weight); }
 
-Tensor Linear::forward(const Tensor& x) const { return ops::linear(x, weight, bias); }
+Tensor Linear::forward(const Tensor& x) const { return detail::adapted(*state(), x, ops::linear(x, weight, bias)); }
 
-Tensor Linear::product(const Tensor& x) const { return bias ? ops::linear(x, weight) : (*this)(x); }
+Tensor Linear::product(const Tensor& x) const {
+  return bias ? detail::adapted(*state(), x, ops::linear(x, weight)) : (*this)(x);
+}
 
 Tensor Linear::with_bias(const Tensor& x) const { return bias ? ops::add(x, bias) : x; }
 
