@@ -63,6 +63,7 @@
 #include "tessera/nn/layers/mlp.h"
 #include "tessera/nn/layers/norm.h"
 #include "tessera/nn/meta.h"
+#include "tessera/nn/lora.h"
 #include "tessera/nn/module.h"
 #include "tessera/nn/module_list.h"
 #include "tessera/nn/optim/adamw.h"
@@ -71,6 +72,7 @@
 #include "tessera/nn/optim/optimizer.h"
 #include "tessera/nn/optim/schedule.h"
 #include "tessera/nn/optim/sgd.h"
+#include "tessera/nn/packing.h"
 #include "tessera/nn/sharding_table.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/create/generator.h"
@@ -127,10 +129,12 @@
 #include "tessera/train/data/text_files.h"
 #include "tessera/train/data/token_file.h"
 #include "tessera/train/data/tokenizer.h"
+#include "tessera/train/merge_adapters.h"
 #include "tessera/train/plan.h"
 #include "tessera/train/predict.h"
 #include "tessera/train/run.h"
 #include "tessera/train/summary.h"
+#include "tessera/train/task.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera {

@@ -33,6 +33,7 @@ Body declare(Command& command) {
       {"diff", "Compare the tensors of two checkpoints", declare_checkpoint_diff},
       {"import", "Import a model of Hugging Face's transformers", declare_checkpoint_import},
       {"export", "Export a checkpoint for Hugging Face's transformers", declare_checkpoint_export},
+      {"merge", "Add LoRA adapters to the weights that they were trained on", declare_checkpoint_merge},
   });
   command.footer =
       "PATH is a checkpoint (RUN_DIR/checkpoints/step-000000120), a directory of checkpoints or a run directory. "

@@ -20,6 +20,7 @@ Body declare_checkpoint_reshard(Command& command);
 Body declare_checkpoint_diff(Command& command);
 Body declare_checkpoint_import(Command& command);
 Body declare_checkpoint_export(Command& command);
+Body declare_checkpoint_merge(Command& command);
 
 /// Returns true if the path is a checkpoint, even a corrupt one: it has an index, or its name is step-N and it contains
 /// none.

@@ -30,6 +30,7 @@
 #include "tessera/train/config.h"
 #include "tessera/train/data/tokenizer.h"
 #include "tessera/train/dry_run.h"
+#include "tessera/train/make_model.h"
 #include "tessera/train/run.h"
 #include "tessera/watch/verdict_file.h"
 
@@ -42,6 +43,7 @@ struct Words {
   std::string config_file;
   bool is_print = false;
   bool is_dry = false;
+  bool is_print_sharding = false;
   bool is_pinned = false;
   int restarts = 0;
   int deadline = 0;  // in seconds; 0: omitted
@@ -90,7 +92,8 @@ std::vector<std::string> examples_of(const train::Option& option) {
 
 Paths paths_of(const train::Option& option) {
   if (option.name.ends_with(".directory")) return Paths::kDirectories;
-  constexpr std::string_view kFiles[] = {"data.files", "data.held_out", "data.tokenizer", "checkpoint.resume"};
+  constexpr std::string_view kFiles[] = {"data.files", "data.held_out", "data.tokenizer", "checkpoint.resume",
+                                         "checkpoint.init"};
   return std::ranges::count(kFiles, option.name) > 0 ? Paths::kFiles : Paths::kNone;
 }
 
@@ -113,7 +116,10 @@ std::vector<std::string> rank_command(const train::Config& config) {
   for (const train::Option& option : train::options()) {
     const std::vector<std::string> values = value_texts(option, config);
     if (values == value_texts(option, train::Config())) continue;
-    for (const std::string& value : values) command.push_back("--" + option.name + "=" + value);
+    for (const std::string& value : values) {
+      command.push_back("--" + option.name + (value.empty() ? "" : "=" + value));
+      if (value.empty()) command.emplace_back();  // "--name=" would take the next argument
+    }
   }
   return command;
 }
@@ -218,10 +224,11 @@ train::Config read_and_check(const Words& words) {
   const train::Config config = read_config(words);
   const int world_size = world_size_of(words, config, launched.place.world_size);
   const train::Config resolved = train::resolved(config, world_size);
-  TESSERA_CHECK(words.is_print || words.is_dry || !config.data.files.empty(),
+  const bool is_shown = words.is_print || words.is_print_sharding;
+  TESSERA_CHECK(is_shown || words.is_dry || !config.data.files.empty(),
                 "--data.files: required, as in --data.files my.txt");
   check_inputs(config);
-  return words.is_print ? resolved : config;
+  return is_shown ? resolved : config;
 }
 
 // Blocks the signal that requests a profile, which would end a process without a handler. It stays pending for the run,
@@ -247,6 +254,10 @@ int train(const Words& words) {
     if (words.is_dry) {
       const int world_size = world_size_of(words, config, 1);
       std::fputs(train::dry_run_text(config, world_size, std::max(words.ranks, 1)).c_str(), stdout);
+      return kDone;
+    }
+    if (words.is_print_sharding) {
+      std::fputs(train::sharding_text(config).c_str(), stdout);
       return kDone;
     }
     if (words.ranks > 0) return start_ranks(config, words);
@@ -283,6 +294,8 @@ void add_table(Command& command, Words& words) {
   };
   add_short("--dump-step", "run.dump_step", "Short for --run.dump_step", false);
   add_short("--profile-steps", "run.profile_steps", "Short for --run.profile_steps", false);
+  add_short("--init", "checkpoint.init", "Checkpoint whose weights the run starts from: --checkpoint.init", false);
+  add_short("--device", "run.device", "Device of the ranks: --run.device", false);
   add_short("--graph", "train.graph", "Capture the step once and replay it: --train.graph true", true);
   add_short("--force", "run.force", "Start even if the predicted memory exceeds the free memory: --run.force true",
             true);
@@ -310,6 +323,8 @@ Body declare(Command& command) {
       "--dry-run", &words->is_dry,
       "Print whether the run fits, with predicted memory, operations, communication and time, and exit. Without "
       "-n, the mesh may have any size");
+  command.add("--print-sharding", &words->is_print_sharding,
+              "Print the sharding table and the layouts of every parameter on the mesh of -n ranks, and exit");
   command.add("--started", &words->is_started, "", {.group = ""});
   add_table(command, *words);
   command.footer =

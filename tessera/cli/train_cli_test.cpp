@@ -81,6 +81,50 @@ TEST_F(Train, RefusesOptionsThatMakeNoSenseBeforeAnythingRuns) {
   EXPECT_EQ(train("--config none.toml " + small).code, 2);
 }
 
+TEST_F(Train, PrintsTheShardingOfEveryParameter) {
+  std::ofstream(directory + "/run.toml") << "[sharding]\nmlp = \"\"\n";
+  const std::string four = "-n 4 --mesh.fsdp 2 --mesh.tp 2 --print-sharding " + small;
+  const Outcome outcome = train("--config run.toml --sharding.vocab=fsdp+tp " + four);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* part :
+       {"mesh: dp=1, fsdp=2, tp=2\n", "\nmlp = \"\"\n", "\nvocab = \"fsdp+tp\"\n", "\nheads = \"tp\"\n",
+        "layers.0.self_attn.q_proj.weight", "[heads, embed]", "{Replicate(), Shard(0, order=1), Shard(0, order=0)}"})
+    EXPECT_TRUE(contains(outcome.out, part)) << part << "\n" << outcome.out;
+  const Outcome refused = train("--sharding.embed=tp " + four);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_TRUE(contains(refused.err, "must use different axes, got tp for both")) << refused.err;
+  EXPECT_EQ(train("--sharding.mlp=pp " + four).code, 2);
+  EXPECT_FALSE(std::filesystem::exists(directory + "/run"));
+}
+
+TEST_F(Train, RanksItStartsHaveItsShardingTable) {
+  std::ofstream(directory + "/run.toml") << "[sharding]\nmlp = \"\"\nvocab = \"none\"\n";
+  const Outcome outcome = train("-n 2 --mesh.tp 2 --config run.toml " + small);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(contains(values_in(run("config.toml")), "\nmlp = \"\"\n")) << run("config.toml");
+  EXPECT_TRUE(contains(values_in(run("config.toml")), "\nvocab = \"none\"\n")) << run("config.toml");
+}
+
+TEST_F(Train, StartsFromWeightsAndMergesAdapters) {
+  ASSERT_EQ(train(small).code, 0);
+  const std::string tuned = small + "--run.directory tuned --init run --lora.rank 2 ";
+  const Outcome outcome = train("--device host " + tuned);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(
+      contains(outcome.out, "the initial weights are those of " + directory + "/run/checkpoints/step-000000004"))
+      << outcome.out;
+  const Outcome merged = tessera("checkpoint merge tuned --out merged", "cd " + directory);
+  EXPECT_EQ(merged.code, 0) << merged.err;
+  EXPECT_TRUE(contains(merged.out, "merged/step-000000004: 12 tensors")) << merged.out;
+  const Outcome refused = tessera("checkpoint merge run --out other", "cd " + directory);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_TRUE(contains(refused.err, "must be a checkpoint of LoRA adapters")) << refused.err;
+  const Outcome unknown = train(small + "--run.directory new --device abacus");
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_TRUE(contains(unknown.err, "run.device: must be auto or a device of this machine, got 'abacus'"))
+      << unknown.err;
+}
+
 TEST_F(Train, TrainsOnRanksItStarts) {
   const Outcome outcome = train("-n 2 --mesh.tp 2 --run.sample 5 --eval.every 2 --run.log_every 1 " + small);
   ASSERT_EQ(outcome.code, 0) << outcome.err;

@@ -49,9 +49,12 @@ TEST(RankFacts, EveryOptionIsComparedUnlessItMayDiffer) {
     EXPECT_EQ(option.may_differ, may_differ.contains(option.name)) << option.name;
     EXPECT_EQ(text.empty(), option.may_differ) << option.name << ": " << text;
     if (option.may_differ) continue;
-    const std::string before = value_texts(option, config).at(0);
-    const std::string after = value_texts(option, other).at(0);
-    EXPECT_EQ(text, option.name + " is " + (before.empty() ? "''" : before) + " on rank 0 and " + after + " on rank 1");
+    const auto all = [&](const Config& of) {
+      std::string values;
+      for (const std::string& each : value_texts(option, of)) values += (values.empty() ? "" : ", ") + each;
+      return values.empty() ? "''" : values;
+    };
+    EXPECT_EQ(text, option.name + " is " + all(config) + " on rank 0 and " + all(other) + " on rank 1");
   }
 }
 

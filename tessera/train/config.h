@@ -28,6 +28,13 @@ namespace tessera::train {
 /// Sizes of the model.
 using ModelConfig = nn::ModelConfig;
 
+/// Value of model.family for a model of the user's own (task.h).
+inline constexpr std::string_view kOwnFamily = "own";
+/// Returns true if the model is the user's own: the other options of [model] do not apply.
+inline bool is_own(const ModelConfig& model) { return model.family == kOwnFamily; }
+/// Returns the unit of rates and data: "tokens", or "samples" of an own model.
+inline std::string_view unit_of(const ModelConfig& model) { return is_own(model) ? "samples" : "tokens"; }
+
 /// The mesh: dp x fsdp x tp ranks, in this order. tp varies fastest.
 struct MeshConfig {
   int dp = 0;                     ///< Replicas of the model state. 0: the world size divided by fsdp * tp.
@@ -35,6 +42,21 @@ struct MeshConfig {
   int tp = 1;                     ///< Ranks that heads, hidden units and vocabulary are sharded over.
   bool sequence_parallel = true;  ///< Shards the sequence over tp between blocks.
   bool prefetch = true;  ///< Gathers the parameters of the next block over fsdp while the current one computes.
+};
+
+/// Rows of the sharding table (nn/sharding_table.h): for each meaning, the axes of the mesh that shard it, as
+/// "dp+fsdp".
+/// "none" or "": replicated. "auto": the row of nn::standard_sharding().
+struct ShardingConfig {
+  std::string batch = "auto";           ///< Samples.
+  std::string sequence = "auto";        ///< Positions between blocks.
+  std::string position = "auto";        ///< Learned positions.
+  std::string embed = "auto";           ///< Residual stream.
+  std::string heads = "auto";           ///< Heads of attention.
+  std::string mlp = "auto";             ///< Hidden units.
+  std::string vocab = "auto";           ///< Tokens of the vocabulary.
+  std::string parameters = "auto";      ///< Stored parameters: one axis (FSDP).
+  std::vector<std::string> other = {};  ///< "MEANING=AXES": rows of meanings that only the model knows.
 };
 
 /// Computation of a training step.
@@ -50,6 +72,15 @@ struct TrainConfig {
   std::string on_nan = "stop";    ///< Reaction to a loss or gradient that is not finite: stop, or skip the step.
   double spike = 0;               ///< Multiple of the running mean above which a gradient norm is a spike. 0: never.
   std::string on_spike = "skip";  ///< Reaction to a spike: stop or skip.
+  /// Patterns of the paths of parameters that keep their values; "*" matches any text.
+  std::vector<std::string> freeze = {};
+};
+
+/// LoRA adapters (nn/lora.h): only they are trained and saved.
+struct LoraConfig {
+  std::int64_t rank = 0;                          ///< Width of the adapters. 0: none.
+  double alpha = 16;                              ///< Adapters are scaled by alpha / rank.
+  std::vector<std::string> modules = {"*_proj"};  ///< Patterns of the paths of linear maps; "*" matches any text.
 };
 
 /// Update of the parameters.
@@ -75,6 +106,7 @@ struct DataConfig {
   std::string format = "auto";  ///< text, tokens (with header), u16, u32 (without). auto: by header, otherwise text.
   std::string tokenizer = "bytes";  ///< Tokenizer of text: bytes, or a tokenizer.json, or its directory.
   int read_ahead = 2;               ///< Micro-batches read in advance.
+  bool pack = false;                ///< Documents of a sample do not attend to each other.
 };
 
 /// Held-out evaluation.
@@ -89,6 +121,7 @@ struct CheckpointConfig {
   int keep = 3;                 ///< Number of checkpoints to keep, the latest ones.
   std::string directory = {};   ///< Empty: checkpoints/ in the run directory.
   std::string resume = "auto";  ///< auto: the last valid checkpoint, if one exists; never; or a path.
+  std::string init = {};        ///< Checkpoint or run whose weights the run starts from. Empty: new weights.
 };
 
 /// Files and output of a run.
@@ -103,6 +136,7 @@ struct RunConfig {
   std::string on_failure = "stop";     ///< Reaction to a lost rank: stop, or continue as a shrunk world (shrink).
   std::int64_t check_replicas = 1000;  ///< Steps between comparisons of parameter replicas. 0: never.
   bool force = false;                  ///< Starts even if the predicted memory exceeds the free memory.
+  std::string device = "auto";         ///< Device of the ranks: auto, host, or the name of another device.
   bool shared = false;                 ///< Members of the Unix group may read the run directory.
 };
 
@@ -110,7 +144,9 @@ struct RunConfig {
 struct Config {
   ModelConfig model = {};            ///< Section [model].
   MeshConfig mesh = {};              ///< Section [mesh].
+  ShardingConfig sharding = {};      ///< Section [sharding].
   TrainConfig train = {};            ///< Section [train].
+  LoraConfig lora = {};              ///< Section [lora].
   OptimizerConfig optimizer = {};    ///< Section [optimizer].
   ScheduleConfig schedule = {};      ///< Section [schedule].
   DataConfig data = {};              ///< Section [data].
@@ -159,8 +195,8 @@ TESSERA_API void read_toml(Config& config, const std::filesystem::path& path);
 /// a size of a resolved model is that of its preset. read_toml() reads it back to an equal configuration.
 TESSERA_API std::string to_toml(const Config& config);
 /// Returns the configuration with the sizes of the preset and the computed dp. Checks all values that need no file:
-/// ranges, divisibility of heads, and that the product of the axes is the world size. Heads, kv_heads, hidden,
-/// vocabulary and, with sequence_parallel, the sequence must be multiples of tp. Errors name option, value and fix.
+/// ranges, divisibility of heads, and that the product of the axes is the world size. The sharding table must divide
+/// heads, kv_heads, hidden, vocabulary, sequence and batch. Errors name option, value and fix.
 /// Idempotent.
 TESSERA_API Config resolved(Config config, int world_size);
 /// Returns a 128-bit hash of the resolved configuration as hex, which identifies the run in `summary.json`. Options of

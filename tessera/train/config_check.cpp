@@ -5,6 +5,7 @@
 #include "tessera/nn/language_model.h"
 #include "tessera/train/config.h"
 #include "tessera/train/detail/option_values.h"
+#include "tessera/train/plan.h"
 
 namespace tessera::train {
 namespace {
@@ -81,26 +82,52 @@ void fit_world(MeshConfig& mesh, int world_size) {
                 way_out);
 }
 
-void check_sharding(const char* name, std::int64_t value, int tp) {
-  TESSERA_CHECK(value % tp == 0, name, ": must be a multiple of mesh.tp (", tp, "), got ", value, "; use ",
-                (value / tp + 1) * tp, ", or change mesh.tp");
-}
+// Checks that the rows of the sharding table divide the sizes of the model and the batch.
+class ShardingCheck {
+ public:
+  explicit ShardingCheck(const Config& config)
+      : config_(config),
+        mesh_(layout::Mesh::create({{"dp", config.mesh.dp}, {"fsdp", config.mesh.fsdp}, {"tp", config.mesh.tp}})),
+        table_(sharding_table(config, mesh_)) {}
 
-void check_shardings(const Config& config) {
-  const int tp = config.mesh.tp;
-  check_sharding("model.heads", config.model.heads, tp);
-  check_sharding("model.kv_heads", config.model.kv_heads, tp);
-  check_sharding("model.hidden", config.model.hidden, tp);
-  check_sharding("model.vocabulary", config.model.vocabulary, tp);
-  if (config.mesh.sequence_parallel) check_sharding("model.sequence", config.model.sequence, tp);
-}
+  void check_model() const {
+    const ShardingConfig& rows = config_.sharding;
+    check("model.heads", config_.model.heads, "heads", rows.heads);
+    check("model.kv_heads", config_.model.kv_heads, "heads", rows.heads);
+    check("model.hidden", config_.model.hidden, "mlp", rows.mlp);
+    check("model.vocabulary", config_.model.vocabulary, "vocab", rows.vocab);
+    check("model.sequence", config_.model.sequence, "sequence", rows.sequence);
+  }
+  void check_batch() const {
+    const TrainConfig& train = config_.train;
+    const std::int64_t parts = ranks_of("batch") * train.accumulate;
+    const std::string& row = config_.sharding.batch;
+    const std::string axes =
+        row == "auto" ? tessera::detail::concat("mesh.dp ", config_.mesh.dp, " x mesh.fsdp ", config_.mesh.fsdp)
+                      : "sharding.batch " + row;
+    TESSERA_CHECK(train.batch % parts == 0, "train.batch: must be a multiple of ", parts, " (", axes,
+                  " x train.accumulate ", train.accumulate, "), got ", train.batch, "; use ",
+                  (train.batch / parts + 1) * parts);
+  }
 
-void check_batch(const TrainConfig& train, const MeshConfig& mesh) {
-  const std::int64_t parts = std::int64_t{mesh.dp} * mesh.fsdp * train.accumulate;
-  TESSERA_CHECK(train.batch % parts == 0, "train.batch: must be a multiple of ", parts, " (mesh.dp ", mesh.dp,
-                " x mesh.fsdp ", mesh.fsdp, " x train.accumulate ", train.accumulate, "), got ", train.batch, "; use ",
-                (train.batch / parts + 1) * parts);
-}
+ private:
+  [[nodiscard]] std::int64_t ranks_of(const std::string& meaning) const {
+    std::int64_t ranks = 1;
+    for (const std::string& axis : table_.rows().at(meaning)) ranks *= mesh_.axis(mesh_.index_of(axis)).size;
+    return ranks;
+  }
+  void check(const char* name, std::int64_t value, const std::string& meaning, const std::string& row) const {
+    const std::int64_t ranks = ranks_of(meaning);
+    const std::string source = row == "auto" ? "mesh.tp" : "sharding." + meaning;
+    TESSERA_CHECK(value % ranks == 0, name, ": must be a multiple of ",
+                  row == "auto" ? source : source + " = \"" + row + "\"", " (", ranks, "), got ", value, "; use ",
+                  (value / ranks + 1) * ranks, ", or change ", source);
+  }
+
+  const Config& config_;
+  layout::Mesh mesh_;
+  nn::ShardingTable table_;
+};
 
 // Rejects steps that are never reached.
 void check_asked_steps(const Config& config) {
@@ -117,14 +144,22 @@ void check_asked_steps(const Config& config) {
 Config resolved(Config config, int world_size) {
   TESSERA_CHECK(world_size >= 1, "world size: must be at least 1, got ", world_size);
   for (const Option& option : options()) detail::check_value(option, config);
-  fill_in(config.model);
-  check_model(config.model);
+  if (!is_own(config.model)) {
+    fill_in(config.model);
+    check_model(config.model);
+  }
   fit_world(config.mesh, world_size);
-  check_shardings(config);
-  check_batch(config.train, config.mesh);
+  const ShardingCheck sharding(config);
+  if (!is_own(config.model)) sharding.check_model();
+  sharding.check_batch();
   TESSERA_CHECK(config.schedule.warmup <= config.train.steps, "schedule.warmup: must be at most train.steps (",
                 config.train.steps, "), got ", config.schedule.warmup);
   check_asked_steps(config);
+  TESSERA_CHECK(config.lora.rank == 0 || !config.checkpoint.init.empty(),
+                "lora.rank: requires the weights of a trained model, got ", config.lora.rank,
+                " without checkpoint.init; use --init CHECKPOINT");
+  TESSERA_CHECK(!config.data.pack || !config.train.graph,
+                "data.pack: requires steps without train.graph, since documents differ from step to step; omit one");
   TESSERA_CHECK(!config.checkpoint.resume.empty(), "checkpoint.resume: must be auto, never or a path, got ''");
   return config;
 }

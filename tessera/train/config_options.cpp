@@ -38,6 +38,13 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
+// All families, and models of the user's own.
+std::vector<std::string> family_names() {
+  std::vector<std::string> names = nn::model_family_names();
+  names.emplace_back(kOwnFamily);
+  return names;
+}
+
 using Rows = std::vector<Option>;
 
 void add(Rows& table, Rows rows) {
@@ -48,7 +55,8 @@ Rows model_options() {
   using M = ModelConfig;
   constexpr auto kModel = &Config::model;
   return {
-      {"model.family", "Family of models", at(kModel, &M::family), kAny, nn::model_family_names()},
+      {"model.family", "Family of models; own: that of a program that calls train::run(task, config)",
+       at(kModel, &M::family), kAny, family_names()},
       {"model.preset", "Preset of model sizes; other model options override it", at(kModel, &M::preset), kAny,
        preset_names()},
       {"model.width", "Width of the residual stream, a multiple of model.heads; 0: value of the preset",
@@ -100,6 +108,25 @@ Rows mesh_options() {
   };
 }
 
+Rows sharding_options() {
+  using S = ShardingConfig;
+  constexpr auto kSharding = &Config::sharding;
+  return {
+      {"sharding.batch", "Axes that shard samples, as dp+fsdp; none: replicated; auto: dp+fsdp",
+       at(kSharding, &S::batch)},
+      {"sharding.sequence", "Axes that shard positions between blocks; auto: tp with mesh.sequence_parallel",
+       at(kSharding, &S::sequence)},
+      {"sharding.position", "Axes that shard learned positions; auto: none", at(kSharding, &S::position)},
+      {"sharding.embed", "Axes that shard the residual stream; auto: none", at(kSharding, &S::embed)},
+      {"sharding.heads", "Axes that shard heads of attention; auto: tp", at(kSharding, &S::heads)},
+      {"sharding.mlp", "Axes that shard hidden units; auto: tp", at(kSharding, &S::mlp)},
+      {"sharding.vocab", "Axes that shard the vocabulary; auto: tp", at(kSharding, &S::vocab)},
+      {"sharding.parameters", "Axis over which parameters are stored in shards and gathered for use; auto: fsdp",
+       at(kSharding, &S::parameters)},
+      {"sharding.other", "Row of a meaning that only the model knows, as MEANING=AXES", at(kSharding, &S::other)},
+  };
+}
+
 Rows train_options() {
   using T = TrainConfig;
   constexpr auto kTrain = &Config::train;
@@ -132,6 +159,19 @@ Rows train_options() {
        at(kTrain, &T::on_spike),
        kAny,
        {"stop", "skip"}},
+      {"train.freeze", "Pattern of the paths of parameters that keep their values; * matches any text",
+       at(kTrain, &T::freeze)},
+  };
+}
+
+Rows lora_options() {
+  using L = LoraConfig;
+  constexpr auto kLora = &Config::lora;
+  return {
+      {"lora.rank", "Width of LoRA adapters, which alone are trained and saved; 0: none", at(kLora, &L::rank), kNumber},
+      {"lora.alpha", "Scale of the adapters, times their rank", at(kLora, &L::alpha), kPositive},
+      {"lora.modules", "Pattern of the paths of linear maps with an adapter; * matches any text",
+       at(kLora, &L::modules)},
   };
 }
 
@@ -188,6 +228,8 @@ Rows data_options() {
       per_rank({"data.tokenizer", "Tokenizer of text: bytes, or a tokenizer.json, or its directory",
                 at(kData, &D::tokenizer)}),
       per_rank({"data.read_ahead", "Number of micro-batches to read ahead", at(kData, &D::read_ahead), kNumber}),
+      {"data.pack", "Documents that share a sample do not attend to each other, and each begins at position 0",
+       at(kData, &D::pack)},
   };
 }
 
@@ -213,6 +255,8 @@ Rows checkpoint_options() {
        "auto: resume from the last valid checkpoint in the directory, if one exists; never; or the path of a "
        "checkpoint to start from",
        at(kCheckpoint, &C::resume)},
+      {"checkpoint.init", "Checkpoint, or run directory, whose weights a new run starts from (short form: --init)",
+       at(kCheckpoint, &C::init)},
   };
 }
 
@@ -240,6 +284,8 @@ Rows run_options() {
        at(kRun, &R::on_failure),
        kAny,
        {"stop", "shrink"}},
+      {"run.device", "Device of the ranks: host, or the name of another device; auto: the best that can run the model",
+       at(kRun, &R::device)},
       {"run.shared", "Let the user group read the run directory (modes 0750 and 0640 instead of 0700 and 0600)",
        at(kRun, &R::shared)},
       {"run.check_replicas", "Steps between checks that replicas of parameters are bitwise equal; 0: no checks",
@@ -254,8 +300,8 @@ Rows run_options() {
 std::span<const Option> options() {
   static const Rows kTable = [] {
     Rows table;
-    for (auto rows : {model_options, mesh_options, train_options, optimizer_options, schedule_options, data_options,
-                      eval_options, checkpoint_options, run_options})
+    for (auto rows : {model_options, mesh_options, sharding_options, train_options, lora_options, optimizer_options,
+                      schedule_options, data_options, eval_options, checkpoint_options, run_options})
       add(table, rows());
     return table;
   }();

@@ -165,6 +165,7 @@ std::string detail::as_utf8(const std::string& text) {
 Config detail::defaults_for(const Config& config) {
   Config base;
   base.mesh.dp = config.mesh.dp;
+  if (is_own(config.model)) return base;
   for (const nn::Preset& preset : nn::model_family(config.model.family).presets) {
     if (preset.name != config.model.preset) continue;
     const auto fill = [&](std::int64_t ModelConfig::*size, std::int64_t value) {

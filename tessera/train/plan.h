@@ -18,6 +18,10 @@
 
 namespace tessera::train {
 
+/// Returns the sharding table of a configuration on `mesh`: the standard table with the rows of [sharding]. Throws
+/// InvalidArgument, which names the option, for rows that name other axes than dp, fsdp and tp.
+TESSERA_API nn::ShardingTable sharding_table(const Config& config, const layout::Mesh& mesh);
+
 /// Mesh, sharding table and batches of a run. Immutable.
 class TESSERA_API ParallelPlan {
  public:
@@ -30,8 +34,8 @@ class TESSERA_API ParallelPlan {
   [[nodiscard]] const nn::ShardingTable& table() const { return table_; }
   /// Returns the table of a batch that all data ranks hold completely, as in sampling.
   [[nodiscard]] nn::ShardingTable table_of_replicated_batch() const { return table_.with("batch", ""); }
-  /// Returns the layout of tokens [batch, sequence].
-  [[nodiscard]] layout::Layout tokens(bool is_batch_sharded = true) const;
+  /// Returns the layout of a batch [batch, ...] with this number of dimensions.
+  [[nodiscard]] layout::Layout batch_layout(int ndim, bool is_sharded = true) const;
 
   /// Returns the number of ranks along dp.
   [[nodiscard]] int dp() const { return dp_; }
@@ -41,13 +45,15 @@ class TESSERA_API ParallelPlan {
   [[nodiscard]] int tp() const { return tp_; }
   /// Returns true if the sequence is sharded over tp between blocks.
   [[nodiscard]] bool is_sequence_parallel() const { return is_sequence_parallel_; }
+  /// Returns the number of ranks that share a batch.
+  [[nodiscard]] int batch_ranks() const { return batch_ranks_; }
   /// Returns the samples per micro-batch, over all ranks.
   [[nodiscard]] std::int64_t rows() const { return rows_; }
   /// Returns the samples per micro-batch that each rank computes.
-  [[nodiscard]] std::int64_t own_rows() const { return rows_ / (dp_ * fsdp_); }
+  [[nodiscard]] std::int64_t own_rows() const { return rows_ / batch_ranks_; }
   /// Returns the numbers of the samples that `rank` reads for micro-batch k of the run (k = 0, 1, ...).
   [[nodiscard]] std::vector<std::uint64_t> sample_numbers(std::uint64_t k, Rank rank) const;
-  /// Returns the index of `rank` among the dp * fsdp data ranks.
+  /// Returns the index of `rank` among the ranks that share a batch.
   [[nodiscard]] std::int64_t data_place(Rank rank) const;
 
  private:
@@ -57,6 +63,7 @@ class TESSERA_API ParallelPlan {
   int fsdp_ = 1;
   int tp_ = 1;
   bool is_sequence_parallel_ = true;
+  int batch_ranks_ = 1;
   std::int64_t rows_ = 1;
 };
 

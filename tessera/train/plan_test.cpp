@@ -18,7 +18,7 @@ Config on(int dp, int fsdp, int tp) { return testing::on_mesh(testing::small_con
 TEST(ParallelPlan, AWorldOfOneHasNoMesh) {
   const ParallelPlan plan = ParallelPlan::create(on(1, 1, 1), 1);
   EXPECT_FALSE(plan.mesh());
-  EXPECT_FALSE(plan.tokens());
+  EXPECT_FALSE(plan.batch_layout(2));
 }
 
 TEST(ParallelPlan, ShardsParametersOverTpAndFsdp) {

@@ -68,7 +68,7 @@ std::vector<Field> fields_of(const ProgressPoint& point) {
   std::vector<Field> fields = {{fmt::format("step {}/{}", report.step, point.steps), -(6 + 2 * digits)},
                                {fmt::format("loss {:.4f}", report.loss), -12},
                                {fmt::format("grad {:.3g}", report.grad_norm), -10},
-                               {rate_text(rate_of(report)) + " tokens/s", 14}};
+                               {fmt::format("{} {}/s", rate_text(rate_of(report)), point.unit), 14}};
   if (point.mfu) fields.push_back({fmt::format("MFU {:.2f}", *point.mfu), -8});
   if (point.memory_nbytes > 0) fields.push_back({format_bytes(static_cast<std::uint64_t>(point.memory_nbytes)), 10});
   fields.push_back({time_text(point.seconds_left) + " left", 12});
@@ -145,7 +145,8 @@ void Progress::step(const StepReport& report, std::int64_t memory_nbytes) {
       .memory_nbytes = memory_nbytes,
       .seconds_left = seconds_ / static_cast<double>(taken_) * static_cast<double>(steps_ - report.step),
       .mfu = mfu_per_rate_ > 0 ? std::optional(mfu_per_rate_ * rate_of(report)) : std::nullopt,
-      .held_out_loss = held_out_loss_};
+      .held_out_loss = held_out_loss_,
+      .unit = unit_};
   const bool is_last = report.step == steps_;
   if (is_bar_) {
     const auto now = std::chrono::steady_clock::now();

@@ -25,6 +25,7 @@ struct ProgressPoint {
   double seconds_left = 0;                   ///< Estimated remaining time.
   std::optional<double> mfu = {};            ///< Model FLOP utilization, in [0, 1]; unset: unknown.
   std::optional<double> held_out_loss = {};  ///< Loss of the last evaluation.
+  std::string_view unit = "tokens";          ///< Unit of the rate.
 };
 /// Returns "step 120/500  loss 2.3456   grad 0.812   9.75k tokens/s  MFU 0.41    45.2 MiB     0:42 left", and the fault
 /// of a bad step. Two or more spaces separate the fields, whose widths are those of usual values, so that lines align.
@@ -55,6 +56,8 @@ class TESSERA_API Progress {
   Progress(const RunConfig& config, std::int64_t steps, std::FILE* out);
   /// Shows an MFU in later steps: tokens/s times `mfu_per_rate`. 0: none.
   void show_mfu(double mfu_per_rate) { mfu_per_rate_ = mfu_per_rate; }
+  /// Shows rates in this unit, instead of "tokens". It must outlive this object.
+  void show_unit(std::string_view unit) { unit_ = unit; }
   /// Shows a step.
   void step(const StepReport& report, std::int64_t memory_nbytes);
   /// Shows an evaluation.
@@ -78,6 +81,7 @@ class TESSERA_API Progress {
   std::int64_t taken_ = 0;
   double seconds_ = 0;
   double mfu_per_rate_ = 0;
+  std::string_view unit_ = "tokens";
   std::optional<double> held_out_loss_;
   std::chrono::steady_clock::time_point last_drawn_ = {};
 };

@@ -12,17 +12,20 @@
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/process_group.h"
+#include "tessera/tensor/device_context.h"
 #include "tessera/train/bad_step.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/data/detail/source.h"
 #include "tessera/train/data/samples.h"
 #include "tessera/train/detail/checkpointing.h"
+#include "tessera/train/detail/choose_device.h"
 #include "tessera/train/detail/dump_step.h"
 #include "tessera/train/detail/loop.h"
 #include "tessera/train/detail/rank_facts.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/detail/run_directory.h"
 #include "tessera/train/detail/run_signals.h"
+#include "tessera/train/detail/run_task.h"
 #include "tessera/train/detail/shrinking.h"
 #include "tessera/train/detail/start_text.h"
 #include "tessera/train/memory_fit.h"
@@ -31,53 +34,28 @@
 namespace tessera::train {
 namespace {
 
-constexpr double kTemperature = 0.8;
+using detail::Phases;
+
 constexpr int kBadStepsKept = 3;  // the first ones are the most useful
 
 // The trainer as the loop uses it.
 class TrainerSteps final : public detail::StepRunner {
  public:
-  TrainerSteps(Trainer& trainer, const std::optional<Samples>& held_out, std::int64_t samples)
-      : trainer_(trainer), held_out_(held_out), samples_(samples) {}
+  TrainerSteps(Trainer& trainer, const detail::RunTask& task, std::int64_t samples)
+      : trainer_(trainer), task_(task), samples_(samples) {}
   StepReport step() override { return trainer_.step(); }
-  double evaluate(const OnProgress& on_progress) override {
-    return trainer_.evaluate(held_out_.value(), samples_, on_progress);
-  }
+  double evaluate(const OnProgress& on_progress) override { return task_.evaluate(trainer_, samples_, on_progress); }
   [[nodiscard]] std::vector<OwnedBytes> memory_now() const override { return trainer_.memory_now(); }
 
  private:
   Trainer& trainer_;
-  const std::optional<Samples>& held_out_;
+  const detail::RunTask& task_;
   std::int64_t samples_;
 };
 
-// Throws InvalidArgument unless the vocabulary covers every token. The error names the smallest that fits the mesh.
-void check_vocabulary(const Samples& samples, const Config& config, const char* option) {
-  const std::int64_t largest = samples.largest_token();
-  const std::int64_t tp = config.mesh.tp;
-  TESSERA_CHECK(largest < config.model.vocabulary, "model.vocabulary: must be larger than every token of ", option,
-                ", got ", config.model.vocabulary, " with token ", largest, "; use --model.vocabulary ",
-                (largest + tp) / tp * tp, " or more");
-}
-
-void check_has_data(const Config& config) {
-  TESSERA_CHECK(!config.data.files.empty(), "data.files: required, as in --data.files my.txt");
-}
-
-// Returns the function that shows a phase before the first step, by its name and unit.
-using Phases = std::function<OnProgress(const char* name, const char* unit)>;
-
-Phases phases_on(Progress& progress) {
-  return [&progress](const char* name, const char* unit) -> OnProgress {
-    return [shown = PhaseProgress(progress, name, unit)](std::uint64_t done, std::uint64_t all) mutable {
-      shown.at(done, all);
-    };
-  };
-}
-
 // Returns phases that also end with AskedToEnd after a signal.
 Phases phases_until_asked(Progress& progress) {
-  return [on = phases_on(progress)](const char* name, const char* unit) -> OnProgress {
+  return [on = detail::phases_on(progress)](const char* name, const char* unit) -> OnProgress {
     return [show = on(name, unit)](std::uint64_t done, std::uint64_t all) {
       show(done, all);
       detail::RunSignals::check_not_asked_to_end();
@@ -85,25 +63,14 @@ Phases phases_until_asked(Progress& progress) {
   };
 }
 
-Samples open_training(const Config& config, const Phases& phases) {
-  return Samples::open(config.data, DataSplit::kTraining, config.model.sequence, config.train.seed,
-                       phases("reading data.files", "bytes"));
-}
-
-std::optional<Samples> open_held_out(const Config& config, const Phases& phases) {
-  if (config.data.held_out.empty() && config.data.held_out_share == 0) return std::nullopt;
-  return Samples::open(config.data, DataSplit::kHeldOut, config.model.sequence, config.train.seed,
-                       phases("reading held-out data", "bytes"));
-}
-
 // Returns the resolved configuration, equal on all ranks except for options that may differ. Collective. Throws on all
 // ranks if one of them cannot start. Later worlds are shrunk worlds of the run, whose memory is still in use.
-Config agreed_config(const Config& given, int world_size, bool is_first_world) {
+Config agreed_config(const Config& given, const detail::RunTask& task, int world_size, bool is_first_world) {
   Config config;
   detail::StartCheck check;
   try {
     config = resolved(given, world_size);
-    check_has_data(config);
+    task.check(config);
     if (is_first_world) check_memory(given, world_size, current_place().local_world_size);
     check.facts = detail::start_facts(config);
   } catch (const std::exception&) {
@@ -111,6 +78,20 @@ Config agreed_config(const Config& given, int world_size, bool is_first_world) {
   }
   detail::check_same_on_all_ranks(check);
   return config;
+}
+
+// Returns the device of this rank. Collective. Throws on all ranks if one of them has none.
+device::Device agreed_device(const Config& config) {
+  device::Device device;
+  detail::StartCheck check;
+  try {
+    device = detail::choose_device(config);
+    check.facts = {{"the kind of device", device.properties().kind}};
+  } catch (const std::exception&) {
+    check.error = std::current_exception();
+  }
+  detail::check_same_on_all_ranks(check);
+  return device;
 }
 
 // Removes a run directory that this start created if the start is rejected: it is empty then.
@@ -137,51 +118,24 @@ class NewDirectory {
   bool had_parent_;
 };
 
-// The data of a run.
-struct Data {
-  std::optional<Samples> training;
-  std::optional<Samples> held_out;  // empty: no held-out data
-  std::string digest;               // of the training data
-  std::optional<double> entropy;    // of pairs of held-out tokens; on rank 0
-};
-
-// Opens the data. Throws InvalidArgument if it is too short, or the vocabulary is too small.
-Data open_data(const Config& config, const Phases& phases) {
-  Data data;
-  data.training = open_training(config, phases);
-  data.held_out = open_held_out(config, phases);
-  check_vocabulary(*data.training, config, "data.files");
-  if (data.held_out)
-    check_vocabulary(*data.held_out, config, config.data.held_out.empty() ? "data.files" : "data.held_out");
-  return data;
-}
-
-// Opens the data, which must be equal on all ranks. Collective. Throws on all ranks if one of them cannot start.
-Data agreed_data(const Config& config, const Phases& phases) {
-  Data data;
+// Opens the data, which must be equal on all ranks, and returns their digest. Collective. Throws on all ranks if one of
+// them cannot start.
+std::string open_agreed(detail::RunTask& task, const Phases& phases, RunSummary& summary) {
+  const Config& config = summary.config;
+  std::string digest;
   detail::StartCheck check;
   try {
-    const std::int64_t sequence = config.model.sequence;
-    data = open_data(config, phases);
-    data.digest = detail::data_digest(*data.training, sequence);
-    const bool has_others = current_place().world_size > 1;  // the digests of facts read much
-    const auto add = [&check](const std::vector<detail::Fact>& more) {
-      check.facts.insert(check.facts.end(), more.begin(), more.end());
-    };
-    add(detail::product_facts(config));  // not with the options, which must agree on the dtype first
-    if (has_others) add(detail::data_facts("data.files", config.data.files, *data.training, sequence));
-    if (has_others && data.held_out) {
-      const bool is_named = !config.data.held_out.empty();
-      add(detail::data_facts(is_named ? "data.held_out" : "the held-out share of data.files",
-                             is_named ? config.data.held_out : config.data.files, *data.held_out, sequence));
-    }
-    if (data.held_out && current_place().rank == Rank(0))
-      data.entropy = data.held_out->bigram_entropy(phases("counting pairs of held-out tokens", "samples"));
+    task.open(config, phases);
+    digest = task.digest(config);
+    check.facts = detail::product_facts(config);  // not with the options, which must agree on the dtype first
+    for (detail::Fact& each : task.facts(config, current_place().world_size > 1))
+      check.facts.push_back(std::move(each));
+    if (current_place().rank == Rank(0)) summary.bigram_entropy = task.entropy(phases);
   } catch (const std::exception&) {
     check.error = std::current_exception();
   }
   detail::check_same_on_all_ranks(check);
-  return data;
+  return digest;
 }
 
 RankNumbers numbers_of(const RankTally& tally, const Trainer& trainer, const RunSummary& summary, int rank) {
@@ -270,14 +224,14 @@ void note_unsaved(RunSummary& summary) {
 
 // Takes the steps. Stops by policy or by a signal are recorded in the summary. After an error, the first failing rank
 // writes the summary, without the values of other ranks, which may be gone.
-void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const detail::RunRanks& ranks,
+void take_steps(Trainer& trainer, const detail::RunTask& task, const detail::RunRanks& ranks,
                 const RunDirectoryLock* lock, Progress& progress, detail::Checkpointing& between, RunSummary& summary,
                 RankTally& tally) {
   const int rank = ranks.rank();
-  TrainerSteps steps(trainer, held_out, summary.config.eval.samples);
+  TrainerSteps steps(trainer, task, summary.config.eval.samples);
   const detail::LoopOptions options{.directory = summary.directory,
                                     .rank = rank,
-                                    .has_held_out = held_out.has_value(),
+                                    .has_held_out = task.has_held_out(),
                                     .between = &between,
                                     .lock = lock};
   try {
@@ -299,25 +253,6 @@ void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const 
     summary.ranks = {numbers_of(tally, trainer, summary, rank)};
     if (!detail::may_shrink(summary.config, error) && ranks.is_first_to_fail()) write_summary(summary, lock);
     throw;
-  }
-}
-
-// Prints text that the model generates after an end of text. A failure does not affect the run.
-void say_sample(Trainer& trainer, const Config& config, const Tokenizer& tokenizer, Progress& progress) {
-  PhaseProgress shown(progress, "sample", "tokens");
-  detail::Agreement agreement;
-  std::uint64_t drawn = 0;
-  const OnProgress on_progress = [&](std::uint64_t done, std::uint64_t all) {
-    shown.at(drawn = done, all);
-    if (agreement.exchange_now({.stop = detail::RunSignals::is_stop_asked()}).stop) throw detail::AskedToEnd();
-  };
-  const std::string count = std::to_string(config.run.sample);
-  try {
-    const std::vector<std::uint32_t> tokens =
-        trainer.sample({tokenizer.end_of_text()}, config.run.sample, kTemperature, config.train.seed, on_progress);
-    progress.say("\na sample of " + count + " tokens:\n" + printable(tokenizer.decode(tokens)) + "\n");
-  } catch (const detail::AskedToEnd&) {
-    progress.say("sample: stop requested after " + std::to_string(drawn) + " of " + count + " tokens\n");
   }
 }
 
@@ -360,13 +295,29 @@ struct Worlds {
   bool has_told_start = false;  // a world of this run has shown the start text
 };
 
+void say_start(const detail::RunTask& task, const detail::RunRanks& ranks, const Trainer& trainer,
+               std::optional<std::int64_t> free_host, const RunSummary& summary, Progress& progress) {
+  detail::StartFacts facts{.config = summary.config,
+                           .parameters = summary.parameters,
+                           .device = tensor::default_device().name(),
+                           .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
+                           .compute = ranks.rank() == 0 ? detail::compute_text(summary.config.train.dtype) : "",
+                           .predicted = trainer.memory_predicted(),
+                           .free_host_nbytes = free_host,
+                           .directory = summary.directory};
+  task.describe(facts);
+  progress.say(detail::start_text(facts));
+}
+
 // Runs in this world, from its directory to its summary.
-void run_in_world(const Config& given, Worlds& worlds, std::FILE* out, RunSummary& summary) {
+void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, std::FILE* out,
+                  RunSummary& summary) {
   const detail::RunRanks ranks;
   const std::optional<std::int64_t> free_host = free_host_memory();
-  summary.config = agreed_config(given, ranks.size(), worlds.is_first);
+  summary.config = agreed_config(given, task, ranks.size(), worlds.is_first);
   summary.world_size = ranks.size();
   const Config& config = summary.config;
+  const tensor::DeviceScope on_device(agreed_device(config));
   Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
   NewDirectory made(config.run);
   const Phases phases = phases_until_asked(progress);
@@ -382,43 +333,35 @@ void run_in_world(const Config& given, Worlds& worlds, std::FILE* out, RunSummar
     return ranks.finish();
   }
 
-  const Data data = agreed_data(config, phases);
-  const Samples& training = data.training.value();
-  const std::optional<Samples>& held_out = data.held_out;
-  summary.bigram_entropy = data.entropy;
-
-  Trainer trainer(config, training);
+  const std::string digest = open_agreed(task, phases, summary);
+  const std::unique_ptr<Trainer> made_trainer = task.make_trainer(config);
+  Trainer& trainer = *made_trainer;
   summary.parameters = trainer.parameter_count();
-  if (!start.checkpoint.empty()) go_on_from(start.checkpoint, data.digest, trainer, summary);
+  if (!start.init.empty()) {
+    CheckpointState weights = trainer.initial_weights();
+    (void)load_checkpoint(open_checkpoint(start.init), weights);
+  }
+  if (!start.checkpoint.empty()) go_on_from(start.checkpoint, digest, trainer, summary);
   check_none_asked_to_end();
   ranks.take_directory(start, config, say_on(progress));
   made.keep();
   summary.directory = start.directory.string();
   if (ranks.rank() == 0) summary.measured_flops = detail::measured_flops(config.train.dtype);
   progress.show_mfu(mfu_per_rate(summary));
-  if (!std::exchange(worlds.has_told_start, true))
-    progress.say(detail::start_text({.config = config,
-                                     .parameters = summary.parameters,
-                                     .training_tokens = training.tokens(),
-                                     .held_out_tokens = held_out ? held_out->tokens() : 0,
-                                     .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
-                                     .compute = ranks.rank() == 0 ? detail::compute_text(config.train.dtype) : "",
-                                     .predicted = trainer.memory_predicted(),
-                                     .free_host_nbytes = free_host,
-                                     .directory = summary.directory}));
+  progress.show_unit(unit_of(config.model));
+  if (!std::exchange(worlds.has_told_start, true)) say_start(task, ranks, trainer, free_host, summary, progress);
   tell_what_lies_behind(summary, progress);
 
   keep_what_is_asked_for(trainer, summary, ranks.rank());
   RankTally tally(ranks.size());
   if (!start.checkpoint.empty()) detail::add_told_steps(summary.directory, ranks.rank(), tally);
   {
-    detail::Checkpointing between(trainer, summary, progress, data.digest);
-    take_steps(trainer, held_out, ranks, start.lock.get(), progress, between, summary, tally);
+    detail::Checkpointing between(trainer, summary, progress, digest);
+    take_steps(trainer, task, ranks, start.lock.get(), progress, between, summary, tally);
   }
   summary.ranks = ranks.collect(numbers_of(tally, trainer, summary, ranks.rank()));
   conclude(ranks, start.lock.get(), progress, summary);
-  if (config.run.sample > 0 && summary.end == RunEnd::kDone)
-    say_sample(trainer, config, training.tokenizer(), progress);
+  if (summary.end == RunEnd::kDone) task.say_sample(trainer, config, progress);
   ranks.finish();
 }
 
@@ -440,13 +383,16 @@ void leave_failed(RunSummary& summary, const Error& error) {
 
 }  // namespace
 
-RunSummary run(const Config& given, std::FILE* out) {
+namespace {
+
+RunSummary run_in_worlds(const Config& given, const std::function<std::unique_ptr<detail::RunTask>()>& make_task,
+                         std::FILE* out) {
   const detail::RunSignals signals;  // for all worlds of the run
   detail::Shrinking shrinking(given, out);
   for (Worlds worlds;; worlds.is_first = false) {
     RunSummary summary;
     try {
-      run_in_world(shrinking.config(), worlds, out, summary);
+      run_in_world(shrinking.config(), *make_task(), worlds, out, summary);
       return summary;
     } catch (const detail::AskedToEnd&) {
       return ended_before_steps(out);
@@ -464,9 +410,21 @@ RunSummary run(const Config& given, std::FILE* out) {
   }
 }
 
+}  // namespace
+
+RunSummary run(const Config& given, std::FILE* out) { return run_in_worlds(given, detail::language_task, out); }
+
+RunSummary run(const Task& task, const Config& given, std::FILE* out) {
+  Config config = given;
+  config.model = {.family = std::string(kOwnFamily)};
+  return run_in_worlds(
+      config, [&] { return detail::own_task(task); }, out);
+}
+
 void check_start(const Config& given, int world_size, int ranks, std::FILE* out) {
   const Config config = resolved(given, world_size);
-  check_has_data(config);
+  const std::unique_ptr<detail::RunTask> task = detail::language_task();
+  task->check(config);
   std::vector<std::string> paths;
   for (const auto* entries : {&given.data.files, &given.data.held_out}) {
     for (const std::string& entry : *entries) paths.push_back(detail::read_weighted(entry).path);
@@ -476,7 +434,7 @@ void check_start(const Config& given, int world_size, int ranks, std::FILE* out)
     TESSERA_CHECK_AS(IoError, std::filesystem::exists(path), "'", path, "': No such file or directory");
   check_memory(given, world_size, ranks);
   Progress progress(config.run, 0, out);
-  (void)open_data(config, phases_on(progress));
+  task->open(config, detail::phases_on(progress));
 }
 
 bool is_finished_already(const Config& given, const std::string& directory, int world_size, std::FILE* out) {
@@ -484,7 +442,7 @@ bool is_finished_already(const Config& given, const std::string& directory, int 
   const detail::RunStart start = detail::look_at_directory(directory, config);
   if (start.is_finished || start.checkpoint.empty()) return start.is_finished;
   Progress progress(config.run, 0, out);
-  const Samples training = open_training(config, phases_on(progress));
+  const Samples training = detail::open_training(config, detail::phases_on(progress));
   detail::check_same_data(checkpoint_texts(open_checkpoint(start.checkpoint)), config,
                           detail::data_digest(training, config.model.sequence), start.checkpoint.string());
   return false;

@@ -14,6 +14,7 @@
 #include "tessera/base/export.h"
 #include "tessera/train/config.h"
 #include "tessera/train/summary.h"
+#include "tessera/train/task.h"
 
 namespace tessera::train {
 
@@ -23,6 +24,10 @@ namespace tessera::train {
 /// rejected start, or a signal before the first step, changes nothing in the directory. If the run is already finished,
 /// does nothing and sets Summary::was_finished. On ranks other than 0, the summary holds only their own values.
 TESSERA_API RunSummary run(const Config& config, std::FILE* out = stdout);
+
+/// Trains the model of a task. Options of [model] and [data] do not apply, except data.read_ahead: samples are read
+/// between steps. Rates and counts are of samples instead of tokens.
+TESSERA_API RunSummary run(const Task& task, const Config& config, std::FILE* out = stdout);
 
 /// Throws what would make run() reject these options, as far as the checks are cheap: invalid options
 /// (InvalidArgument), missing files (IoError), more memory than this host has for `ranks` ranks (InvalidArgument,

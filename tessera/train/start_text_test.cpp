@@ -20,8 +20,9 @@ TEST(StartText, StatesModelDataMeshMemoryAndDirectory) {
   config = resolved(config, 4);
   EXPECT_EQ(start_text({.config = config,
                         .parameters = 124'439'808,
-                        .training_tokens = 1'000'000,
-                        .held_out_tokens = 1000,
+                        .training = 1'000'000,
+                        .held_out = 1000,
+                        .device = "host",
                         .backend = "shm",
                         .compute = "compute: a library\n",
                         .predicted = {{"parameters", 1 << 20}, {"gradients", 0}, {"total", 3 << 20}},
@@ -41,7 +42,7 @@ TEST(StartText, AMeshOfOneRankHasAnAxisToo) {
   config.model.layers = 1;
   config.data.files = {"text"};
   config = resolved(config, 1);
-  const std::string text = start_text({.config = config, .parameters = 900, .directory = "/runs/a"});
+  const std::string text = start_text({.config = config, .parameters = 900, .device = "host", .directory = "/runs/a"});
   EXPECT_EQ(text.find("llama tiny (changed): 900 parameters, 1 layer, "), 0U) << text;
   EXPECT_NE(text.find("\nmesh dp=1 on 1 rank (host); batch 8 x 128 tokens; f32 compute, f32 state\n"),
             std::string::npos)

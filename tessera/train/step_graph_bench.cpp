@@ -48,17 +48,18 @@ class Step {
         model_(make_model(config, plan_, std::make_shared<shard::ExposedTime>())),
         leaves_(model_->module().parameters()),
         optimizer_(make_optimizer(config.optimizer, model_->module())),
-        graph_(config, plan_),
+        graph_(config.train.accumulate),
         rows_(static_cast<std::size_t>(plan_.own_rows() * (config.model.sequence + 1)), 1) {}
 
   void ask() {
-    const detail::StepValues values = compute(detail::batch_of(rows_, plan_, plan_.own_rows()));
+    const detail::StepValues values = compute(batch());
     optimizer_->set_learning_rate(1e-3);
     optimizer_->step({.scalars = {.clip_factor = values.norm.factor}});
   }
   void capture() {
+    graph_.set_batch(0, batch(), plan_);
     graph_.capture(
-        {.compute = [this](std::span<const detail::Batch> batches) { return compute(batches[0]); },
+        {.compute = [this](std::span<const Batch> batches) { return compute(batches[0]); },
          .update =
              [this](const detail::StepValues& values, const Tensor& rate, const Tensor& skip) {
                optimizer_->step({.scalars = {.learning_rate = rate, .clip_factor = values.norm.factor, .skip = skip},
@@ -68,7 +69,7 @@ class Step {
         stream());
   }
   void replay() {
-    graph_.set_batch(0, rows_);
+    graph_.set_batch(0, batch(), plan_);
     graph_.replay(1e-3, INFINITY, stream());
   }
   // Returns the values read after a replay.
@@ -90,8 +91,9 @@ class Step {
   [[nodiscard]] static const device::Stream& stream() { return tensor::current_stream(device::Device::get("host")); }
 
  private:
-  detail::StepValues compute(const detail::Batch& batch) {
-    const Tensor loss = model_->loss(batch.tokens, batch.targets, static_cast<double>(rows_.size()));
+  [[nodiscard]] Batch batch() const { return detail::batch_of(rows_, plan_, plan_.own_rows()); }
+  detail::StepValues compute(const Batch& batch) {
+    const Tensor loss = model_->loss(batch[0], batch[1], static_cast<double>(rows_.size()));
     autograd::backward(loss);
     const autograd::NoGrad no_grad;
     if (plan_.mesh()) shard::reduce_gradients(leaves_);

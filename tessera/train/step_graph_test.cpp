@@ -140,13 +140,12 @@ TEST(StepGraph, SkippedStepsLeaveTheSameBits) {
 // For any values of a step.
 TEST(StepGraph, DecidesInDeviceMemoryWhetherAStepIsTaken) {
   simulate(1, [] {
-    const Config config = dropping(1);
-    detail::StepGraph graph(config, ParallelPlan::create(config, 1));
+    detail::StepGraph graph(1);
     const device::Stream& stream = tensor::current_stream(device::Device::get("host"));
     const Tensor loss = ops::zeros({});
     const Tensor norm = ops::zeros({});
     const Tensor taken = ops::zeros({});
-    graph.capture({.compute = [&](std::span<const detail::Batch>) -> detail::StepValues {
+    graph.capture({.compute = [&](std::span<const Batch>) -> detail::StepValues {
                      return {ops::mul(loss, 1), {ops::mul(norm, 1), {}}};
                    },
                    .update =

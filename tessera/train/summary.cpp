@@ -66,7 +66,7 @@ double exposed_share(const Totals& totals) { return totals.seconds > 0 ? totals.
 
 // Returns the FLOP/s of one rank, the mean over those that reported.
 Flops speed_of(const RunSummary& summary) {
-  if (summary.ranks.empty()) return {};
+  if (summary.ranks.empty() || is_own(summary.config.model)) return {};
   const Flops token = flops_per_token(summary.config.model);
   const double rate = totals_of(summary).rate / static_cast<double>(summary.ranks.size());
   return {.causal = token.causal * rate, .full = token.full * rate};
@@ -77,7 +77,7 @@ bool is_peak_measured(const RunSummary& summary) { return summary.config.run.pea
 Json flops_json(const Flops& flops) { return {{"causal", flops.causal}, {"full", flops.full}}; }
 
 Json mfu_json(const RunSummary& summary) {
-  const double peak = peak_flops_of(summary);
+  const double peak = is_own(summary.config.model) ? 0 : peak_flops_of(summary);
   if (peak == 0) return {{"causal", "unknown"}, {"full", "unknown"}, {"peak_flops", "unknown"}};
   const Flops speed = speed_of(summary);
   return {{"causal", speed.causal / peak},
@@ -123,20 +123,22 @@ std::string speed_text(const RunSummary& summary) {
   if (summary.ranks.empty() || summary.steps == 0) return "";
   const Totals totals = totals_of(summary);
   const Flops speed = speed_of(summary);
+  const std::string rate = fmt::format("{:.0f} {}/s in total, exposed communication {:.1f} %\n", totals.rate,
+                                       unit_of(summary.config.model), 100 * exposed_share(totals));
+  if (is_own(summary.config.model)) return rate;
   const double peak = peak_flops_of(summary);
   std::string mfu = "unknown (run.peak_flops is not set)";
   if (peak > 0)
     mfu = fmt::format("{:.2f} (causal {:.2f}) of {} GFLOP/s{}", speed.full / peak, speed.causal / peak,
                       std::llround(peak / 1e9), is_peak_measured(summary) ? ", the measured rate of products" : "");
-  return fmt::format(
-      "{:.0f} tokens/s in total, exposed communication {:.1f} %\n"
-      "{:.2f} GFLOP/s per rank (causal {:.2f}), MFU {}\n",
-      totals.rate, 100 * exposed_share(totals), speed.full / 1e9, speed.causal / 1e9, mfu);
+  return rate +
+         fmt::format("{:.2f} GFLOP/s per rank (causal {:.2f}), MFU {}\n", speed.full / 1e9, speed.causal / 1e9, mfu);
 }
 
 std::string held_out_text(const RunSummary& summary) {
   if (summary.evaluations.empty()) return "";
   const double loss = summary.evaluations.back().loss;
+  if (is_own(summary.config.model)) return fmt::format("held-out loss {:.4f}\n", loss);
   std::string text = fmt::format("held-out loss {:.4f} nats per token", loss);
   if (summary.bigram_entropy)
     text += fmt::format(", {} the bigram entropy of that text, {:.4f}",
@@ -197,7 +199,9 @@ double peak_flops_of(const RunSummary& summary) {
 
 double mfu_per_rate(const RunSummary& summary) {
   const double peak = peak_flops_of(summary);
-  return peak > 0 ? flops_per_token(summary.config.model).full / summary.world_size / peak : 0;
+  return peak > 0 && !is_own(summary.config.model)
+             ? flops_per_token(summary.config.model).full / summary.world_size / peak
+             : 0;
 }
 
 std::string to_json(const RunSummary& summary) {
@@ -220,7 +224,8 @@ std::string to_json(const RunSummary& summary) {
   json["loss_curve"] = "loss.csv";
   json["held_out"] = held_out_json(summary);
   json["tokens_per_second"] = totals.rate;
-  json["flops"] = {{"per_token", flops_json(flops_per_token(summary.config.model))},
+  const Flops per_token = is_own(summary.config.model) ? Flops() : flops_per_token(summary.config.model);
+  json["flops"] = {{"per_token", flops_json(per_token)},
                    {"per_second_and_rank", flops_json(speed_of(summary))},
                    {"conventions",
                     {{"common", "products of matrices, backward twice forward, recomputation not counted"},
@@ -241,8 +246,9 @@ std::string short_text(const RunSummary& summary) {
   if (summary.end != RunEnd::kDone)
     text += fmt::format("{} after {} of {} steps: {}\n", to_string(summary.end), summary.steps,
                         summary.config.train.steps, summary.reason);
-  text += fmt::format("{} step{}, {} tokens, {} parameters on dp {} x fsdp {} x tp {}\n", summary.steps,
-                      summary.steps == 1 ? "" : "s", summary.tokens, summary.parameters, mesh.dp, mesh.fsdp, mesh.tp);
+  text += fmt::format("{} step{}, {} {}, {} parameters on dp {} x fsdp {} x tp {}\n", summary.steps,
+                      summary.steps == 1 ? "" : "s", summary.tokens, unit_of(summary.config.model), summary.parameters,
+                      mesh.dp, mesh.fsdp, mesh.tp);
   text += held_out_text(summary) + speed_text(summary) + memory_text(summary);
   if (!summary.checkpoint_errors.empty())
     text += fmt::format("{} checkpoints could not be written; the last: {}\n", summary.checkpoint_errors.size(),

@@ -123,7 +123,7 @@ HostCost host_cost(const Config& config, int in_a_row) {
     const auto model = make_model(config, plan, exposed);
     const auto optimizer = make_optimizer(config.optimizer, model->module());
     const Tensor tokens = ops::randint(0, config.model.vocabulary, {plan.rows(), config.model.sequence},
-                                       {.dtype = DType::kI32, .layout = plan.tokens()});
+                                       {.dtype = DType::kI32, .layout = plan.batch_layout(2)});
     const double count = static_cast<double>(config.train.batch * config.model.sequence);
     double spent = 0;
     shard::ShardCounts before;

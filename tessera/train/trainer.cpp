@@ -12,6 +12,7 @@
 #include "tessera/device/device.h"
 #include "tessera/memory/label.h"
 #include "tessera/nn/distribute.h"
+#include "tessera/nn/packing.h"
 #include "tessera/ops/create/generator.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
@@ -24,6 +25,7 @@
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/bad_step.h"
 #include "tessera/train/detail/activations.h"
+#include "tessera/train/detail/batch.h"
 #include "tessera/train/detail/replica_check.h"
 #include "tessera/train/detail/trainer_state.h"
 #include "tessera/train/predict.h"
@@ -31,8 +33,6 @@
 namespace tessera::train {
 namespace {
 
-using detail::Batch;
-using detail::batch_of;
 using detail::laid_out;
 using detail::StepValues;
 using Clock = std::chrono::steady_clock;
@@ -88,30 +88,34 @@ std::function<std::vector<std::uint64_t>(std::uint64_t k)> own_samples(const Con
           rank = current_place().rank](std::uint64_t k) { return plan.sample_numbers(k, rank); };
 }
 
-Trainer::State::State(const Config& given, BatchSource source)
+Trainer::State::State(const Config& given, const MakeWorkload& make)
     : config(given),
       plan(begin(given)),
-      batches(std::move(source)),
-      model(make_model(given, plan, exposed)),
-      leaves(model->module().parameters()),
-      optimizer(make_optimizer(given.optimizer, model->module())),
-      book(model->module(), *optimizer) {}
+      work(make(*this)),
+      leaves(trained_leaves(work->module())),
+      optimizer(make_optimizer(given.optimizer, work->module())),
+      book(work->module(), *optimizer) {}
 
 // Annotated, so that the record shows a rank that waits for its data.
-std::vector<std::int32_t> Trainer::State::next_rows(std::int64_t m) {
+Batch Trainer::State::next_batch(std::int64_t m) {
   const std::uint64_t k = number_of_batch(m);
   const probe::Annotation mark("data", static_cast<std::int64_t>(k));
-  return batches(k);
+  return work->batch(k);
+}
+
+const detail::LanguageWorkload& Trainer::State::language(const char* what) const {
+  const auto* language = dynamic_cast<const detail::LanguageWorkload*>(work.get());
+  TESSERA_CHECK(language != nullptr, what, ": requires a language model, got the task of an own model");
+  return *language;
 }
 
 StepValues Trainer::State::compute(const std::function<Batch(std::int64_t m)>& batch_at) {
-  const double count = static_cast<double>(config.train.batch * config.model.sequence);
   Tensor loss;
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) {
     const memory::Label label("activations");
     const Batch batch = batch_at(m);
-    const Tensor part = model->loss(batch.tokens, batch.targets, count);
-    nn::release_gathered(model->module());
+    const Tensor part = work->loss(batch);
+    nn::release_gathered(work->module());
     book.note();
     autograd::backward(part);
     book.note();
@@ -145,7 +149,7 @@ void Trainer::State::settle_gradients() {
 
 void Trainer::State::keep(const StepReport& report) const {
   if (!keep_bad_step) return;
-  BadStep step{.report = report, .samples = {}, .parameters = named_leaves(model->module())};
+  BadStep step{.report = report, .samples = {}, .parameters = named_leaves(work->module())};
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) {
     const std::vector<std::uint64_t> numbers = plan.sample_numbers(number_of_batch(m), current_place().rank);
     step.samples.insert(step.samples.end(), numbers.begin(), numbers.end());
@@ -181,10 +185,12 @@ void Trainer::State::take_step(StepReport& report) {
   detail::Activations activations;
   const StepValues values = compute([&](std::int64_t m) {
     const bool is_observed = m == 0 && is_looked_at();
-    model->module().set_observer(is_observed ? activations.observer() : nn::ModuleObserver());
-    return batch_of(next_rows(m), plan, plan.own_rows());
+    work->module().set_observer(is_observed ? activations.observer() : nn::ModuleObserver());
+    Batch batch = next_batch(m);
+    if (graph) graph->set_batch(m, batch, plan);  // creates the batches of the graph
+    return batch;
   });
-  model->module().set_observer({});
+  work->module().set_observer({});
   report.loss = value_of(values.loss);
   report.grad_norm = value_of(values.norm.norm);
   if (is_looked_at()) before_update(report, activations.kept());
@@ -204,13 +210,21 @@ void Trainer::State::check_replicas_if_due() {
   const std::int64_t every = config.run.check_replicas;
   if (every == 0 || (was_checked && steps % every != 0)) return;
   was_checked = true;
-  detail::check_replicas(named_leaves(model->module()), steps);
+  detail::check_replicas(named_leaves(work->module()), steps);
 }
 
-Trainer::Trainer(const Config& config, BatchSource batches)
-    : state_(std::make_unique<State>(config, std::move(batches))) {}
+Trainer::Trainer(const Config& config, BatchSource batches, std::optional<std::uint32_t> end_of_text)
+    : state_(std::make_unique<State>(config, [&](const State& state) {
+        return std::make_unique<detail::LanguageWorkload>(config, state.plan, state.exposed, std::move(batches),
+                                                          end_of_text);
+      })) {}
 
-Trainer::Trainer(const Config& config, const SampleReader& samples)
+Trainer::Trainer(const Config& config, const Task& task)
+    : state_(std::make_unique<State>(config, [&](const State& state) {
+        return std::make_unique<detail::TaskWorkload>(config, state.plan, state.exposed, task);
+      })) {}
+
+Trainer::Trainer(const Config& config, const SampleReader& samples, std::optional<std::uint32_t> end_of_text)
     : Trainer(config,
               BatchSource([samples, numbers = own_samples(config), width = config.model.sequence + 1](std::uint64_t k) {
                 std::vector<std::int32_t> rows;
@@ -219,7 +233,8 @@ Trainer::Trainer(const Config& config, const SampleReader& samples)
                   samples(number, std::span(rows).last(static_cast<std::size_t>(width)));
                 }
                 return rows;
-              })) {}
+              }),
+              end_of_text) {}
 
 Trainer::~Trainer() = default;
 
@@ -229,7 +244,7 @@ StepReport Trainer::step() {
   StepReport report;
   report.step = ++state.steps;
   const probe::Annotation mark("step", report.step);
-  report.tokens = state.config.train.batch * state.config.model.sequence;
+  report.tokens = state.config.train.batch * state.work->units_per_sample();
   report.learning_rate = nn::learning_rate(state.config.schedule, state.config.optimizer.learning_rate, report.step,
                                            state.config.train.steps);
   if (state.is_replayed()) {
@@ -248,42 +263,64 @@ void Trainer::keep_bad_steps(std::function<void(const BadStep&)> keep) { state_-
 
 std::int64_t Trainer::step_count() const { return state_->steps; }
 
-double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, const OnProgress& on_progress) {
-  State& state = *state_;
-  const probe::Annotation mark("evaluate", state.steps);
+double Trainer::State::evaluate(std::int64_t samples, const std::function<Tensor(std::int64_t first)>& loss_of,
+                                const OnProgress& on_progress) {
+  const probe::Annotation mark("evaluate", steps);
   const autograd::NoGrad no_grad;
-  const EvaluationScope evaluating(model());
+  const EvaluationScope evaluating(work->module());
   const memory::Label label("activations");
-  const ParallelPlan& plan = state.plan;
-  const auto width = static_cast<std::size_t>(state.config.model.sequence) + 1;
-  const double count = static_cast<double>(samples * state.config.model.sequence);
-  const std::int64_t own = plan.data_place(current_place().rank) * plan.own_rows();
   Tensor loss;
   for (std::int64_t first = 0; first < samples; first += plan.rows()) {
-    std::vector<std::int32_t> rows(static_cast<std::size_t>(plan.own_rows()) * width);
-    const std::int64_t real = std::clamp<std::int64_t>(samples - first - own, 0, plan.own_rows());
-    for (std::int64_t i = 0; i < real; ++i) {
-      held_out(static_cast<std::uint64_t>(first + own + i),
-               std::span(rows).subspan(static_cast<std::size_t>(i) * width, width));
-    }
-    const Batch batch = batch_of(rows, plan, real);
-    const Tensor part = state.model->loss(batch.tokens, batch.targets, count);
-    nn::release_gathered(model());
+    const Tensor part = loss_of(first);
+    nn::release_gathered(work->module());
     loss = loss ? ops::add(loss, part) : part;
     if (!on_progress || first + plan.rows() >= samples) continue;
-    state.stream().synchronize();  // until here, work is only enqueued
+    stream().synchronize();  // until here, work is only enqueued
     on_progress(static_cast<std::uint64_t>(first / plan.rows() + 1),
                 static_cast<std::uint64_t>((samples + plan.rows() - 1) / plan.rows()));
   }
   return loss ? value_of(whole(loss)) : 0;
 }
 
+double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, const OnProgress& on_progress) {
+  const detail::LanguageWorkload& language = state_->language("evaluate");
+  const ParallelPlan& plan = state_->plan;
+  const auto width = static_cast<std::size_t>(state_->config.model.sequence) + 1;
+  const double count = static_cast<double>(samples * state_->config.model.sequence);
+  const std::int64_t own = plan.data_place(current_place().rank) * plan.own_rows();
+  const auto loss_of = [&](std::int64_t first) {
+    std::vector<std::int32_t> rows(static_cast<std::size_t>(plan.own_rows()) * width);
+    const std::int64_t real = std::clamp<std::int64_t>(samples - first - own, 0, plan.own_rows());
+    for (std::int64_t i = 0; i < real; ++i) {
+      held_out(static_cast<std::uint64_t>(first + own + i),
+               std::span(rows).subspan(static_cast<std::size_t>(i) * width, width));
+    }
+    return language.loss(language.batch_of_rows(rows, real), count);
+  };
+  return state_->evaluate(samples, loss_of, on_progress);
+}
+
+double Trainer::evaluate(std::int64_t samples, const OnProgress& on_progress) {
+  const auto* task = dynamic_cast<const detail::TaskWorkload*>(state_->work.get());
+  const std::int64_t rows = state_->plan.rows();
+  TESSERA_CHECK(task != nullptr, "evaluate: requires samples of a language model, got none");
+  TESSERA_CHECK(samples % rows == 0, "evaluate: samples must be a multiple of those of a micro-batch (", rows,
+                "), got ", samples);
+  const double share = static_cast<double>(rows) / static_cast<double>(samples);
+  return state_->evaluate(
+      samples,
+      [&](std::int64_t first) { return ops::mul(task->held_out_loss(static_cast<std::uint64_t>(first)), share); },
+      on_progress);
+}
+
 std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, std::int64_t count, double temperature,
                                            std::uint64_t seed, const OnProgress& on_progress) {
   State& state = *state_;
+  const nn::LanguageModel& language = state.language("sample").model();
   TESSERA_CHECK(!prompt.empty(), "sample: prompt must not be empty; give at least the end-of-text token");
   const autograd::NoGrad no_grad;
   const EvaluationScope evaluating(model());
+  nn::set_packing(model(), {});
   const nn::ActivationTableScope replicated(model(), state.plan.table_of_replicated_batch());
   const memory::Label label("activations");
   std::mt19937_64 bits(seed);
@@ -293,8 +330,8 @@ std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, st
     const std::int64_t seen = std::min<std::int64_t>(std::ssize(prompt), sequence);
     std::vector<std::int32_t> tokens(prompt.end() - seen, prompt.end());
     tokens.resize(static_cast<std::size_t>(sequence));
-    const Tensor rows = state.model->hidden(laid_out(std::move(tokens), 1, state.plan, false), nullptr);
-    const Tensor scores = state.model->head(ops::select(rows, 1, seen - 1));
+    const Tensor rows = language.hidden(laid_out(std::move(tokens), 1, state.plan, false), nullptr);
+    const Tensor scores = language.head(ops::select(rows, 1, seen - 1));
     nn::release_gathered(model());
     const Tensor whole = ops::contiguous(ops::cast(shard::gather(scores), DType::kF32));
     state.stream().synchronize();
@@ -310,11 +347,12 @@ std::vector<OwnedBytes> Trainer::memory_now() const { return state_->book.now();
 std::vector<OwnedBytes> Trainer::memory_peak() const { return state_->book.peak(); }
 
 std::vector<OwnedBytes> Trainer::memory_predicted() const {
+  if (is_own(state_->config.model)) return {};
   return predicted_memory(state_->config, current_place().world_size);
 }
 
 std::int64_t Trainer::parameter_count() const { return model().parameter_count(); }
 
-const nn::Module& Trainer::model() const { return state_->model->module(); }
+const nn::Module& Trainer::model() const { return state_->work->module(); }
 
 }  // namespace tessera::train

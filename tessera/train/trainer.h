@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "tessera/train/config.h"
 #include "tessera/train/data/samples.h"
 #include "tessera/train/on_progress.h"
+#include "tessera/train/task.h"
 
 namespace tessera::train {
 
@@ -40,7 +42,7 @@ struct StepReport {
   StepEnd end = StepEnd::kDone;  ///< Result of the step.
   double seconds = 0;            ///< Duration of the step on this rank.
   double exposed_seconds = 0;    ///< Part of `seconds` in which this rank waited for others.
-  std::int64_t tokens = 0;       ///< Tokens of the step, over all ranks.
+  std::int64_t tokens = 0;       ///< Tokens of the step, over all ranks; for a task, samples.
   double time = 0;               ///< End of the step, in seconds since 1970; 0: unknown.
 };
 
@@ -74,11 +76,14 @@ TESSERA_API BatchSource read_ahead(const Config& config, Samples training);
 class TESSERA_API Trainer {
  public:
   /// Trains on samples, which a separate thread reads ahead.
-  Trainer(const Config& config, Samples training) : Trainer(config, read_ahead(config, std::move(training))) {}
-  /// Trains on batches from a function.
-  Trainer(const Config& config, BatchSource batches);
+  Trainer(const Config& config, const Samples& training)
+      : Trainer(config, read_ahead(config, training), training.tokenizer().end_of_text()) {}
+  /// Trains on batches from a function. With data.pack, `end_of_text` is the token that ends a document.
+  Trainer(const Config& config, BatchSource batches, std::optional<std::uint32_t> end_of_text = {});
   /// Trains on samples from a function.
-  Trainer(const Config& config, const SampleReader& samples);
+  Trainer(const Config& config, const SampleReader& samples, std::optional<std::uint32_t> end_of_text = {});
+  /// Trains the model of a task. config.model must be that of own_model_config().
+  Trainer(const Config& config, const Task& task);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -93,9 +98,13 @@ class TESSERA_API Trainer {
   void before_update(std::int64_t step, std::function<void(const StepReport&, const StepActivations&)> look);
   /// Returns the number of steps taken.
   [[nodiscard]] std::int64_t step_count() const;
-  /// Returns the contents of a checkpoint: the tensors of the parameters and of the optimizer state, and as metadata
-  /// "trainer" the step, the state of the random generator and the running mean of norms.
+  /// Returns the contents of a checkpoint: the tensors of the parameters, with LoRA of the adapters alone, and of the
+  /// optimizer state, and as metadata "trainer" the step, the state of the random generator and the running mean of
+  /// norms.
   [[nodiscard]] CheckpointState checkpoint_state() const;
+  /// Returns the weights that a run starts from another checkpoint with (checkpoint.init): the tensors of all
+  /// parameters but LoRA adapters.
+  [[nodiscard]] CheckpointState initial_weights() const;
   /// Resumes after the step in `texts`. The tensors of checkpoint_state() must already be filled. Throws MismatchError
   /// if `texts` does not come from a trainer.
   void continue_from(const std::map<std::string, std::string>& texts);
@@ -108,6 +117,9 @@ class TESSERA_API Trainer {
   }
   /// Evaluates on samples from a function.
   double evaluate(const SampleReader& held_out, std::int64_t samples, const OnProgress& on_progress = {});
+  /// Returns the mean loss over the first `samples` held-out samples of the task, a multiple of the samples of a
+  /// micro-batch.
+  double evaluate(std::int64_t samples, const OnProgress& on_progress = {});
   /// Generates `count` tokens after `prompt`; the same on all ranks. Calls `on_progress` after each token but the last.
   /// If it throws, it must do so on all ranks after the same token.
   std::vector<std::uint32_t> sample(std::vector<std::uint32_t> prompt, std::int64_t count, double temperature,

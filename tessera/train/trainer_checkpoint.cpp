@@ -4,6 +4,7 @@
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/error.h"
+#include "tessera/nn/lora.h"
 #include "tessera/ops/create/generator.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/detail/trainer_state.h"
@@ -36,7 +37,10 @@ void Trainer::before_update(std::int64_t step, std::function<void(const StepRepo
 CheckpointState Trainer::checkpoint_state() const {
   CheckpointState out;
   const std::vector<nn::NamedTensor> parameters = named_leaves(model());
-  for (const auto& [name, leaf] : parameters) out.tensors.emplace_back("parameters/" + name, leaf.detach());
+  for (const auto& [name, leaf] : parameters) {
+    if (state_->config.lora.rank == 0 || nn::is_lora_parameter(name))
+      out.tensors.emplace_back("parameters/" + name, leaf.detach());
+  }
   for (auto& [name, tensor] : state_->optimizer->state(parameters)) {
     out.tensors.emplace_back("optimizer/" + name, std::move(tensor));
   }
@@ -45,6 +49,14 @@ CheckpointState Trainer::checkpoint_state() const {
       {"step", state_->steps}, {"random", {{"seed", random.seed}, {"call", random.call}}}, {"mean_norm", nullptr}};
   if (state_->mean_norm) json["mean_norm"] = *state_->mean_norm;
   out.texts["trainer"] = json.dump();
+  return out;
+}
+
+CheckpointState Trainer::initial_weights() const {
+  CheckpointState out;
+  for (const auto& [name, leaf] : named_leaves(model())) {
+    if (!nn::is_lora_parameter(name)) out.tensors.emplace_back("parameters/" + name, leaf.detach());
+  }
   return out;
 }
 

@@ -7,13 +7,15 @@
 
 namespace tessera::train {
 
-using detail::Batch;
 using detail::StepValues;
 
 bool Trainer::State::is_replayed() {
   if (!config.train.graph || steps == looked_at_step) return false;
   if (graph) return true;
-  graph.emplace(config, plan);
+  TESSERA_CHECK(tensor::default_device().state() == tensor::host_device().state(),
+                "train.graph: requires the host device, got ", tensor::default_device().name(),
+                "; omit train.graph, or use run.device host");
+  graph.emplace(config.train.accumulate);
   return false;
 }
 
@@ -46,7 +48,7 @@ void Trainer::State::capture_step() {
 void Trainer::State::replay_step(StepReport& report) {
   if (!graph->is_ready()) capture_step();
   if (!tensor::default_device().properties().has_values) return drop_gradients();  // no batch to read, nothing to run
-  for (std::int64_t m = 0; m < config.train.accumulate; ++m) graph->set_batch(m, next_rows(m));
+  for (std::int64_t m = 0; m < config.train.accumulate; ++m) graph->set_batch(m, next_batch(m), plan);
   graph->replay(report.learning_rate, largest_norm(), stream());
   stream().synchronize();
   report.loss = graph->loss();

@@ -26,11 +26,12 @@ using Json = nlohmann::ordered_json;
 constexpr std::uint64_t kDigestedSamples = 64;
 
 // Sections that do not affect the results, or that apply only from now on.
-constexpr std::array kFreeSections = {"run.", "checkpoint.", "eval.", "mesh.", "data."};
+constexpr std::array kFreeSections = {"run.", "checkpoint.", "eval.", "mesh.", "sharding.", "data."};
 constexpr std::array kFreeOptions = {"model.preset", "train.steps",    "train.on_nan",
                                      "train.spike",  "train.on_spike", "train.graph"};
 
 bool is_free(const std::string& name) {
+  if (name == "data.pack") return false;  // the digest of the data does not depend on it
   return std::ranges::any_of(kFreeSections, [&](const char* section) { return name.starts_with(section); }) ||
          std::ranges::any_of(kFreeOptions, [&](const char* option) { return name == option; });
 }
@@ -40,7 +41,7 @@ bool is_free_when_finished(const std::string& name) {
   constexpr std::array kAsked = {"run.sample", "run.dump_step", "run.profile_steps"};
   if (std::ranges::any_of(kAsked, [&](const char* option) { return name == option; })) return false;
   return name.starts_with("run.") || name.starts_with("checkpoint.") || name.starts_with("mesh.") ||
-         name == "model.preset";
+         name.starts_with("sharding.") || name == "model.preset";
 }
 
 std::string joined(const std::vector<std::string>& values) {

@@ -141,20 +141,6 @@ void check_same_run(const std::filesystem::path& directory, const Config& config
                    "); use another --run.directory");
 }
 
-// Returns the checkpoint of checkpoint.resume: one, which must be valid, or the last valid one of a directory or a run.
-CheckpointInfo named_checkpoint(const std::filesystem::path& given, const Say& say, const OnProgress& on_progress) {
-  const std::filesystem::path path = std::filesystem::absolute(given).lexically_normal();
-  if (std::filesystem::exists(path / "index.json")) return good_checkpoint(path, on_progress);
-  for (const std::filesystem::path& directory : {path, path / "checkpoints"}) {
-    if (std::optional<CheckpointInfo> found = last_good(directory, say, on_progress)) return *found;
-  }
-  const std::filesystem::path own = path.has_filename() ? path : path.parent_path();
-  if (own.filename().string().starts_with("step-"))
-    return good_checkpoint(own, on_progress);  // reports the fault of a corrupt one
-  TESSERA_THROW(IoError, "checkpoint.resume: no valid checkpoint in '", given.string(),
-                "'; give a checkpoint, a directory of checkpoints, or a run directory");
-}
-
 bool has_run(const std::filesystem::path& directory) { return std::filesystem::exists(directory / "config.toml"); }
 
 void check_resume(const std::filesystem::path& directory, const Config& config) {
@@ -169,7 +155,7 @@ std::optional<CheckpointInfo> begin(const std::filesystem::path& directory, cons
   const std::string& resume = config.checkpoint.resume;
   if (resume == "never") return std::nullopt;
   std::optional<CheckpointInfo> last = last_good(checkpoint_directory(config.checkpoint, directory), say, on_progress);
-  if (!last && resume != "auto") last = named_checkpoint(resume, say, on_progress);
+  if (!last && resume != "auto") last = named_checkpoint("checkpoint.resume", resume, say, on_progress);
   if (has_run(directory) && !last) check_same_run(directory, config);
   return last;
 }
@@ -190,6 +176,9 @@ RunStart open(const Config& config, const Say& say, const OnProgress& on_progres
   start.is_finished = has_run(directory) && is_finished(directory, config);
   if (start.is_finished) return start;
   const std::optional<CheckpointInfo> last = begin(directory, config, say, on_progress);
+  // Checkpoints of adapters do not hold the other weights.
+  if (!config.checkpoint.init.empty() && (!last || config.lora.rank > 0))
+    start.init = named_checkpoint("checkpoint.init", config.checkpoint.init, say, on_progress).path;
   if (!last) return start;
   // The data is compared later, when it has been opened.
   check_same_options(checkpoint_texts(*last), config, last->path.string());
@@ -215,6 +204,7 @@ void take(const RunStart& start, const Config& config, const Say& say) {
   write_if_other(directory / "config.toml", to_toml(config));
   if (config.checkpoint.directory.empty() && config.checkpoint.every > 0)
     make_run_subdirectory(directory / "checkpoints");
+  if (!start.init.empty()) say("the initial weights are those of " + start.init.string() + "\n");
   if (!start.checkpoint.empty()) {
     say("resuming after step " + std::to_string(step) + " from " + start.checkpoint.string() + "\n");
   } else if (had_run) {
@@ -224,15 +214,34 @@ void take(const RunStart& start, const Config& config, const Say& say) {
 
 // Serializes a start. Paths may contain bytes that JSON cannot hold.
 std::string to_text(const RunStart& start) {
-  return (start.is_finished ? "f" : "b") + start.directory.string() + '\0' + start.checkpoint.string();
+  return (start.is_finished ? "f" : "b") + start.directory.string() + '\0' + start.checkpoint.string() + '\0' +
+         start.init.string();
 }
 
 RunStart start_from(const std::string& text) {
   const std::size_t end = text.find('\0');
-  return {.directory = text.substr(1, end - 1), .checkpoint = text.substr(end + 1), .is_finished = text[0] == 'f'};
+  const std::size_t second = text.find('\0', end + 1);
+  return {.directory = text.substr(1, end - 1),
+          .checkpoint = text.substr(end + 1, second - end - 1),
+          .init = text.substr(second + 1),
+          .is_finished = text[0] == 'f'};
 }
 
 }  // namespace
+
+CheckpointInfo named_checkpoint(const std::string& option, const std::filesystem::path& given, const Say& say,
+                                const OnProgress& on_progress) {
+  const std::filesystem::path path = std::filesystem::absolute(given).lexically_normal();
+  if (std::filesystem::exists(path / "index.json")) return good_checkpoint(path, on_progress);
+  for (const std::filesystem::path& directory : {path, path / "checkpoints"}) {
+    if (std::optional<CheckpointInfo> found = last_good(directory, say, on_progress)) return *found;
+  }
+  const std::filesystem::path own = path.has_filename() ? path : path.parent_path();
+  if (own.filename().string().starts_with("step-"))
+    return good_checkpoint(own, on_progress);  // reports the fault of a corrupt one
+  TESSERA_THROW(IoError, option, ": no valid checkpoint in '", given.string(),
+                "'; give a checkpoint, a directory of checkpoints, or a run directory");
+}
 
 RunStart look_at_directory(const std::filesystem::path& given, const Config& config) {
   const std::filesystem::path directory = std::filesystem::absolute(given).lexically_normal();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/base/run_directory.h"
+#include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/config.h"
 #include "tessera/train/on_progress.h"
 #include "tessera/train/summary.h"
@@ -23,6 +24,7 @@ using Say = std::function<void(const std::string&)>;
 struct RunStart {
   std::filesystem::path directory = {};   ///< Absolute path of the run directory.
   std::filesystem::path checkpoint = {};  ///< Checkpoint to resume from; empty: start at the first step.
+  std::filesystem::path init = {};        ///< Checkpoint whose weights the run starts from; empty: new weights.
   bool is_finished = false;               ///< The directory holds this run, with all steps taken.
   /// Set on rank 0: keeps other runs out of the directory, and detects that the directory was removed.
   std::shared_ptr<const RunDirectoryLock> lock = {};
@@ -30,6 +32,11 @@ struct RunStart {
 
 /// Returns the directory of the checkpoints of a run.
 std::filesystem::path checkpoint_directory(const CheckpointConfig& config, const std::filesystem::path& run_directory);
+
+/// Returns the checkpoint that `given` names: itself, or the last valid one of a directory of checkpoints or of a run.
+/// `option` names it in errors. Reads it fully.
+CheckpointInfo named_checkpoint(const std::string& option, const std::filesystem::path& given, const Say& say,
+                                const OnProgress& on_progress);
 
 /// Checks a directory before ranks are started: returns whether it holds this run, finished, and the newest checkpoint
 /// to resume from, by its index alone; empty if none exists. Throws what would make the ranks reject the start, as far

@@ -36,6 +36,7 @@ bool is_preset(const ModelConfig& model) {
 
 std::string model_text(const StartFacts& facts) {
   const ModelConfig& model = facts.config.model;
+  if (is_own(model)) return fmt::format("{}: {} parameters\n", facts.name, count_text(facts.parameters));
   return fmt::format("{} {}{}: {} parameters, {} layer{}, vocabulary {}, sequence {}\n", model.family, model.preset,
                      is_preset(model) ? "" : " (changed)", count_text(facts.parameters), model.layers,
                      model.layers == 1 ? "" : "s", model.vocabulary, model.sequence);
@@ -43,8 +44,9 @@ std::string model_text(const StartFacts& facts) {
 
 std::string data_text(const StartFacts& facts) {
   const DataConfig& data = facts.config.data;
-  std::string text = fmt::format("data: {} tokens for training", facts.training_tokens);
-  if (facts.held_out_tokens > 0) text += fmt::format(", {} held out", facts.held_out_tokens);
+  std::string text = fmt::format("data: {} {} for training", facts.training, unit_of(facts.config.model));
+  if (facts.held_out > 0) text += fmt::format(", {} held out", facts.held_out);
+  if (is_own(facts.config.model)) return text + "\n";
   text += "; from " + data.files.front();
   if (data.files.size() > 1) text += fmt::format(" and {} more", data.files.size() - 1);
   return text + "\n";
@@ -63,15 +65,17 @@ std::string mesh_text(const StartFacts& facts) {
   const MeshConfig& mesh = facts.config.mesh;
   const TrainConfig& train = facts.config.train;
   const int ranks = mesh.dp * mesh.fsdp * mesh.tp;
-  std::string text = fmt::format("mesh {} on {} rank{} ({}host)", axes_text(mesh), ranks, ranks == 1 ? "" : "s",
-                                 facts.backend.empty() ? "" : std::string(facts.backend) + ", ");
-  text += fmt::format("; batch {} x {} tokens", train.batch, facts.config.model.sequence);
+  std::string text = fmt::format("mesh {} on {} rank{} ({}{})", axes_text(mesh), ranks, ranks == 1 ? "" : "s",
+                                 facts.backend.empty() ? "" : std::string(facts.backend) + ", ", facts.device);
+  text += is_own(facts.config.model) ? fmt::format("; batch {} samples", train.batch)
+                                     : fmt::format("; batch {} x {} tokens", train.batch, facts.config.model.sequence);
   if (train.accumulate > 1) text += fmt::format(" in {} micro-batches", train.accumulate);
   return text + "; " + train.dtype + " compute, f32 state\n";
 }
 
 std::string memory_text(const StartFacts& facts) {
   std::string owners;
+  if (facts.predicted.empty()) return "";
   for (const OwnedBytes& each : facts.predicted) {
     if (each.owner != "total" && each.nbytes > 0)
       owners += (owners.empty() ? "" : ", ") + each.owner + " " + bytes_text(each.nbytes);

@@ -23,8 +23,10 @@ namespace tessera::train::detail {
 struct StartFacts {
   const Config& config;
   std::int64_t parameters = 0;                        ///< Parameter elements over all ranks.
-  std::uint64_t training_tokens = 0;                  ///< Tokens of the training data.
-  std::uint64_t held_out_tokens = 0;                  ///< 0: no held-out data.
+  std::string name = {};                              ///< Name of a task; empty: a language model.
+  std::uint64_t training = 0;                         ///< Tokens of the training data; samples of a task.
+  std::uint64_t held_out = 0;                         ///< Tokens or samples; 0: no held-out data.
+  std::string device = {};                            ///< Name of the device of this rank.
   std::string_view backend = {};                      ///< Backend of the world; empty: one rank.
   std::string compute = {};                           ///< Lines of compute_text().
   std::vector<OwnedBytes> predicted = {};             ///< Predicted memory of one rank, by owner.

@@ -1,5 +1,7 @@
 #include "tessera/train/detail/step_graph.h"
 
+#include <cstring>
+
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/error.h"
 #include "tessera/device/device.h"
@@ -9,16 +11,25 @@
 #include "tessera/ops/pointwise/compare.h"
 #include "tessera/ops/reduce/host_values.h"
 #include "tessera/tensor/device_context.h"
+#include "tessera/train/detail/batch.h"
 
 namespace tessera::train::detail {
 namespace {
 
 memory::Allocator allocator() { return memory::Allocator::of(tensor::default_device()); }
 
-// Rows that the host writes before a replay.
-std::span<std::int32_t> rows_of(const Tensor& tensor) {
-  const Tensor own = tensor.has_layout() ? tensor.local() : tensor;
-  return {own.data_as<std::int32_t>(), static_cast<std::size_t>(own.numel())};
+Tensor rows_of(const Tensor& tensor) { return tensor.has_layout() ? tensor.local() : tensor; }
+
+// Returns a batch with the layouts of another, whose rows the host writes before a replay.
+Batch batch_like(const Batch& batch, const ParallelPlan& plan) {
+  const memory::Label label("activations");
+  Batch out;
+  for (const Tensor& each : batch) {
+    const Tensor rows = rows_of(each);
+    out.push_back(laid_out(Tensor::allocate(rows.shape(), rows.dtype(), rows.device()), plan));
+  }
+  tensor::default_device().synchronize();  // work that is not done may still use this memory
+  return out;
 }
 
 // Returns the value of a tensor of one element that no pending work writes.
@@ -43,12 +54,8 @@ class DropGradients {
 
 }  // namespace
 
-StepGraph::StepGraph(const Config& config, const ParallelPlan& plan) : plan_(plan) {
+StepGraph::StepGraph(std::int64_t micro_batches) : batches_(static_cast<std::size_t>(micro_batches)) {
   const memory::Label label("activations");
-  const auto rows = [&] {
-    return laid_out(ops::zeros({plan.own_rows(), config.model.sequence}, {.dtype = DType::kI32}), plan);
-  };
-  for (std::int64_t m = 0; m < config.train.accumulate; ++m) batches_.push_back({rows(), rows()});
   counter_ = ops::zeros({}, {.dtype = DType::kI64});
   learning_rate_ = ops::zeros({});
   max_ = ops::zeros({}, {.dtype = DType::kF64});
@@ -99,9 +106,20 @@ void StepGraph::capture(const StepBody& body, const device::Stream& stream) {
   ops::set_generator_state(begin_);
 }
 
-void StepGraph::set_batch(std::int64_t m, std::span<const std::int32_t> rows) {
-  const Batch& batch = batches_[static_cast<std::size_t>(m)];
-  split_rows(rows, plan_, plan_.own_rows(), rows_of(batch.tokens), rows_of(batch.targets));
+void StepGraph::set_batch(std::int64_t m, const Batch& batch, const ParallelPlan& plan) {
+  if (batches_[static_cast<std::size_t>(m)].empty()) batches_[static_cast<std::size_t>(m)] = batch_like(batch, plan);
+  const Batch& own = batches_[static_cast<std::size_t>(m)];
+  TESSERA_CHECK(own.size() == batch.size(), "train.graph: batches must have equal numbers of tensors, got ", own.size(),
+                " and ", batch.size(), "; omit train.graph");
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    TESSERA_CHECK(own[i].shape() == batch[i].shape() && own[i].dtype() == batch[i].dtype(),
+                  "train.graph: batches must have equal shapes and dtypes, got ", tensor::describe(own[i]), " and ",
+                  tensor::describe(batch[i]), "; omit train.graph");
+    const Tensor from = rows_of(batch[i]);
+    TESSERA_CHECK(from.is_contiguous(), "train.graph: tensors of batches must be contiguous, got ",
+                  tensor::describe(from));
+    std::memcpy(rows_of(own[i]).data(), from.data(), from.nbytes());
+  }
 }
 
 void StepGraph::replay(double learning_rate, double most, const device::Stream& stream) {

@@ -22,9 +22,8 @@
 #include "tessera/ops/create/generator.h"
 #include "tessera/ops/update/update.h"
 #include "tessera/tensor/tensor.h"
-#include "tessera/train/config.h"
-#include "tessera/train/detail/batch.h"
 #include "tessera/train/plan.h"
+#include "tessera/train/task.h"
 
 namespace tessera::train::detail {
 
@@ -46,16 +45,17 @@ struct StepBody {
 /// Captures and replays steps. Not thread-safe.
 class StepGraph {
  public:
-  /// Prepares for steps of this plan. Captures nothing yet.
-  StepGraph(const Config& config, const ParallelPlan& plan);
+  /// Prepares for steps of this number of micro-batches. Captures nothing yet.
+  explicit StepGraph(std::int64_t micro_batches);
   /// Returns true if a step can be replayed: a graph exists, and the seed of the generator has not changed since.
   [[nodiscard]] bool is_ready() const;
   /// Captures a step. Nothing runs, no random number counts as drawn, and no gradient remains. Throws NotSupported with
   /// the operator that cannot be captured.
   void capture(const StepBody& body, const device::Stream& stream);
 
-  /// Sets micro-batch `m` of the next replay, as rows of sequence + 1 tokens. The last replay must have finished.
-  void set_batch(std::int64_t m, std::span<const std::int32_t> rows);
+  /// Sets micro-batch `m` of the next replay. The last replay must have finished. The first call of each `m` must
+  /// precede capture(): it creates the tensors that the graph reads. Throws InvalidArgument if shapes or dtypes change.
+  void set_batch(std::int64_t m, const Batch& batch, const ParallelPlan& plan);
   /// Replays a step. Gradient norms above `most` are a spike. Random numbers count as drawn.
   void replay(double learning_rate, double most, const device::Stream& stream);
 
@@ -74,7 +74,6 @@ class StepGraph {
   [[nodiscard]] Tensor skip_flag() const;
   void capture_body(const StepBody& body);
 
-  ParallelPlan plan_;
   std::vector<Batch> batches_;
   Tensor counter_;        // i64: calls of the generator since the capture began
   Tensor learning_rate_;  // f32

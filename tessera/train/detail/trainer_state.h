@@ -12,8 +12,8 @@
 #include "tessera/shard/exposed.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/tensor/tensor.h"
-#include "tessera/train/detail/batch.h"
 #include "tessera/train/detail/step_graph.h"
+#include "tessera/train/detail/workload.h"
 #include "tessera/train/make_model.h"
 #include "tessera/train/memory_book.h"
 #include "tessera/train/plan.h"
@@ -23,10 +23,15 @@ namespace tessera::train {
 
 /// State of the trainer of one rank.
 struct Trainer::State {
-  State(const Config& given, BatchSource source);
+  // `make` creates the workload, once the generator of this rank has its seed.
+  using MakeWorkload = std::function<std::unique_ptr<detail::Workload>(const State& state)>;
+  State(const Config& given, const MakeWorkload& make);
 
   // Returns the reduced loss and gradients of the micro-batches of the step. Enqueues work and does not wait.
-  detail::StepValues compute(const std::function<detail::Batch(std::int64_t m)>& batch_at);
+  detail::StepValues compute(const std::function<Batch(std::int64_t m)>& batch_at);
+  // Adds up loss_of(first) of `samples` samples in batches; see Trainer::evaluate().
+  double evaluate(std::int64_t samples, const std::function<Tensor(std::int64_t first)>& loss_of,
+                  const OnProgress& on_progress);
   // Takes the step by eager calls.
   void take_step(StepReport& report);
   // Returns true if the step is a replay. The first step is not: it creates groups and fills caches.
@@ -34,11 +39,14 @@ struct Trainer::State {
   // Takes the step as a graph, and captures it if needed.
   void replay_step(StepReport& report);
   void capture_step();
-  // Number of micro-batch m of this step, and the rows of this rank.
+  // Number of micro-batch m of this step.
   [[nodiscard]] std::uint64_t number_of_batch(std::int64_t m) const {
     return static_cast<std::uint64_t>((steps - 1) * config.train.accumulate + m);
   }
-  std::vector<std::int32_t> next_rows(std::int64_t m);
+  // Returns the rows of this rank of micro-batch m.
+  Batch next_batch(std::int64_t m);
+  // Returns the language model of the trainer, or throws: `what` needs tokens.
+  [[nodiscard]] const detail::LanguageWorkload& language(const char* what) const;
   void settle_gradients();
   // Updates the parameters by their gradients times `clip_factor`.
   void update(double learning_rate, const Tensor& clip_factor);
@@ -59,9 +67,8 @@ struct Trainer::State {
 
   Config config;
   ParallelPlan plan;
-  BatchSource batches;
   std::shared_ptr<shard::ExposedTime> exposed = std::make_shared<shard::ExposedTime>();
-  std::shared_ptr<nn::LanguageModel> model;
+  std::unique_ptr<detail::Workload> work;
   std::vector<Tensor> leaves;
   std::unique_ptr<nn::Optimizer> optimizer;
   MemoryBook book;
