@@ -5,6 +5,7 @@ foreach(folder prefix source build)
   file(REMOVE_RECURSE ${WORK}/${folder})
 endforeach()
 file(COPY ${CONSUMER}/ DESTINATION ${WORK}/source)
+configure_file(${TREE}/examples/15_own_model.cpp ${WORK}/source/own_model.cpp COPYONLY)
 set(prefix ${WORK}/prefix)
 set(man_pages "man/man1/tessera.1;man/man1/tessera-train.1")
 set(zsh_folder zsh/site-functions)
@@ -32,6 +33,7 @@ execute_process(
   COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${WORK}/build/consumer COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${WORK}/build/own_model COMMAND_ERROR_IS_FATAL ANY)
 
 # The package must not lead back into the tree it was built in.
 file(GLOB package ${prefix}/lib*/cmake/tessera/*.cmake ${prefix}/lib*/*/cmake/tessera/*.cmake)
