@@ -9,7 +9,7 @@
 
 namespace tessera::train {
 
-/// Returns the text for a run of `world_size` ranks, `ranks` of which are on this host. Throws what resolved() throws.
+/// Returns the text for a run of `world_size` ranks, with `ranks` of them on this host. Throws what resolved() throws.
 TESSERA_API std::string dry_run_text(const Config& config, int world_size, int ranks);
 
 /// Returns the number of ranks of the mesh of a configuration; mesh.dp counts as 1 if it is unset.

@@ -97,7 +97,8 @@ Prediction predict_resolved(Config config, int world_size, std::int64_t limit) {
   comm::run_as({.world_size = world_size}, [&] {
     const nn::Meta meta;
     memory::Allocator::of(tensor::meta_device()).set_limit(static_cast<std::size_t>(limit));
-    Trainer trainer(config, no_samples());
+    // No token of the samples ends a document: packing is predicted with documents of complete rows.
+    Trainer trainer(config, no_samples(), config.data.pack ? std::optional<std::uint32_t>(1) : std::nullopt);
     trainer.step();
     comm::reset_traffic();
     CostSum costs;

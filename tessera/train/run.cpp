@@ -310,8 +310,7 @@ void say_start(const detail::RunTask& task, const detail::RunRanks& ranks, const
 }
 
 // Runs in this world, from its directory to its summary.
-void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, std::FILE* out,
-                  RunSummary& summary) {
+void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, std::FILE* out, RunSummary& summary) {
   const detail::RunRanks ranks;
   const std::optional<std::int64_t> free_host = free_host_memory();
   summary.config = agreed_config(given, task, ranks.size(), worlds.is_first);

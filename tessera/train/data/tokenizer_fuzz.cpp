@@ -1,6 +1,6 @@
 // Corrupted tokenizer.json files, as text and as values, must be rejected with a Tessera error, or yield tokenizers
-// whose tokens exist, and whose streamed text is the decoded text. Those that change no text preserve every byte of it.
-// Learned ones are read back as written. Random expressions agree with std::regex.
+// whose tokens exist, and whose streamed text is the decoded text. Tokenizers that change no text preserve every byte
+// of it. Learned ones are read back as written. Random expressions agree with std::regex.
 //   train_tokenizer_fuzz [--runs N] [--seed S] [--seconds T]
 #include <unistd.h>
 

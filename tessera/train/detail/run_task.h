@@ -1,5 +1,5 @@
-// What a run trains, as train::run() uses it: the data with their checks, the trainer, evaluation, and what is said
-// about them. One implementation trains language models on files, the other one a task of the user's own.
+// The task of a run, as train::run() uses it: the data with their checks, the trainer, evaluation, and texts about
+// them. One implementation trains language models on files, the other one a task of the user's own.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a trainer trains: a model on its mesh, the micro-batches of this rank, and the loss.
+// The work of a trainer: a model on its mesh, the micro-batches of this rank, and the loss.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Writes tokens as text, in the steps of the decoder of a tokenizer.json. The steps are applied to each token once,
-// when the file is read. What remains depends on the position alone: the first token of a text may lose its space.
+// when the file is read. The rest depends on the position alone: the first token of a text may lose its space.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ struct DecoderStep {
 /// All steps.
 struct Decoder {
   std::vector<DecoderStep> steps;
-  char stripped = ' ';             ///< What the text of all tokens loses at its start.
-  std::size_t stripped_count = 0;  ///< How often at most.
+  char stripped = ' ';             ///< Removed from the start of the text of all tokens.
+  std::size_t stripped_count = 0;  ///< Maximum number removed.
 
   /// Returns the bytes of one token; `is_first` if no token stands before it.
   [[nodiscard]] std::string apply(std::string_view token, bool is_first) const;

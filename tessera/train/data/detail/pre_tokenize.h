@@ -16,7 +16,7 @@ namespace tessera::train::detail {
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// What becomes of the matches of a split, and of the text between them.
+/// Treatment of the matches of a split, and of the text between them.
 enum class SplitBehavior : std::uint8_t { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 /// One step. A step whose behavior is kIsolated yields each match and each text between matches.

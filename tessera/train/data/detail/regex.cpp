@@ -60,7 +60,7 @@ std::optional<std::size_t> Regex::match(std::string_view text, std::size_t start
   return run({0, start}, text, scratch, steps);
 }
 
-// Takes as many code points as it can, and notes how many it may give back.
+// Takes as many code points as it can, and stores how many it may release again.
 bool Regex::take_run(Place& place, std::string_view text, Scratch& scratch) const {
   const Instruction& each = program_.instructions[place.next];
   const CharSet& set = program_.sets[each.argument];

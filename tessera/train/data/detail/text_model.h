@@ -27,7 +27,7 @@ struct TextModel {
   std::vector<std::uint32_t> prefix;  ///< Tokens that the template puts before a text.
   std::vector<std::uint32_t> suffix;  ///< Tokens that the template puts after a text.
   std::string source;                 ///< The file.
-  std::string features;  ///< What of the file changes tokens, beyond the fields of a byte-level model without a
+  std::string features;  ///< Parts of the file that change tokens, beyond the fields of a byte-level model without a
                          ///< normalizer: part of the digest.
 
   AddedTokenMatcher in_text;        ///< Set by finish().

@@ -12,7 +12,7 @@
 
 namespace tessera::train::detail {
 
-/// What a step looks for: an expression, or a text.
+/// The pattern that a step finds: an expression, or a text.
 struct Pattern {
   std::string text;            ///< Not empty, if there is no expression.
   std::optional<Regex> regex;  ///< Has priority.

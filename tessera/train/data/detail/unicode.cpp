@@ -183,7 +183,7 @@ std::string normalized(std::string_view text, Form form) {
       if (!point.is_valid) last_kept = at;
       continue;
     }
-    // What follows may combine with the kept code point before.
+    // The next code points may combine with the kept code point before.
     std::size_t end = at;
     while (end < text.size()) {
       point = code_point_at(text, end);
