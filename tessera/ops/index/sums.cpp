@@ -81,11 +81,11 @@ struct SliceSums {
   template <class T>
   void add_up(const std::array<std::int64_t, 3>& at, std::int64_t n, std::int64_t row,
               std::span<const std::int64_t> slices) const {
-    constexpr std::int64_t kTile = 512;
-    T sums[kTile];
-    T some[kTile];
-    for (std::int64_t start = 0; start < n; start += kTile) {
-      const std::int64_t m = std::min(kTile, n - start);
+    constexpr std::int64_t kPart = 512;
+    T sums[kPart];
+    T some[kPart];
+    for (std::int64_t start = 0; start < n; start += kPart) {
+      const std::int64_t m = std::min(kPart, n - start);
       std::fill_n(sums, m, T(0));
       if (data[1] != nullptr) {
         detail::load(sums, address(1, at[1] + row * step[1] + start * rest.step(1)), dtype, rest.step(1), m);
@@ -317,13 +317,13 @@ struct LineSums {
 
   template <class T>
   void line(const std::array<std::int64_t, 3>& at, std::vector<T>& sums) const {
-    constexpr std::int64_t kTile = 512;
+    constexpr std::int64_t kPart = 512;
     const auto bytes = static_cast<std::int64_t>(itemsize(dtype));
     std::byte* to = const_cast<std::byte*>(data[0]) + at[0] * bytes;
     detail::load(sums.data(), to, dtype, lines.step[0], index.size);
-    T some[kTile];
-    for (std::int64_t start_at = 0; start_at < lines.length; start_at += kTile) {
-      const std::int64_t n = std::min(kTile, lines.length - start_at);
+    T some[kPart];
+    for (std::int64_t start_at = 0; start_at < lines.length; start_at += kPart) {
+      const std::int64_t n = std::min(kPart, lines.length - start_at);
       detail::load(some, data[2] + (at[2] + start_at * lines.step[2]) * bytes, dtype, lines.step[2], n);
       for (std::int64_t i = 0; i < n; ++i) {
         sums[static_cast<std::size_t>(index.at(at[1] + (start_at + i) * lines.step[1]))] += some[i];
