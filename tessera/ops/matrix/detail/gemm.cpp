@@ -12,6 +12,7 @@
 #include "tessera/ops/matrix/detail/bf16_panel.h"
 #include "tessera/ops/matrix/detail/bf16_product.h"
 #include "tessera/ops/matrix/detail/product_library.h"
+#include "tessera/ops/matrix/detail/thin_product.h"
 #include "tessera/ops/parallel.h"
 
 namespace tessera::ops::detail {
@@ -25,6 +26,8 @@ constexpr std::int64_t kMinTileWork = std::int64_t{1} << 21;  // multiplications
 constexpr std::int64_t kPackedDepth = 384;
 // Minimum work of a thread, in multiplications.
 constexpr std::int64_t kPieceWork = std::int64_t{1} << 20;
+// Elements of the right operand in a tile of a thin product, whose time is that of reading them.
+constexpr std::int64_t kThinTile = std::int64_t{1} << 16;
 
 // An operand as rows of the panel that a product reads: rows are i of a, j of b (so b's panel is transposed).
 struct Side {
@@ -99,7 +102,8 @@ struct Job {
     is_a_direct = is_direct(a, ::tessera::dtype_of<T>());
     is_b_direct = is_direct(b, ::tessera::dtype_of<T>());
     is_bf16 = has_bf16_product();
-    cut();
+    is_thin = has_thin_product();
+    is_thin ? cut_thin() : cut();
   }
 
   // Chooses even tiles, one for each core of the rank if that costs little. The library packs the left operand once for
@@ -128,6 +132,11 @@ struct Job {
         if (more > 0 || (more == 0 && cost(next) < cost(tiles))) tiles = next;
       }
     }
+  }
+  // Tiles of all rows. They are more than the cores, which may not be equally fast.
+  void cut_thin() {
+    tiles = tiled(1, pieces(gemm.sizes.n * gemm.sizes.k, kThinTile));
+    tiles.height = gemm.sizes.m;
   }
   // Chooses tiles for about this many rows and columns of tiles.
   [[nodiscard]] Tiles tiled(std::int64_t rows, std::int64_t cols) const {
@@ -160,6 +169,42 @@ struct Job {
         gemm.c.dtype == DType::kBF16 && !gemm.is_added && gemm.c.col == 1 && fits_product(gemm.c.row, gemm.sizes.n);
     return (is_c_direct || is_c_rounded) && gemm.sizes.k > 0 && is_direct(a, DType::kBF16) &&
            is_direct(b, DType::kBF16) && has_fast_bf16();
+  }
+
+  // Whether the kernels of thin products compute this one: few rows, and all operands as they lie by rows.
+  bool has_thin_product() {
+    if constexpr (!std::is_same_v<T, float>) return false;
+    if (!is_thin_product(gemm.sizes.m, gemm.sizes.n, gemm.sizes.k) || !gemm.k_dims.empty()) return false;
+    if (a.dtype != b.dtype || a.depth != 1 || b.depth != 1) return false;
+    if (a.dtype == DType::kF32) return is_c_direct;
+    return a.dtype == DType::kBF16 && gemm.c.col == 1 && (is_c_direct || gemm.c.dtype == DType::kBF16);
+  }
+
+  // A tile of a thin product.
+  template <class E>
+  void thin_tile(std::int64_t in_a, std::int64_t in_b, std::int64_t in_c, std::int64_t first_col, std::int64_t n,
+                 Panel<T>& c_panel) const {
+    const std::int64_t m = gemm.sizes.m;
+    const auto item = static_cast<std::int64_t>(itemsize(gemm.c.dtype));
+    std::byte* const c_at = gemm.c.data + in_c * item;
+    float* const c = is_c_direct ? reinterpret_cast<float*>(c_at) : reinterpret_cast<float*>(c_panel.room(m * n));
+    const std::int64_t c_row = is_c_direct ? gemm.c.row : n;
+    for (std::int64_t i = 0; i < m && !is_c_direct && gemm.is_added; ++i) {
+      load(c + i * n, c_at + i * gemm.c.row * item, gemm.c.dtype, 1, n);
+    }
+    multiply_thin(ThinProduct<E>{.m = m,
+                                 .n = n,
+                                 .k = gemm.sizes.k,
+                                 .a = reinterpret_cast<const E*>(a.data) + in_a,
+                                 .a_stride = a.row,
+                                 .b = reinterpret_cast<const E*>(b.data) + in_b + first_col * b.row,
+                                 .b_stride = b.row,
+                                 .c = c,
+                                 .c_stride = c_row,
+                                 .is_added = gemm.is_added});
+    for (std::int64_t i = 0; i < m && !is_c_direct; ++i) {
+      store(c + i * n, c_at + i * gemm.c.row * item, gemm.c.dtype, 1, n);
+    }
   }
 
   bool is_direct(Side& side, DType dtype) const {
@@ -247,6 +292,10 @@ struct Job {
     std::int64_t in_c = 0;
     place(index / (tiles.cols * tiles.rows), in_a, in_b, in_c);
     in_c += first_row * gemm.c.row + first_col * gemm.c.col;
+    if (is_thin) {
+      return a.dtype == DType::kBF16 ? thin_tile<bf16>(in_a, in_b, in_c, first_col, n, c_panel)
+                                     : thin_tile<float>(in_a, in_b, in_c, first_col, n, c_panel);
+    }
     if (is_bf16) {
       ProductOperand<bf16> right = in_place<bf16>(b, in_b, first_col, 0);
       right.is_transposed = !right.is_transposed;
@@ -284,7 +333,7 @@ struct Job {
     for (const GemmLoop& loop : gemm.loops) count *= loop.size;
     const std::int64_t work = std::min(gemm.sizes.m, tiles.height) * std::min(gemm.sizes.n, tiles.width) *
                               std::max<std::int64_t>(gemm.sizes.k, 1);
-    parallel_for(count, std::max<std::int64_t>(kPieceWork / std::max<std::int64_t>(work, 1), 1),
+    parallel_for(count, is_thin ? 1 : std::max<std::int64_t>(kPieceWork / std::max<std::int64_t>(work, 1), 1),
                  [&](std::int64_t begin, std::int64_t end) {
                    Panel<T> a_panel;
                    Panel<T> b_panel;
@@ -300,6 +349,7 @@ struct Job {
   bool is_a_direct;
   bool is_b_direct;
   bool is_bf16;
+  bool is_thin;
   Tiles tiles;
 };
 
