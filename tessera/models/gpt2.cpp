@@ -1,6 +1,8 @@
 #include "tessera/models/gpt2.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tessera/base/error.h"
 #include "tessera/nn/kv_cache.h"
@@ -58,22 +60,27 @@ Gpt2::Gpt2(const Gpt2Config& config)
       h(add("h", nn::ModuleList<Gpt2Block>(config.layers, [&](std::int64_t /*i*/) { return Gpt2Block(config); }))),
       ln_f(add("ln_f", nn::LayerNorm(config.width, {.eps = config.norm_eps}))) {}
 
-// Returns [sequence, width], from position `first` on; [batch, sequence, width] of packed documents.
-Tensor Gpt2::positions(const Tensor& tokens, std::int64_t first) const {
+// Returns [sequence, width], or [batch, sequence, width] if the rows have different positions.
+Tensor Gpt2::positions(const Tensor& tokens, nn::KvCache* cache) const {
   if (const Tensor& packed = nn::packing(*this).positions)
     return constrain(wpe(packed), {"batch", "sequence", "embed"});
-  const std::int64_t end = first + tokens.size(1);
+  const std::vector<std::int64_t> starts =
+      cache == nullptr ? std::vector<std::int64_t>{0} : cache->starts(tokens.size(0));
+  const auto [least, most] = std::ranges::minmax(starts);
+  const std::int64_t end = most + tokens.size(1);
   TESSERA_CHECK(end <= wpe.weight.shape()[0], "gpt2: sequences must have at most ", wpe.weight.shape()[0],
                 " tokens, got ", end);
+  if (least != most)
+    return constrain(wpe(nn::positions_from(starts, tokens.size(1), tokens)), {"batch", "sequence", "embed"});
   const ops::CreateOptions options{
       .device = tokens.has_layout() ? device::Device() : tokens.device(),
       .layout = tokens.has_layout() ? layout::Layout::replicated(tokens.layout().mesh()) : layout::Layout()};
-  return constrain(wpe(ops::arange(first, end, 1, options)), {"sequence", "embed"});
+  return constrain(wpe(ops::arange(most, end, 1, options)), {"sequence", "embed"});
 }
 
 Tensor Gpt2::hidden(const Tensor& tokens, nn::KvCache* cache) const {
   const Tensor embedded = constrain(wte(tokens), {"batch", "sequence", "embed"});
-  Tensor x = dropout(ops::add(embedded, positions(tokens, cache == nullptr ? 0 : cache->tokens())));
+  Tensor x = dropout(ops::add(embedded, positions(tokens, cache)));
   for (const Gpt2Block& block : h) x = block(x, cache);
   return constrain(ln_f(x), {"batch", "", "embed"});
 }

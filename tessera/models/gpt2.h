@@ -71,7 +71,7 @@ class TESSERA_API Gpt2 : public nn::Layer<Gpt2> {
   nn::LayerNorm ln_f;           ///< Last norm.
 
  private:
-  [[nodiscard]] Tensor positions(const Tensor& tokens, std::int64_t first) const;
+  [[nodiscard]] Tensor positions(const Tensor& tokens, nn::KvCache* cache) const;
 };
 
 }  // namespace tessera::models

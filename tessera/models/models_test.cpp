@@ -14,11 +14,13 @@
 #include "tessera/models/llama.h"
 #include "tessera/nn/checkpointing.h"
 #include "tessera/nn/distribute.h"
+#include "tessera/nn/generation.h"
 #include "tessera/nn/kv_cache.h"
 #include "tessera/nn/language_model.h"
 #include "tessera/ops/create/generator.h"
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/gradients.h"
@@ -43,7 +45,7 @@ std::vector<Family> families() {
   qwen.qk_norm = true;
   LlamaConfig mistral = llama;
   mistral.window = 3;
-  const Gpt2Config gpt2{.width = 16, .layers = 2, .heads = 4, .hidden = 32, .vocabulary = 20, .sequence = 8};
+  const Gpt2Config gpt2{.width = 16, .layers = 2, .heads = 4, .hidden = 32, .vocabulary = 20, .sequence = 64};
   return {{"llama", [=] { return nn::language_model(Llama(llama)); }},
           {"tied", [=] { return nn::language_model(Llama(tied)); }},
           {"qwen", [=] { return nn::language_model(Llama(qwen)); }},
@@ -148,6 +150,82 @@ TEST_P(Models, GiveTheSameRowsWithACache) {
     }
   }
   expect_near(got, want, "with a cache");
+}
+
+// Prompts of different lengths, more than a batch.
+const std::vector<std::vector<std::uint32_t>>& prompts() {
+  static const std::vector<std::vector<std::uint32_t>> all = {
+      {1, 2, 3}, {4}, {5, 6, 7}, {8, 9, 10, 11, 12, 13, 14}, {3, 3}};
+  return all;
+}
+
+std::vector<std::vector<std::uint32_t>> tokens_of(const std::vector<nn::Generated>& results) {
+  std::vector<std::vector<std::uint32_t>> all;
+  for (const nn::Generated& each : results) all.push_back(each.tokens);
+  return all;
+}
+
+nn::GenerationOptions greedy(std::int64_t context) {
+  return {.max_tokens = 40, .context = context, .sampling = {.temperature = 0}};
+}
+
+// A model with large weights, whose best scores are far apart.
+std::shared_ptr<nn::LanguageModel> distinct(const Family& family) {
+  ops::manual_seed(11);
+  std::shared_ptr<nn::LanguageModel> model = family.create();
+  const autograd::NoGrad no_grad;
+  for (const nn::NamedParameter& each : model->module().named_parameters()) {
+    if (each.parameter.decays()) ops::copy_(each.parameter.leaf(), ops::mul(each.parameter.leaf(), 8.0));
+  }
+  return model;
+}
+
+TEST_P(Models, GenerateTheSameTokensWithACache) {
+  const std::int64_t context = GetParam().name == "gpt2" ? 64 : 60;
+  const auto model = distinct(GetParam());
+  nn::GenerationOptions options = greedy(context);
+  options.has_cache = false;
+  const auto want = tokens_of(nn::generate(*model, prompts(), options));
+  for (const auto& each : want) EXPECT_EQ(each.size(), 40U);
+  if (GetParam().name != "gpt2") {  // which repeats one token
+    EXPECT_NE(want[0], want[1]);
+  }
+  options.has_cache = true;
+  for (const std::int64_t batch : {1, 2, 5}) {
+    options.batch = batch;
+    EXPECT_EQ(tokens_of(nn::generate(*model, prompts(), options)), want) << "batch " << batch;
+  }
+  options.context = 10;
+  options.slides = true;
+  const auto slid = tokens_of(nn::generate(*model, prompts(), options));
+  options.has_cache = false;
+  EXPECT_EQ(tokens_of(nn::generate(*model, prompts(), options)), slid) << "with a context that slides";
+}
+
+TEST_P(Models, GenerateTheSameTokensOnEveryMesh) {
+  const auto model = distinct(GetParam());
+  nn::GenerationOptions options = greedy(64);
+  options.max_tokens = 20;
+  options.batch = 3;
+  const auto want = tokens_of(nn::generate(*model, prompts(), options));
+  for (const char* name : {"tp=2", "fsdp=2", "dp=2,tp=2"}) {
+    simulate(static_cast<int>(layout::Mesh::parse(name).size()), [&] {
+      const layout::Mesh mesh = layout::Mesh::parse(name);
+      const auto own = distinct(GetParam());
+      nn::distribute(own->module(), mesh, nn::standard_sharding(mesh));
+      nn::GenerationOptions mine = options;
+      EXPECT_EQ(tokens_of(nn::generate(*own, prompts(), mine)), want) << name;
+      mine.has_cache = false;
+      EXPECT_EQ(tokens_of(nn::generate(*own, prompts(), mine)), want) << name << " without a cache";
+      mine.has_cache = true;
+      mine.sampling.temperature = 1;
+      const auto drawn = nn::generate(*own, prompts(), mine);
+      const std::vector<std::vector<std::uint32_t>> all = tokens_of(drawn);
+      if (current_place().rank == Rank(0)) {
+        EXPECT_NE(all, want) << "drawn at random";
+      }
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Models, ::testing::ValuesIn(families()),

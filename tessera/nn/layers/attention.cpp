@@ -1,5 +1,8 @@
 #include "tessera/nn/layers/attention.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "tessera/base/error.h"
 #include "tessera/nn/kv_cache.h"
 #include "tessera/nn/packing.h"
@@ -87,27 +90,34 @@ Tensor Attention::heads_of(const Tensor& rows, std::int64_t heads, const std::op
   return ops::transpose(norm ? (*norm)(split) : split, 1, 2);
 }
 
-Tensor Attention::rotated(const Tensor& heads, std::int64_t first_position) const {
+Tensor Attention::rotated(const Tensor& heads, KvCache* cache) const {
   if (!options_.rope) return heads;
   ops::RopeAttributes rope = *options_.rope;
-  rope.offset += first_position;
+  if (cache == nullptr) return ops::rope(heads, rope);
+  std::vector<std::int64_t> starts = cache->starts(heads.size(0), *this);
+  for (std::int64_t& start : starts) start += rope.offset;
+  if (std::ranges::adjacent_find(starts, std::not_equal_to()) != starts.end())
+    return ops::rope(heads, rope, positions_from(starts, heads.size(2), heads));
+  if (!starts.empty()) rope.offset = starts[0];
   return ops::rope(heads, rope);
 }
 
 Tensor Attention::forward(const Tensor& x, KvCache* cache) const {
+  TESSERA_CHECK(cache == nullptr || options_.is_causal, "Attention: a cache requires is_causal");
   const Tensor rows = constrain(x, {"batch", "", "embed"});
-  const std::int64_t first = cache == nullptr ? 0 : cache->tokens(*this);
-  const Tensor q = rotated(heads_of(q_proj(rows), options_.heads, q_norm), first);
-  Tensor k = rotated(heads_of(k_proj(rows), options_.kv_heads, k_norm), first);
-  Tensor v = heads_of(v_proj(rows), options_.kv_heads, {});
-  if (cache != nullptr) std::tie(k, v) = cache->append(*this, k, v);
+  const Tensor q = rotated(heads_of(q_proj(rows), options_.heads, q_norm), cache);
+  const Tensor k = rotated(heads_of(k_proj(rows), options_.kv_heads, k_norm), cache);
+  const Tensor v = heads_of(v_proj(rows), options_.kv_heads, {});
   const ops::AttentionBias bias{.is_causal = options_.is_causal,
-                                .is_bottom_right = cache != nullptr,
                                 .window_left = options_.window > 0 ? options_.window - 1 : -1};
   const Packing& documents = packing(*this);
   TESSERA_CHECK(!documents.offsets || cache == nullptr, "Attention: packed documents require calls without a cache");
-  const Tensor out = documents.offsets ? packed_attention(q, k, v, bias, documents.offsets)
-                                       : ops::scaled_dot_product_attention(q, k, v, bias);
+  const auto attended = [&] {
+    if (cache != nullptr) return cache->attend(*this, q, k, v, options_.window);
+    if (documents.offsets) return packed_attention(q, k, v, bias, documents.offsets);
+    return ops::scaled_dot_product_attention(q, k, v, bias);
+  };
+  const Tensor out = attended();
   const Tensor joined =
       ops::reshape(ops::transpose(out, 1, 2), {out.size(0), out.size(2), options_.heads * options_.head_width});
   return o_proj.with_bias(constrain(o_proj.product(observe("values", joined)), {"batch", "sequence", "embed"}));

@@ -52,7 +52,7 @@ class TESSERA_API Attention : public Layer<Attention> {
 
  private:
   [[nodiscard]] Tensor heads_of(const Tensor& rows, std::int64_t heads, const std::optional<RMSNorm>& norm) const;
-  [[nodiscard]] Tensor rotated(const Tensor& heads, std::int64_t first_position) const;
+  [[nodiscard]] Tensor rotated(const Tensor& heads, KvCache* cache) const;
 
   AttentionOptions options_;
 };
