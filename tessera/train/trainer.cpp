@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
-#include <random>
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/probe/annotation.h"
@@ -12,14 +11,12 @@
 #include "tessera/device/device.h"
 #include "tessera/memory/label.h"
 #include "tessera/nn/distribute.h"
+#include "tessera/nn/generation.h"
 #include "tessera/nn/packing.h"
 #include "tessera/ops/create/generator.h"
-#include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/host_values.h"
-#include "tessera/ops/shape/shape.h"
 #include "tessera/ops/update/update.h"
-#include "tessera/shard/distribute.h"
 #include "tessera/shard/gradients.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/tensor/device_context.h"
@@ -28,12 +25,13 @@
 #include "tessera/train/detail/batch.h"
 #include "tessera/train/detail/replica_check.h"
 #include "tessera/train/detail/trainer_state.h"
+#include "tessera/train/evaluation.h"
 #include "tessera/train/predict.h"
 
 namespace tessera::train {
 namespace {
 
-using detail::laid_out;
+using detail::Batch;
 using detail::StepValues;
 using Clock = std::chrono::steady_clock;
 
@@ -49,30 +47,6 @@ Tensor whole(const Tensor& x) {
 
 // Returns the element of a tensor that is complete on this rank; 0 if it has no value (nn/meta.h).
 double value_of(const Tensor& x) { return x.storage().has_values() ? ops::item(x).as_double() : 0; }
-
-// Returns the index that a uniform random number selects, with probabilities exp(score / temperature); at 0 the highest
-// score.
-std::uint32_t drawn(std::span<const float> scores, double temperature, double uniform) {
-  const auto best = std::ranges::max_element(scores);
-  if (temperature <= 0) return static_cast<std::uint32_t>(best - scores.begin());
-  std::vector<double> cumulated;
-  double sum = 0;
-  for (const float score : scores) cumulated.push_back(sum += std::exp((score - *best) / temperature));
-  const auto found = std::ranges::upper_bound(cumulated, uniform * sum);
-  return static_cast<std::uint32_t>(std::min<std::ptrdiff_t>(found - cumulated.begin(), std::ssize(scores) - 1));
-}
-
-// Switches a model to evaluation for the lifetime of the scope.
-class EvaluationScope {
- public:
-  explicit EvaluationScope(const nn::Module& model) : model_(model) { model_.eval(); }
-  ~EvaluationScope() { model_.train(); }
-  EvaluationScope(const EvaluationScope&) = delete;
-  EvaluationScope& operator=(const EvaluationScope&) = delete;
-
- private:
-  nn::Module model_;
-};
 
 // Returns the plan of this rank and restarts its generator.
 ParallelPlan begin(const Config& config) {
@@ -263,83 +237,47 @@ void Trainer::keep_bad_steps(std::function<void(const BadStep&)> keep) { state_-
 
 std::int64_t Trainer::step_count() const { return state_->steps; }
 
-double Trainer::State::evaluate(std::int64_t samples, const std::function<Tensor(std::int64_t first)>& loss_of,
-                                const OnProgress& on_progress) {
-  const probe::Annotation mark("evaluate", steps);
-  const autograd::NoGrad no_grad;
-  const EvaluationScope evaluating(work->module());
-  const memory::Label label("activations");
-  Tensor loss;
-  for (std::int64_t first = 0; first < samples; first += plan.rows()) {
-    const Tensor part = loss_of(first);
-    nn::release_gathered(work->module());
-    loss = loss ? ops::add(loss, part) : part;
-    if (!on_progress || first + plan.rows() >= samples) continue;
-    stream().synchronize();  // until here, work is only enqueued
-    on_progress(static_cast<std::uint64_t>(first / plan.rows() + 1),
-                static_cast<std::uint64_t>((samples + plan.rows() - 1) / plan.rows()));
-  }
-  return loss ? value_of(whole(loss)) : 0;
-}
-
 double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, const OnProgress& on_progress) {
+  const probe::Annotation mark("evaluate", state_->steps);
   const detail::LanguageWorkload& language = state_->language("evaluate");
   const ParallelPlan& plan = state_->plan;
-  const auto width = static_cast<std::size_t>(state_->config.model.sequence) + 1;
-  const double count = static_cast<double>(samples * state_->config.model.sequence);
-  const std::int64_t own = plan.data_place(current_place().rank) * plan.own_rows();
+  const std::int64_t sequence = state_->config.model.sequence;
   const auto loss_of = [&](std::int64_t first) {
-    std::vector<std::int32_t> rows(static_cast<std::size_t>(plan.own_rows()) * width);
-    const std::int64_t real = std::clamp<std::int64_t>(samples - first - own, 0, plan.own_rows());
-    for (std::int64_t i = 0; i < real; ++i) {
-      held_out(static_cast<std::uint64_t>(first + own + i),
-               std::span(rows).subspan(static_cast<std::size_t>(i) * width, width));
-    }
-    return language.loss(language.batch_of_rows(rows, real), count);
+    const detail::HeldOutRows own = detail::held_out_rows(held_out, first, samples, sequence, plan);
+    return language.loss(language.batch_of_rows(own.tokens, own.real), static_cast<double>(samples * sequence));
   };
-  return state_->evaluate(samples, loss_of, on_progress);
+  return detail::sum_of_losses(model(), plan.rows(), samples, loss_of, on_progress);
 }
 
 double Trainer::evaluate(std::int64_t samples, const OnProgress& on_progress) {
+  const probe::Annotation mark("evaluate", state_->steps);
   const auto* task = dynamic_cast<const detail::TaskWorkload*>(state_->work.get());
   const std::int64_t rows = state_->plan.rows();
   TESSERA_CHECK(task != nullptr, "evaluate: requires samples of a language model, got none");
   TESSERA_CHECK(samples % rows == 0, "evaluate: samples must be a multiple of those of a micro-batch (", rows,
                 "), got ", samples);
   const double share = static_cast<double>(rows) / static_cast<double>(samples);
-  return state_->evaluate(
-      samples,
-      [&](std::int64_t first) { return ops::mul(task->held_out_loss(static_cast<std::uint64_t>(first)), share); },
-      on_progress);
+  const auto loss_of = [&](std::int64_t first) {
+    return ops::mul(task->held_out_loss(static_cast<std::uint64_t>(first)), share);
+  };
+  return detail::sum_of_losses(model(), rows, samples, loss_of, on_progress);
 }
 
-std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, std::int64_t count, double temperature,
-                                           std::uint64_t seed, const OnProgress& on_progress) {
-  State& state = *state_;
-  const nn::LanguageModel& language = state.language("sample").model();
-  TESSERA_CHECK(!prompt.empty(), "sample: prompt must not be empty; give at least the end-of-text token");
-  const autograd::NoGrad no_grad;
-  const EvaluationScope evaluating(model());
+std::vector<std::uint32_t> Trainer::sample(const std::vector<std::uint32_t>& prompt, std::int64_t count,
+                                           double temperature, std::uint64_t seed, const OnProgress& on_progress) {
+  const nn::LanguageModel& language = state_->language("sample").model();
   nn::set_packing(model(), {});
-  const nn::ActivationTableScope replicated(model(), state.plan.table_of_replicated_batch());
-  const memory::Label label("activations");
-  std::mt19937_64 bits(seed);
-  const std::int64_t sequence = state.config.model.sequence;
-  for (std::int64_t i = 0; i < count; ++i) {
-    // The last tokens that the model can see, then padding that causal attention ignores.
-    const std::int64_t seen = std::min<std::int64_t>(std::ssize(prompt), sequence);
-    std::vector<std::int32_t> tokens(prompt.end() - seen, prompt.end());
-    tokens.resize(static_cast<std::size_t>(sequence));
-    const Tensor rows = language.hidden(laid_out(std::move(tokens), 1, state.plan, false), nullptr);
-    const Tensor scores = language.head(ops::select(rows, 1, seen - 1));
-    nn::release_gathered(model());
-    const Tensor whole = ops::contiguous(ops::cast(shard::gather(scores), DType::kF32));
-    state.stream().synchronize();
-    const double uniform = static_cast<double>(bits() >> 11) * 0x1p-53;
-    prompt.push_back(drawn({whole.data_as<float>(), static_cast<std::size_t>(whole.numel())}, temperature, uniform));
-    if (on_progress && i + 1 < count) on_progress(static_cast<std::uint64_t>(i + 1), static_cast<std::uint64_t>(count));
-  }
-  return {prompt.end() - count, prompt.end()};
+  std::int64_t drawn = 0;
+  const nn::GenerationOptions options{.max_tokens = count,
+                                      .context = state_->config.model.sequence,
+                                      .slides = true,
+                                      .sampling = {.temperature = temperature, .seed = seed}};
+  const nn::OnToken on_token = [&](std::int64_t /*prompt*/, std::uint32_t /*token*/) {
+    if (on_progress && ++drawn < count)
+      on_progress(static_cast<std::uint64_t>(drawn), static_cast<std::uint64_t>(count));
+    return true;
+  };
+  return nn::generate(language, {&prompt, 1}, options, on_token)[0].tokens;
 }
 
 std::vector<OwnedBytes> Trainer::memory_now() const { return state_->book.now(); }

@@ -22,6 +22,7 @@
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/config.h"
 #include "tessera/train/data/samples.h"
+#include "tessera/train/evaluation.h"
 #include "tessera/train/on_progress.h"
 #include "tessera/train/task.h"
 
@@ -62,8 +63,6 @@ class TESSERA_API TrainingStopped : public AbortedError {
   using AbortedError::AbortedError;
 };
 
-/// Writes sample `number`, sequence + 1 tokens, to `tokens`.
-using SampleReader = std::function<void(std::uint64_t number, std::span<std::int32_t> tokens)>;
 /// Returns the rows of this rank of micro-batch k, sequence + 1 tokens each. k increases by one from call to call.
 using BatchSource = std::function<std::vector<std::int32_t>(std::uint64_t k)>;
 /// Returns a function from k to the numbers of the samples in the rows of this rank of micro-batch k.
@@ -122,7 +121,7 @@ class TESSERA_API Trainer {
   double evaluate(std::int64_t samples, const OnProgress& on_progress = {});
   /// Generates `count` tokens after `prompt`; the same on all ranks. Calls `on_progress` after each token but the last.
   /// If it throws, it must do so on all ranks after the same token.
-  std::vector<std::uint32_t> sample(std::vector<std::uint32_t> prompt, std::int64_t count, double temperature,
+  std::vector<std::uint32_t> sample(const std::vector<std::uint32_t>& prompt, std::int64_t count, double temperature,
                                     std::uint64_t seed, const OnProgress& on_progress = {});
 
   /// Returns the bytes in use now on this rank, by owner.

@@ -29,9 +29,6 @@ struct Trainer::State {
 
   // Returns the reduced loss and gradients of the micro-batches of the step. Enqueues work and does not wait.
   detail::StepValues compute(const std::function<Batch(std::int64_t m)>& batch_at);
-  // Adds up loss_of(first) of `samples` samples in batches; see Trainer::evaluate().
-  double evaluate(std::int64_t samples, const std::function<Tensor(std::int64_t first)>& loss_of,
-                  const OnProgress& on_progress);
   // Takes the step by eager calls.
   void take_step(StepReport& report);
   // Returns true if the step is a replay. The first step is not: it creates groups and fills caches.

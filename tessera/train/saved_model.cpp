@@ -1,0 +1,116 @@
+#include "tessera/train/saved_model.h"
+
+#include <map>
+#include <vector>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/nn/distribute.h"
+#include "tessera/ops/create/generator.h"
+#include "tessera/train/make_model.h"
+
+namespace tessera::train {
+namespace {
+
+using Options = std::map<std::string, std::vector<std::string>>;
+
+Options options_in(const CheckpointInfo& from) {
+  const std::map<std::string, std::string> texts = checkpoint_texts(from);
+  const auto found = texts.find("configuration");
+  TESSERA_CHECK_AS(MismatchError, found != texts.end(), from.path.string(),
+                   ": the checkpoint has no metadata 'configuration'; it is not from a training run");
+  try {
+    return nlohmann::json::parse(found->second).get<Options>();
+  } catch (const nlohmann::json::exception& error) {
+    TESSERA_THROW(MismatchError, from.path.string(), ": metadata 'configuration' cannot be read (", error.what(), ")");
+  }
+}
+
+bool is_option(const std::string& name) {
+  for (const Option& option : options()) {
+    if (option.name == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Config saved_config(const CheckpointInfo& from) {
+  Config config;
+  for (const auto& [name, values] : options_in(from)) {
+    // Options of other versions matter only if they change the model.
+    if (!name.starts_with("model.") && !is_option(name)) continue;
+    TESSERA_CHECK_AS(MismatchError, is_option(name), from.path.string(), ": its configuration has the option ", name,
+                     ", which this version of Tessera does not know; use the version that wrote it");
+    for (const std::string& value : values) set(config, name, value);
+  }
+  return config;
+}
+
+SavedModel open_saved_model(const CheckpointInfo& from, const SavedModelOptions& options) {
+  const int world_size = current_place().world_size;
+  SavedModel saved{.config = saved_config(from), .plan = {}, .model = {}};
+  Config& config = saved.config;
+  config.mesh = options.mesh;
+  config.mesh.prefetch = false;
+  config.mesh.sequence_parallel = config.mesh.tp > 0 && config.model.sequence % config.mesh.tp == 0;
+  if (!options.dtype.empty()) set(config, "train.dtype", options.dtype);
+  config.train.checkpointing = "none";
+  config.train.graph = false;
+  // A batch matters only for evaluation, which keeps that of the run where it fits the mesh.
+  const std::int64_t data_ranks = world_size / (config.mesh.fsdp * config.mesh.tp) * config.mesh.fsdp;
+  if (data_ranks > 0 && config.train.batch / config.train.accumulate % data_ranks != 0) {
+    config.train.batch = data_ranks;
+    config.train.accumulate = 1;
+  }
+  config.run.dump_step = 0;
+  config.run.profile_steps.clear();
+  config = resolved(config, world_size);
+  saved.plan = ParallelPlan::create(config, world_size);
+  ops::manual_seed(config.train.seed);
+  {
+    const nn::ShardingScope created(saved.plan.mesh(), saved.plan.table());
+    saved.model = nn::model_family(config.model.family).create(config.model);
+  }
+  const nn::Module& model = saved.model->module();
+  CheckpointState state;
+  for (const auto& [name, leaf] : named_leaves(model)) state.tensors.emplace_back("parameters/" + name, leaf.detach());
+  (void)load_checkpoint(from, state);
+  model.set_requires_grad("*", false);
+  const DType dtype = config.train.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  if (dtype != DType::kF32) model.to(dtype);  // once, instead of before each use
+  nn::distribute(model, saved.plan.mesh(), saved.plan.table(), {.compute_dtype = dtype, .prefetches = false});
+  model.eval();
+  return saved;
+}
+
+std::filesystem::path run_of(const CheckpointInfo& from) {
+  std::filesystem::path at = std::filesystem::absolute(from.path).lexically_normal();
+  if (!at.has_filename()) at = at.parent_path();
+  for (int i = 0; i < 2; ++i) {
+    at = at.parent_path();
+    if (std::filesystem::exists(at / "config.toml")) return at;
+  }
+  return {};
+}
+
+std::string saved_tokenizer(const CheckpointInfo& from, const Config& config, const std::string& given) {
+  if (!given.empty()) return given;
+  const std::filesystem::path run = run_of(from);
+  for (const std::filesystem::path& directory : {from.path, run}) {
+    if (!directory.empty() && std::filesystem::exists(directory / "tokenizer.json"))
+      return (directory / "tokenizer.json").string();
+  }
+  const std::string& trained = config.data.tokenizer;
+  if (trained == "bytes") return trained;
+  TESSERA_CHECK_AS(IoError, std::filesystem::exists(trained), "'", trained,
+                   "': the tokenizer of the run is missing; pass --tokenizer");
+  return trained;
+}
+
+Tokenizer open_tokenizer(const std::string& path) {
+  return path == "bytes" ? Tokenizer::bytes() : Tokenizer::read(path);
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,54 @@
+// A model from a checkpoint of a training run, without optimizer and data: for generation and evaluation.
+//
+//   const SavedModel saved = open_saved_model(open_checkpoint("run/checkpoints/step-000000200"));
+//   saved.model->hidden(tokens, &cache);
+//
+// The checkpoint holds the configuration of its run. All ranks of a mesh open the same checkpoint; each reads its
+// shard.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "tessera/base/export.h"
+#include "tessera/nn/language_model.h"
+#include "tessera/train/checkpoint/checkpoint.h"
+#include "tessera/train/config.h"
+#include "tessera/train/data/tokenizer.h"
+#include "tessera/train/plan.h"
+
+namespace tessera::train {
+
+/// Options of open_saved_model().
+struct SavedModelOptions {
+  MeshConfig mesh = {};        ///< Mesh to compute on; its product must be the world size.
+  std::string dtype = {};      ///< f32 or bf16. Empty: train.dtype of the run.
+  std::string tokenizer = {};  ///< bytes, or the path of a tokenizer.json. Empty: that of the run.
+};
+
+/// A model with its weights, in evaluation mode.
+struct SavedModel {
+  Config config;                             ///< Of the run, with the mesh and dtype of this process.
+  ParallelPlan plan;                         ///< Mesh and sharding table.
+  std::shared_ptr<nn::LanguageModel> model;  ///< The model.
+};
+
+/// Returns the configuration in the metadata of a checkpoint. Throws MismatchError if it has none, or has an unknown
+/// option of the model.
+TESSERA_API Config saved_config(const CheckpointInfo& from);
+/// Creates the model of a checkpoint on the mesh of the options, and reads its weights. Throws InvalidArgument if the
+/// model does not fit the mesh, and what load_checkpoint() throws.
+TESSERA_API SavedModel open_saved_model(const CheckpointInfo& from, const SavedModelOptions& options = {});
+
+/// Returns the directory of the run that wrote a checkpoint: the first directory above it with a config.toml. Empty if
+/// none of the two directories above it has one.
+TESSERA_API std::filesystem::path run_of(const CheckpointInfo& from);
+/// Returns the path of the tokenizer of a checkpoint, or "bytes": `given`, tokenizer.json in the checkpoint or in the
+/// directory of its run, or data.tokenizer of the run, in this order. Throws IoError if that file is missing.
+TESSERA_API std::string saved_tokenizer(const CheckpointInfo& from, const Config& config,
+                                        const std::string& given = {});
+/// Reads a tokenizer: bytes, or a tokenizer.json.
+TESSERA_API Tokenizer open_tokenizer(const std::string& path);
+
+}  // namespace tessera::train
