@@ -62,7 +62,7 @@ HeldOutRows held_out_rows(const SampleReader& read, std::int64_t first, std::int
 }
 
 double sum_of_losses(const nn::Module& model, std::int64_t rows, std::int64_t samples,
-                const std::function<Tensor(std::int64_t first)>& loss_of, const OnProgress& on_progress) {
+                     const std::function<Tensor(std::int64_t first)>& loss_of, const OnProgress& on_progress) {
   const EvaluationScope evaluating(model);
   const memory::Label label("activations");
   Tensor loss;

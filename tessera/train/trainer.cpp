@@ -31,7 +31,6 @@
 namespace tessera::train {
 namespace {
 
-using detail::Batch;
 using detail::StepValues;
 using Clock = std::chrono::steady_clock;
 

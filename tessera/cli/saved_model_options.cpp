@@ -1,0 +1,62 @@
+#include "tessera/cli/saved_model_options.h"
+
+#include <charconv>
+#include <cstdio>
+#include <sstream>
+
+#include "tessera/base/error.h"
+#include "tessera/comm/launch_environment.h"
+#include "tessera/comm/world.h"
+
+namespace tessera::cli {
+
+void add_saved_model_options(Command& command, SavedModelWords& words) {
+  command.add("CHECKPOINT", &words.checkpoint, "Run directory (its newest checkpoint), or a checkpoint",
+              {.is_required = true, .paths = Paths::kDirectories});
+  command.add("--mesh", &words.mesh, "Ranks of this machine to compute on, such as tp=2 (default: one rank)",
+              {.type = "AXES", .examples = {"tp=2", "fsdp=2"}});
+  command.add("--dtype", &words.dtype, "Dtype to compute in (default: that of the run)", {.choices = {"f32", "bf16"}});
+  command.add("--tokenizer", &words.tokenizer, "bytes, or the path of a tokenizer.json (default: that of the run)",
+              {.paths = Paths::kFiles});
+}
+
+train::MeshConfig mesh_of(const std::string& text) {
+  train::MeshConfig mesh{.dp = 1};
+  std::istringstream stream(text);
+  for (std::string axis; std::getline(stream, axis, ',');) {
+    const std::size_t equals = axis.find('=');
+    const std::string name = axis.substr(0, equals);
+    int* const size = name == "dp" ? &mesh.dp : name == "fsdp" ? &mesh.fsdp : name == "tp" ? &mesh.tp : nullptr;
+    const std::string number = equals == std::string::npos ? std::string() : axis.substr(equals + 1);
+    int value = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    TESSERA_CHECK(
+        size != nullptr && error == std::errc() && end == number.data() + number.size() && value >= 1 && value <= 1024,
+        "--mesh: must have the form AXIS=SIZE[,AXIS=SIZE] with axes dp, fsdp and tp and sizes in [1, 1024], "
+        "got '",
+        text, "'");
+    *size = value;
+  }
+  return mesh;
+}
+
+void on_ranks(const train::MeshConfig& mesh, const std::function<void()>& body) {
+  const int ranks = mesh.dp * mesh.fsdp * mesh.tp;
+  const int world_size = comm::read_launch_environment().place.world_size;
+  TESSERA_CHECK(world_size == 1 || world_size == ranks, "--mesh: must have ", world_size, " ranks, as started, got ",
+                ranks, "; use --mesh tp=", world_size);
+  if (world_size == 1 && ranks > 1) return simulate(ranks, body);
+  tessera::init();
+  body();
+}
+
+int reported(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+    return error.kind() == ErrorKind::kInvalidArgument ? kUsage : kFailed;
+  }
+}
+
+}  // namespace tessera::cli

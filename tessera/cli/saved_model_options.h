@@ -1,0 +1,31 @@
+// Options of commands that compute with the model of a checkpoint, and the ranks that compute.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tessera/cli/command.h"
+#include "tessera/train/saved_model.h"
+
+namespace tessera::cli {
+
+/// Values of the options of add_saved_model_options().
+struct SavedModelWords {
+  std::string checkpoint;
+  std::string mesh;
+  std::string dtype;
+  std::string tokenizer;
+};
+
+/// Adds CHECKPOINT, --mesh, --dtype and --tokenizer.
+void add_saved_model_options(Command& command, SavedModelWords& words);
+/// Returns the mesh of "tp=2,fsdp=2"; one rank if the text is empty. Throws InvalidArgument for other axes.
+train::MeshConfig mesh_of(const std::string& text);
+/// Calls `body` on each rank of the mesh: as threads of this process, or, if a launcher started this process as one of
+/// several ranks, on this rank.
+void on_ranks(const train::MeshConfig& mesh, const std::function<void()>& body);
+/// Runs the body of a command. Prints errors that concern files or options without their source location. Returns an
+/// ExitCode.
+int reported(const std::function<int()>& body);
+
+}  // namespace tessera::cli
