@@ -166,10 +166,12 @@ print_stages() {
 # measure_peers PROGRAM OPTION...: runs the peers in bench/peers for a suite, unless options narrow the bench. A suite
 # whose peers have several modes and separate bounds has a folder there.
 measure_peers() {
-  local suite=${1##*/bench_}
+  local suite=${1##*/bench_} folder
   (($# == 1)) || return 0
-  if [[ -d bench/peers/$suite ]]; then
-    python3 "bench/peers/$suite/compare.py" "$1"
+  folder=bench/peers/$suite
+  [[ $suite != nn ]] || folder=bench/peers/host_train  # PyTorch is the peer of both
+  if [[ -d $folder ]]; then
+    python3 "$folder/compare.py" "$1"
   elif compgen -G "bench/peers/*_$suite.py" >/dev/null; then
     python3 bench/peers/compare.py "$suite" "$1"
   fi

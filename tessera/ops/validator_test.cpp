@@ -207,7 +207,11 @@ const bool kHasWrong = [] {
   using tensor::register_op;
   const auto infer = infer_like_first;
   const auto rows = infer_rows<DType::kF64>;
-  register_op({"wrong.abs", "x", "out", infer, kernel<each<absolute>>, nullptr, nullptr, {}, rule<kWrongAbsRule>});
+  register_op({.name = "wrong.abs",
+               .inputs = "x",
+               .infer = infer,
+               .host = kernel<each<absolute>>,
+               .rule = rule<kWrongAbsRule>});
   register_op({.name = "wrong.argmax",
                .inputs = "x",
                .infer = infer_rows<DType::kI64>,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch_worker.py THREADS: measures rows of the suite host_train under PyTorch, one request at a time.
+"""torch_worker.py THREADS: measures rows of the suites host_train and nn under PyTorch, one request at a time.
 
 Writes one JSON line about itself first: {"torch", "threads", "rows": {NAME: unit}}. Then reads requests
 {"row", "mode", "seconds", "samples"} from stdin, one to a line, and answers each with {"value"}, a median, or with
@@ -15,6 +15,7 @@ import time
 
 import torch
 
+import torch_generation
 import torch_operators
 import torch_steps
 
@@ -44,14 +45,18 @@ class Rows:
         self.name, self.modes, self.warm = None, {}, set()
 
     def units(self):
-        return {**{name: "us" for name in self.operators}, **{name: "ms" for name in torch_steps.STEPS}}
+        return {**{name: "us" for name in self.operators}, **{name: "ms" for name in torch_steps.STEPS},
+                **{name: "tokens/s" for name in torch_generation.ROWS}}
 
     def measure(self, name, mode, seconds, samples):
         if name != self.name:
             self.name, self.modes, self.warm = None, {}, set()
             gc.collect()
             torch._dynamo.reset()
-            self.modes = torch_steps.prepare(name) if name in torch_steps.STEPS else self.operators[name]()
+            if name in torch_generation.ROWS:
+                self.modes = torch_generation.prepare(name)
+            else:
+                self.modes = torch_steps.prepare(name) if name in torch_steps.STEPS else self.operators[name]()
             self.name = name
         if mode not in self.modes:
             raise LookupError(f"no mode {mode}")
@@ -59,7 +64,9 @@ class Rows:
         if mode not in self.warm:
             call()  # compiles
             self.warm.add(mode)
-        return median_seconds(call, seconds, samples) * {"us": 1e6, "ms": 1e3}[self.units()[name]]
+        took = median_seconds(call, seconds, samples)
+        unit = self.units()[name]
+        return torch_generation.tokens_per_call(name) / took if unit == "tokens/s" else took * {"us": 1e6, "ms": 1e3}[unit]
 
 
 def main():
