@@ -54,14 +54,14 @@ TEST_F(Generate, GivesTheSameTextFromEverySourceOnEveryMesh) {
 }
 
 TEST_F(Generate, PrintsJsonPerPromptInOrder) {
-  std::ofstream(directory + "/prompts") << "line 1\nthat says\n\nof the text that says\n";
+  std::ofstream(directory + "/prompts") << "line 1\nthat goes\n\nof the text that goes\n";
   const Outcome outcome =
       generate("run --file prompts --lines --json --max-tokens 12 --batch 2 --seed 3 --top-k 20 --top-p 0.95 --rate");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "tokens/s; first token after")) << outcome.err;
   const std::vector<json> lines = lines_of(outcome.out);
   ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(lines[1]["prompt"], "that says");
+  EXPECT_EQ(lines[1]["prompt"], "that goes");
   EXPECT_EQ(lines[1]["prompt_tokens"], 9);
   for (const json& line : lines) {
     EXPECT_LE(line["tokens"].size(), 12U);

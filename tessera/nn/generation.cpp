@@ -122,7 +122,7 @@ class Generator {
   Tensor scores_of(std::span<const Sequence> sequences, std::int64_t count, KvCache* cache) const {
     auto tokens = std::make_shared<std::vector<std::int32_t>>();
     for (const Sequence& each : sequences) tokens->insert(tokens->end(), each.tokens.end() - count, each.tokens.end());
-    const device::Device host = device::Device::get("host");
+    const device::Device host = tensor::host_device();
     Tensor input = Tensor::wrap(tokens->data(), {std::ssize(sequences), count}, DType::kI32, host, tokens);
     if (tensor::default_device() != host) input = ops::to(input, tensor::default_device());
     const layout::Mesh& mesh = mesh_of(model_.module());

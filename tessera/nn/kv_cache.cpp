@@ -22,7 +22,7 @@ std::int64_t pages_for(std::int64_t tokens) { return (tokens + KvCache::kPageTok
 // Returns the values as a plain tensor on a device.
 Tensor tensor_of(std::vector<std::int64_t> values, const Shape& shape, const device::Device& device) {
   auto owner = std::make_shared<std::vector<std::int64_t>>(std::move(values));
-  const Tensor host = Tensor::wrap(owner->data(), shape, DType::kI64, device::Device::get("host"), owner);
+  const Tensor host = Tensor::wrap(owner->data(), shape, DType::kI64, tensor::host_device(), owner);
   return device == host.device() ? host : ops::to(host, device);
 }
 

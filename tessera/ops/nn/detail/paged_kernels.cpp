@@ -24,7 +24,7 @@ template <class T>
 HWY_INLINE T SumOf(Vec<T> x) {
   return hn::GetLane(hn::SumOfLanes(Tag<T>(), x));
 }
-// `count` elements, fewer than a vector, with zeros behind them.
+// `count` elements, fewer than a vector, followed by zeros.
 template <class T>
 HWY_INLINE Vec<T> LoadTail(const T* from, std::size_t count) {
   const Tag<T> d;
