@@ -45,11 +45,12 @@ TEST(Command, AnUnknownVerbSuggestsTheNearest) {
   EXPECT_EQ(near.code, 2);
   EXPECT_EQ(near.out, "");
   EXPECT_EQ(near.err,
-            "tessera: unknown command 'inof' (did you mean 'info'?); commands: checkpoint, explain, export, help, "
-            "info, layout, memory, ops, record, run, tokenize, train, version, view, watch\n");
+            "tessera: unknown command 'inof' (did you mean 'info'?); commands: checkpoint, eval, explain, export, "
+            "generate, help, info, layout, memory, ops, record, run, tokenize, train, version, view, watch\n");
   EXPECT_EQ(tessera("frobnicate").err,
-            "tessera: unknown command 'frobnicate'; commands: checkpoint, explain, export, help, info, layout, memory, "
-            "ops, record, run, tokenize, train, version, view, watch\n");
+            "tessera: unknown command 'frobnicate'; commands: checkpoint, eval, explain, export, generate, help, info, "
+            "layout, "
+            "memory, ops, record, run, tokenize, train, version, view, watch\n");
 }
 
 TEST(Command, AnUnknownOptionSuggestsTheNearest) {

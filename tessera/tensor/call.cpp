@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "tessera/base/rank.h"
 #include "tessera/tensor/call_observer.h"
 #include "tessera/tensor/gradient_moves.h"
 #include "tessera/tensor/overlap.h"
@@ -15,7 +17,14 @@ namespace {
 constinit std::atomic<HookFn> hooks[2] = {};
 constinit thread_local bool grad_enabled = true;
 constinit thread_local int gradient_moves = 0;
-constinit thread_local CallObserver* call_observer = nullptr;
+// The innermost observer of a rank. A part of the rank: thread-local storage is scarce.
+struct CurrentObserver {
+  CallObserver* observer = nullptr;
+};
+
+CallObserver*& call_observer() {
+  return current_rank()->part<CurrentObserver>([] { return std::make_shared<CurrentObserver>(); }).observer;
+}
 
 [[noreturn]] void refuse_hook(const Call& call, const char* layer, const char* what) {
   TESSERA_THROW(NotSupported, call.op->function, ": ", what, ", which requires the ", layer,
@@ -114,9 +123,10 @@ void refuse_capture(const Call& call, const Error& error) {
 
 // Ends a call on a device without values: its results have shapes and addresses, and that is all.
 void note_call(const Call& call) {
-  if (call_observer == nullptr) return;
+  const auto* current = current_rank()->find_part<CurrentObserver>();
+  if (current == nullptr || current->observer == nullptr) return;
   const OpDef& def = call.op->def;
-  call_observer->called(call, def.cost == nullptr ? Cost() : def.cost(call));
+  current->observer->called(call, def.cost == nullptr ? Cost() : def.cost(call));
 }
 
 void run_kernel(const Call& call, const CurrentDevice& where) {
@@ -266,8 +276,8 @@ std::vector<OutputInfo> infer(const Call& call) {
   return infos;
 }
 
-CallObserverScope::CallObserverScope(CallObserver& observer) : previous_(std::exchange(call_observer, &observer)) {}
-CallObserverScope::~CallObserverScope() { call_observer = previous_; }
+CallObserverScope::CallObserverScope(CallObserver& observer) : previous_(std::exchange(call_observer(), &observer)) {}
+CallObserverScope::~CallObserverScope() { call_observer() = previous_; }
 
 void set_hook(HookKind kind, HookFn hook) { hooks[static_cast<int>(kind)].store(hook, std::memory_order_release); }
 

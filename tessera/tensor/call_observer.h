@@ -3,7 +3,7 @@
 //
 //   class Counter : public CallObserver { void called(const Call& call, const Cost& cost) override { ... } };
 //   Counter counter;
-//   CallObserverScope scope(counter);          // calls of this thread
+//   CallObserverScope scope(counter);          // calls of this rank
 #pragma once
 
 #include "tessera/base/export.h"
@@ -11,7 +11,7 @@
 
 namespace tessera::tensor {
 
-/// Receives the calls of a thread on devices without values.
+/// Receives the calls of a rank on devices without values.
 class TESSERA_API CallObserver {
  public:
   CallObserver() = default;
@@ -22,7 +22,7 @@ class TESSERA_API CallObserver {
   virtual void called(const Call& call, const Cost& cost) = 0;
 };
 
-/// Passes the calls of this thread to an observer, for the lifetime of the scope. Scopes nest; the innermost applies.
+/// Passes the calls of this rank to an observer, for the lifetime of the scope. Scopes nest; the innermost applies.
 class TESSERA_API CallObserverScope {
  public:
   /// Installs the observer.

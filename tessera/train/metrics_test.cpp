@@ -83,7 +83,7 @@ TEST(Metrics, ReportsWritesThatTheFileSystemRejects) {
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
   const rlimit eight_bytes{8, old.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &eight_bytes), 0);
-  expect_error<IoError>([&] { file.append("torn"); }, {path, "only 2 of 5 bytes", "full disk"});
+  expect_error<IoError>([&] { file.append("torn"); }, {path, "must write all 5 bytes", "got 2", "full disk"});
   ::setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(std::filesystem::file_size(path), 6U) << "the torn line stayed";

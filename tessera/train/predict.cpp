@@ -93,6 +93,7 @@ SampleReader no_samples() {
 // Takes two steps: the first allocates the optimizer state, and the second, which a graph captures, holds most.
 Prediction predict_resolved(Config config, int world_size, std::int64_t limit) {
   config.run.check_replicas = 0;  // compares values
+  config.train.steps = std::max<std::int64_t>(config.train.steps, 2);
   Prediction out;
   comm::run_as({.world_size = world_size}, [&] {
     const nn::Meta meta;

@@ -56,7 +56,7 @@ TEST(LineFile, OfALineThatFindsNoRoomNothingStays) {
   file.append("the first");
   {
     const MostBytes most(15);
-    expect_error<IoError>([&] { file.append("the second"); }, {"only 5 of 11 bytes"});
+    expect_error<IoError>([&] { file.append("the second"); }, {"must write all 11 bytes", "got 5"});
     EXPECT_EQ(content(directory.path() / "lines"), "the first\n");
     file.append("abcd");
     expect_error<IoError>([&] { file.append("the second"); }, {"append: cannot write"});

@@ -118,7 +118,7 @@ void StepGraph::set_batch(std::int64_t m, const Batch& batch, const ParallelPlan
     const Tensor from = rows_of(batch[i]);
     TESSERA_CHECK(from.is_contiguous(), "train.graph: tensors of batches must be contiguous, got ",
                   tensor::describe(from));
-    std::memcpy(rows_of(own[i]).data(), from.data(), from.nbytes());
+    if (from.storage().has_values()) std::memcpy(rows_of(own[i]).data(), from.data(), from.nbytes());
   }
 }
 
