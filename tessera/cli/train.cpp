@@ -107,6 +107,9 @@ train::Config read_config(const Words& words) {
     if (is_list(option)) std::get<std::vector<std::string>*>(option.place(config))->clear();
     for (const std::string& value : given) train::set(config, option.name, value);
   }
+  // Checkpoints of adapters name the weights that they belong to, from any working directory.
+  std::string& init = config.checkpoint.init;
+  if (!init.empty()) init = std::filesystem::absolute(init).lexically_normal().string();
   return config;
 }
 
