@@ -15,7 +15,7 @@ TEST_F(DryRun, PrintsThePredictionAndStartsNothing) {
   const Outcome outcome = train("--dry-run --train.dtype f32");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(outcome.out.starts_with("llama tiny: ")) << outcome.out;
-  for (const char* part : {"\nmesh dp=1 on 1 rank ", "\nmemory per rank: ", "\n  parameters ", "\n  gradients ",
+  for (const char* part : {"\nmesh dp=1 on 1 rank; ", "\nmemory per rank: ", "\n  parameters ", "\n  gradients ",
                            "\n  optimizer ", "\n  activations ", "\nfits: ", "\noperations: ",
                            "\ncommunication: none\n", "\ntime: about ", "\ndry run: nothing was started\n"})
     EXPECT_TRUE(contains(outcome.out, part)) << part << outcome.out;
@@ -26,9 +26,15 @@ TEST_F(DryRun, TakesAMeshOfAnySize) {
   const Outcome outcome =
       train("--dry-run --mesh.dp 4 --mesh.fsdp 8 --mesh.tp 2 --train.batch 64 --run.peak_flops 1e12");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  for (const char* part : {"mesh dp=4, fsdp=8, tp=2 on 64 ranks ", "\n  all_gather     fsdp            8 ranks ",
+  for (const char* part : {"mesh dp=4, fsdp=8, tp=2 on 64 ranks; ", "\n  all_gather     fsdp            8 ranks ",
                            " at 1 TFLOP/s (run.peak_flops)"})
     EXPECT_TRUE(contains(outcome.out, part)) << part << outcome.out;
+}
+
+TEST_F(DryRun, TakesAnyFamilyOfModels) {
+  const Outcome outcome = train("--dry-run --model gpt2");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.starts_with("gpt2 tiny: ")) << outcome.out;
 }
 
 TEST_F(DryRun, ChecksTheOptionsOfTheRun) {

@@ -297,6 +297,7 @@ void add_table(Command& command, Words& words) {
   };
   add_short("--dump-step", "run.dump_step", "Short for --run.dump_step", false);
   add_short("--profile-steps", "run.profile_steps", "Short for --run.profile_steps", false);
+  add_short("--model", "model.family", "Family of models: --model.family", false);
   add_short("--init", "checkpoint.init", "Checkpoint whose weights the run starts from: --checkpoint.init", false);
   add_short("--device", "run.device", "Device of the ranks: --run.device", false);
   add_short("--graph", "train.graph", "Capture the step once and replay it: --train.graph true", true);

@@ -55,7 +55,8 @@ Rows model_options() {
   using M = ModelConfig;
   constexpr auto kModel = &Config::model;
   return {
-      {"model.family", "Family of models; own: that of a program that calls train::run(task, config)",
+      {"model.family",
+       "Family of models (short form: --model); own: that of a program that calls train::run(task, config)",
        at(kModel, &M::family), kAny, family_names()},
       {"model.preset", "Preset of model sizes; other model options override it", at(kModel, &M::preset), kAny,
        preset_names()},

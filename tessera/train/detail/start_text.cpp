@@ -65,8 +65,9 @@ std::string mesh_text(const StartFacts& facts) {
   const MeshConfig& mesh = facts.config.mesh;
   const TrainConfig& train = facts.config.train;
   const int ranks = mesh.dp * mesh.fsdp * mesh.tp;
-  std::string text = fmt::format("mesh {} on {} rank{} ({}{})", axes_text(mesh), ranks, ranks == 1 ? "" : "s",
-                                 facts.backend.empty() ? "" : std::string(facts.backend) + ", ", facts.device);
+  std::string text = fmt::format("mesh {} on {} rank{}", axes_text(mesh), ranks, ranks == 1 ? "" : "s");
+  if (!facts.device.empty())
+    text += fmt::format(" ({}{})", facts.backend.empty() ? "" : std::string(facts.backend) + ", ", facts.device);
   text += is_own(facts.config.model) ? fmt::format("; batch {} samples", train.batch)
                                      : fmt::format("; batch {} x {} tokens", train.batch, facts.config.model.sequence);
   if (train.accumulate > 1) text += fmt::format(" in {} micro-batches", train.accumulate);
