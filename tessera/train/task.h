@@ -59,7 +59,7 @@ struct Task {
 
 /// Returns a task. `make()` returns the model, a module with a member loss(batch).
 template <class Make>
-Task task(std::string name, Make make, TaskData training, TaskData held_out = {}) {
+Task task(const std::string& name, Make make, const TaskData& training, const TaskData& held_out = {}) {
   using Model = decltype(make());
   class Adapter final : public TaskModel {
    public:
@@ -71,10 +71,10 @@ Task task(std::string name, Make make, TaskData training, TaskData held_out = {}
     Model model_;
   };
   return {
-      .name = std::move(name),
+      .name = name,
       .create = [make = std::move(make)]() -> std::shared_ptr<TaskModel> { return std::make_shared<Adapter>(make()); },
-      .training = std::move(training),
-      .held_out = std::move(held_out)};
+      .training = training,
+      .held_out = held_out};
 }
 
 }  // namespace tessera::train
