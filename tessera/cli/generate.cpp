@@ -233,12 +233,12 @@ void write_all(const Options& options, const std::vector<std::string>& prompts, 
       print_result(i, prompts[i], results[i].text);
       continue;
     }
-    const nlohmann::ordered_json json = {{"prompt", train::as_valid_utf8(prompts[i])},
+    const nlohmann::ordered_json json = {{"prompt", prompts[i]},
                                          {"prompt_tokens", tokens[i].size()},
                                          {"text", results[i].text},
                                          {"tokens", results[i].tokens},
                                          {"end", std::string(to_string(results[i].end))}};
-    std::printf("%s\n", json.dump().c_str());
+    std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   }
   if (options.shows_rate) writer.print_rate();
 }

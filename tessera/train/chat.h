@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +15,8 @@ namespace tessera::train {
 /// Encodes conversations for one tokenizer. Immutable.
 class TESSERA_API Chat {
  public:
-  /// Reads the tokenizer_config.json beside a tokenizer.json, and the added tokens of the latter. Throws NotSupported
-  /// for "bytes", and what ChatTemplate::read() throws.
+  /// Reads the tokenizer_config.json beside a tokenizer.json. Throws NotSupported for "bytes", and what
+  /// ChatTemplate::read() throws.
   static Chat open(const std::string& tokenizer_path, const Tokenizer& tokenizer);
 
   /// Returns the tokens of a conversation, up to where the answer begins. Throws InvalidArgument if a message contains
@@ -28,12 +27,10 @@ class TESSERA_API Chat {
 
  private:
   Chat(ChatTemplate chat, Tokenizer tokenizer) : template_(std::move(chat)), tokenizer_(std::move(tokenizer)) {}
-  [[nodiscard]] std::vector<std::uint32_t> tokens_of(const std::string& text) const;
   void find_end_tokens();
 
   ChatTemplate template_;
   Tokenizer tokenizer_;
-  std::map<std::string, std::uint32_t, std::less<>> special_;
   std::vector<std::uint32_t> end_tokens_;
 };
 

@@ -16,7 +16,7 @@
 
 namespace tessera::train {
 
-/// Decodes tokens to text. Bytes that are not UTF-8 become U+FFFD. Not thread-safe.
+/// Decodes tokens to text as TextStream does, without special tokens. Not thread-safe.
 class TESSERA_API GeneratedText {
  public:
   /// Receives complete characters.
@@ -33,21 +33,15 @@ class TESSERA_API GeneratedText {
   [[nodiscard]] const std::string& text() const { return text_; }
 
  private:
-  void pass(std::size_t end, bool is_last);
+  // Passes the first bytes that are held.
+  void pass(std::size_t nbytes);
 
-  Tokenizer tokenizer_;
+  TextStream stream_;
   std::vector<std::string> stops_;
   Sink sink_;
-  std::vector<std::uint32_t> tokens_;
-  std::string bytes_;       // of all tokens
-  std::size_t passed_ = 0;  // bytes that the sink has received
+  std::string held_;  // the sink has not received it, because it may begin a stop string
   bool is_stopped_ = false;
   std::string text_;
 };
-
-/// Returns the number of bytes of complete characters at the start of `bytes`: all, unless they end within one.
-TESSERA_API std::size_t complete_characters(std::string_view bytes);
-/// Returns the text with each byte that is not UTF-8 replaced by U+FFFD.
-TESSERA_API std::string as_valid_utf8(std::string_view bytes);
 
 }  // namespace tessera::train
