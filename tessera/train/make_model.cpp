@@ -7,6 +7,7 @@
 #include "tessera/nn/checkpointing.h"
 #include "tessera/nn/distribute.h"
 #include "tessera/nn/lora.h"
+#include "tessera/nn/meta.h"
 #include "tessera/nn/optim/adamw.h"
 #include "tessera/nn/optim/sgd.h"
 
@@ -79,6 +80,7 @@ std::string sharding_text(const Config& config) {
     for (const std::string& axis : axes) row += (row.empty() ? "" : "+") + axis;
     text += meaning + " = \"" + row + "\"\n";
   }
+  const nn::Meta meta;  // needs shapes alone, of models of any size
   const std::shared_ptr<nn::LanguageModel> model = nn::model_family(config.model.family).create(config.model);
   return text + "\n" + nn::sharding_text(model->module(), plan.mesh(), plan.table());
 }

@@ -95,6 +95,10 @@ TEST(Sharding, IsPrintedForEveryParameter) {
   expect_error<InvalidArgument>(
       [&] { (void)sharding_text(resolved(config, 4)); },
       {"dimensions of parameter embed_tokens.weight must use different axes", "got tp for both vocab and embed"});
+  Config largest;
+  largest.model.preset = "405b";  // in shapes alone: its parameters have 1.6 TB
+  largest.mesh = {.dp = 1, .fsdp = 8, .tp = 8};
+  EXPECT_NE(sharding_text(resolved(largest, 64)).find("lm_head.weight"), std::string::npos);
   EXPECT_NE(sharding_text(resolved(on(1, 1, 1), 1)).find("lm_head.weight"), std::string::npos);
 }
 
