@@ -104,27 +104,6 @@ class Subject {
   return static_cast<double>(memory.size() * sizeof(float)) / (1e-9 * nanoseconds);
 }
 
-// Returns the FLOP/s of products of 1024 x 1024 matrices, one per thread.
-double sgemm_rate(bool is_brief) {
-  const int size = is_brief ? 64 : 1024;
-  const auto numel = static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
-  static const std::vector<float> in(numel, 0.5F);
-  static std::vector<std::vector<float>> out(kThreads, std::vector<float>(numel));
-  const auto product = [&](int thread) {
-    return ops::testing::DirectSgemm{.m = size,
-                                     .n = size,
-                                     .k = size,
-                                     .a = in.data(),
-                                     .b = in.data(),
-                                     .c = out[static_cast<std::size_t>(thread)].data()};
-  };
-  product(0).run();  // selects the library on one thread
-  const double nanoseconds = bench::run_together(kThreads, [&](int thread) {
-    for (int i = 0; i < 4; ++i) product(thread).run();
-  });
-  return kThreads * 4 * 2.0 * size * size * size / (1e-9 * nanoseconds);
-}
-
 void measure(bench::Context& context, const char* suffix, DType dtype) {
   const std::string names[] = {std::string("decode_124m") + suffix, std::string("decode_124m_batch8") + suffix,
                                std::string("prefill_124m") + suffix, std::string("prefill_124m_batch8") + suffix};
@@ -151,7 +130,10 @@ void measure(bench::Context& context, const char* suffix, DType dtype) {
                      .unit = "tokens/s",
                      .ours = [&]() -> double { return subject.prefill_rate(batch); },
                      .reference_name = "its products by sgemm",
-                     .reference = [&]() -> double { return sgemm_rate(is_brief) / subject.flops_per_token(); }});
+                     .reference = [&]() -> double {
+                       return ops::testing::direct_sgemm_rate(kThreads, is_brief ? 64 : 1024) /
+                              subject.flops_per_token();
+                     }});
   }
 }
 

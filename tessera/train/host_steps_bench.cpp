@@ -44,28 +44,6 @@ Subject large(bool is_brief) {
   return {"124m", resolved(config, 1), 1};
 }
 
-// Returns the FLOP/s of products of 1024 x 1024 matrices, one per thread, by direct calls of the fastest library.
-double sgemm_rate(bool is_brief) {
-  const int size = is_brief ? 64 : 1024;
-  constexpr int kProducts = 4;
-  const auto numel = static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
-  static const std::vector<float> in(numel, 0.5F);
-  static std::vector<std::vector<float>> out(kHostThreads, std::vector<float>(numel));
-  const auto product = [&](int thread) {
-    return ops::testing::DirectSgemm{.m = size,
-                                     .n = size,
-                                     .k = size,
-                                     .a = in.data(),
-                                     .b = in.data(),
-                                     .c = out[static_cast<std::size_t>(thread)].data()};
-  };
-  product(0).run();  // selects the library on one thread
-  const double nanoseconds = bench::run_together(kHostThreads, [&](int thread) {
-    for (int i = 0; i < kProducts; ++i) product(thread).run();
-  });
-  return kHostThreads * kProducts * 2.0 * size * size * size / (1e-9 * nanoseconds);
-}
-
 double flops_per_step(const Config& config) {
   return flops_per_token(config.model).causal * static_cast<double>(config.train.batch * config.model.sequence);
 }
@@ -79,7 +57,10 @@ void measure_step(bench::Context& context, const Subject& subject, std::optional
                    .unit = "ms",
                    .ours = [&]() -> double { return ranks.milliseconds_per_step(subject.steps); },
                    .reference_name = "its FLOPs by sgemm",
-                   .reference = [&]() -> double { return 1e3 * flops_per_step(subject.config) / sgemm_rate(is_brief); },
+                   .reference = [&]() -> double {
+                     return 1e3 * flops_per_step(subject.config) /
+                            ops::testing::direct_sgemm_rate(kHostThreads, is_brief ? 64 : 1024);
+                   },
                    .must_ratio = must_ratio});
 }
 

@@ -9,7 +9,9 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <vector>
 
+#include "tessera/base/testing/bench.h"
 #include "tessera/ops/matrix/detail/product_library.h"
 
 namespace tessera::ops::testing {
@@ -79,5 +81,21 @@ void DirectSgemm::run() const {
 }
 
 std::string DirectSgemm::library() const { return is_openblas_faster(*this) ? "OpenBLAS" : "oneDNN"; }
+
+double direct_sgemm_rate(int threads, int size) {
+  constexpr int kProducts = 4;
+  const auto numel = static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
+  const std::vector<float> in(numel, 0.5F);
+  std::vector<std::vector<float>> out(static_cast<std::size_t>(threads), std::vector<float>(numel));
+  const auto product = [&](int thread) {
+    float* const c = out[static_cast<std::size_t>(thread)].data();
+    return DirectSgemm{.m = size, .n = size, .k = size, .a = in.data(), .b = in.data(), .c = c};
+  };
+  product(0).run();  // selects the library on one thread
+  const double nanoseconds = bench::run_together(threads, [&](int thread) {
+    for (int i = 0; i < kProducts; ++i) product(thread).run();
+  });
+  return threads * kProducts * 2.0 * size * size * size / (1e-9 * nanoseconds);
+}
 
 }  // namespace tessera::ops::testing

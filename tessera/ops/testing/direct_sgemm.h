@@ -26,4 +26,7 @@ struct DirectSgemm {
   [[nodiscard]] std::string library() const;
 };
 
+/// Returns the FLOP/s of products of `size` x `size` matrices, one per thread, on `threads` threads.
+double direct_sgemm_rate(int threads, int size);
+
 }  // namespace tessera::ops::testing
