@@ -66,10 +66,10 @@ ParallelPlan ParallelPlan::create(const Config& given, int world_size) {
   return plan;
 }
 
-layout::Layout ParallelPlan::batch_layout(int ndim, bool is_sharded) const {
+layout::Layout ParallelPlan::batch_layout(int ndim) const {
   nn::Meaning meaning(static_cast<std::size_t>(ndim), "");
   meaning.front() = "batch";
-  return (is_sharded ? table_ : table_of_replicated_batch()).layout_of(mesh_, meaning, "the batch");
+  return table_.layout_of(mesh_, meaning, "the batch");
 }
 
 std::int64_t ParallelPlan::data_place(Rank rank) const {

@@ -32,10 +32,8 @@ class TESSERA_API ParallelPlan {
   [[nodiscard]] const layout::Mesh& mesh() const { return mesh_; }
   /// Returns the sharding table.
   [[nodiscard]] const nn::ShardingTable& table() const { return table_; }
-  /// Returns the table of a batch that all data ranks hold completely, as in sampling.
-  [[nodiscard]] nn::ShardingTable table_of_replicated_batch() const { return table_.with("batch", ""); }
   /// Returns the layout of a batch [batch, ...] with this number of dimensions.
-  [[nodiscard]] layout::Layout batch_layout(int ndim, bool is_sharded = true) const;
+  [[nodiscard]] layout::Layout batch_layout(int ndim) const;
 
   /// Returns the number of ranks along dp.
   [[nodiscard]] int dp() const { return dp_; }

@@ -36,7 +36,7 @@ TEST(ParallelPlan, ShardsParametersOverTpAndFsdp) {
   };
   EXPECT_EQ(activation(plan.table(), {"batch", "sequence", "embed"}), "{Shard(0), Shard(0), Shard(1)}");
   EXPECT_EQ(activation(plan.table(), {"batch", "", "embed"}), "{Shard(0), Shard(0), Replicate()}");
-  EXPECT_EQ(activation(plan.table_of_replicated_batch(), {"batch", "", "embed"}),
+  EXPECT_EQ(activation(plan.table().with("batch", ""), {"batch", "", "embed"}),
             "{Replicate(), Replicate(), Replicate()}");
 }
 

@@ -12,19 +12,18 @@
 
 namespace tessera::train::detail {
 
-Tensor laid_out(const Tensor& own, const ParallelPlan& plan, bool is_batch_sharded) {
-  const Tensor here = own.to(tensor::default_device());
+Tensor laid_out(const Tensor& own, const ParallelPlan& plan) {
+  Tensor here = own.to(tensor::default_device());
   if (!plan.mesh()) return here;
   std::vector<std::int64_t> dims(own.shape().begin(), own.shape().end());
-  if (is_batch_sharded) dims.front() *= plan.batch_ranks();
-  return shard::from_local(here, plan.batch_layout(own.shape().ndim(), is_batch_sharded), {.shape = Shape(dims)});
+  dims.front() *= plan.batch_ranks();
+  return shard::from_local(here, plan.batch_layout(own.shape().ndim()), {.shape = Shape(dims)});
 }
 
-Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const ParallelPlan& plan, bool is_batch_sharded) {
+Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const ParallelPlan& plan) {
   auto owner = std::make_shared<std::vector<std::int32_t>>(std::move(values));
   const std::int64_t sequence = static_cast<std::int64_t>(owner->size()) / rows;
-  return laid_out(Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, tensor::host_device(), owner), plan,
-                  is_batch_sharded);
+  return laid_out(Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, tensor::host_device(), owner), plan);
 }
 
 Batch batch_of(std::span<const std::int32_t> rows, const ParallelPlan& plan, std::int64_t real) {
