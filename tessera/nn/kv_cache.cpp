@@ -195,7 +195,7 @@ Tensor KvCache::attend(const Module& attention, const Tensor& q, const Tensor& k
   }
   const std::int64_t left = window > 0 ? window - 1 : -1;
   const bool is_first = count > 1 && std::ranges::count(begin, 0) == std::ssize(begin);
-  const Tensor own =
+  Tensor own =
       is_first ? ops::scaled_dot_product_attention(own_q, own_k, own_v, {.is_causal = true, .window_left = left})
                : ops::paged_attention(own_q, layer.keys, layer.values, pass.tables, pass.first, {.window_left = left});
   if (!q.has_layout()) return own;

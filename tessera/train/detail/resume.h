@@ -28,7 +28,7 @@ Texts run_texts(const RunSummary& summary, const std::string& digest);
 /// Returns the text "configuration": all options with their values.
 std::string configuration_text(const Config& config);
 /// Returns the configuration of a run from "configuration". Options that this version does not know are left out, and
-/// options that the text lacks keep their defaults. Throws MismatchError if there is none, or it cannot be read.
+/// options that the text lacks keep their defaults. Throws MismatchError if "configuration" is missing or invalid.
 Config configuration_of(const Texts& texts);
 
 /// Checks that a run of `config` may resume from the checkpoint with this metadata. Throws InvalidArgument with the

@@ -71,7 +71,7 @@ class Parser {
     return true;
   }
   std::string name() {
-    const std::string word(next_word());
+    std::string word(next_word());
     TESSERA_CHECK(!word.empty(), "chat template: a name is missing in '", text_, "'");
     at_ += word.size();
     return word;

@@ -34,7 +34,7 @@ std::uint64_t unit_of(std::size_t nbytes) {
 
 // Backs the mapping with large pages, if the kernel has them. Linux gives large pages to shared memory only by explicit
 // request, unless the administrator changed its settings, and only where a page is present already. Kernels older than
-// 6.1 refuse; a kernel without a free large page keeps small ones. Both differ only in speed.
+// 6.1 refuse; a kernel without a free large page keeps small ones. Neither changes any result.
 void use_large_pages(std::byte* address, std::size_t nbytes) {
 #ifndef MADV_COLLAPSE
   constexpr int MADV_COLLAPSE = 25;
