@@ -13,6 +13,7 @@
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/testing/reference.h"
+#include "tessera/ops/testing/sample_memory.h"
 #include "tessera/tensor/print.h"
 
 namespace tessera::ops::testing {
