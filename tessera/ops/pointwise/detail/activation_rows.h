@@ -20,4 +20,6 @@
       gelu_tanh_backward(g, b()), mul(mul(g, a()), gelu_tanh_curvature(b())))                                         \
   ROW(silu_backward, kFunctions, hn::Mul(a, silu_slope_of(d, b)), a, kMulti, kOpaque, 30, "a, b",                     \
       silu_backward(g, b()), mul(mul(g, a()), silu_curvature(b())))
+/// All formulas.
+#define TESSERA_ACTIVATION_FORMULAS(ROW) TESSERA_ACTIVATION_ROWS(ROW) TESSERA_ACTIVATION_BACKWARD_ROWS(ROW)
 // clang-format on

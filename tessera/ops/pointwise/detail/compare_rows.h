@@ -20,4 +20,6 @@
   ROW(logical_not, kAll | kToBool, claim(d, hn::Eq(x, hn::Zero(d))), x == T(0))             \
   ROW(isnan, kAll | kToBool, claim(d, hn::Not(hn::Eq(x, x))), x != x)                       \
   ROW(isfinite, kAll | kToBool, claim(d, hn::Lt(hn::Abs(x), hn::Inf(d))), is_finite(x))
+/// All formulas.
+#define TESSERA_COMPARE_FORMULAS(ROW) TESSERA_ORDER_ROWS(ROW) TESSERA_LOGIC_ROWS(ROW) TESSERA_PREDICATE_ROWS(ROW)
 // clang-format on

@@ -28,4 +28,6 @@
   ROW(round, kFloats | kIntegers, hn::Round(x), x, kRising, 1, "", Tensor())
 /// Functions of complex numbers without forms that work in place.
 #define TESSERA_COMPLEX_ROWS(ROW) ROW(conj, kComplex, x, conj(x), kLinear, 1, "", conj(g))
+/// All formulas.
+#define TESSERA_FUNCTION_FORMULAS(ROW) TESSERA_FUNCTION_ROWS(ROW) TESSERA_COMPLEX_ROWS(ROW)
 // clang-format on

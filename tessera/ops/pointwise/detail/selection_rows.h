@@ -14,6 +14,8 @@
   ROW(addcmul, kFloats | kIntegers | kComplex, hn::MulAdd(hn::Mul(value, a), b, x),                                   \
       wrap_add(x, wrap_mul(wrap_mul(value, a), b)), x, a, b, value)                                                   \
   ROW(addcdiv, kFloats | kComplex, hn::Add(x, hn::Div(hn::Mul(value, a), b)), x + value * a / b, x, a, b, value)
+/// All formulas.
+#define TESSERA_SELECTION_FORMULAS(ROW) TESSERA_SELECTION_ROWS_3(ROW) TESSERA_SELECTION_ROWS_4(ROW)
 #define TESSERA_SELECTION_OPERATORS(ROW)                                                                              \
   ROW(where, where, "mask, a, b", kNone, (RowAlgebra{kOpaque, kLinearRising, kLinearRising}), 1, "mask",              \
       where_gradient)                                                                                                 \
