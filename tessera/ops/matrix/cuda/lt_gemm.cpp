@@ -81,7 +81,7 @@ Key key_of(const LtProduct& of) {
           of.c.stride,
           of.c.batch_stride,
           alignment_of(of.c.data),
-          0};
+          (of.is_wide ? 1 : 0) + (of.is_added ? 2 : 0)};
 }
 
 struct DestroyDesc {
@@ -101,9 +101,10 @@ using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyPref
 
 Layout make_layout(const LtMatrix& matrix, std::int64_t rows, std::int64_t cols, const LtProduct& of) {
   if (matrix.is_transposed) std::swap(rows, cols);
+  const bool is_f32 = of.is_wide && &matrix == &of.c;
   cublasLtMatrixLayout_t made = nullptr;
-  TESSERA_CUBLASLT(cublasLtMatrixLayoutCreate, &made, types_of(of.dtype).element, static_cast<std::uint64_t>(rows),
-                   static_cast<std::uint64_t>(cols), matrix.stride);
+  TESSERA_CUBLASLT(cublasLtMatrixLayoutCreate, &made, is_f32 ? CUDA_R_32F : types_of(of.dtype).element,
+                   static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols), matrix.stride);
   Layout layout(made);
   const auto batch = static_cast<std::int32_t>(of.batch);
   if (batch == 1) return layout;
@@ -233,8 +234,8 @@ void launch_lt_gemm(const tensor::KernelCall& call, const LtProduct& product) {
   stream.launch_native(
       [&](void* native) {
         TESSERA_CUBLASLT(cublasLtMatmul, device.handle(), plan->desc.get(), scales.one(), product.a.data, plan->a.get(),
-                         product.b.data, plan->b.get(), scales.zero(), product.c.data, plan->c.get(), product.c.data,
-                         plan->c.get(), &plan->algorithm, workspace.data(), plan->workspace_nbytes,
+                         product.b.data, plan->b.get(), product.is_added ? scales.one() : scales.zero(), product.c.data,
+                         plan->c.get(), product.c.data, plan->c.get(), &plan->algorithm, workspace.data(), plan->workspace_nbytes,
                          static_cast<cudaStream_t>(native));
       },
       {.label = call.op.name()}, !plan->is_loaded.load(std::memory_order_relaxed));
