@@ -1,5 +1,4 @@
-// cross_entropy and count_targets on CUDA, and the gradient of cross_entropy. Everything that depends on targets is
-// computed on the device.
+// cross_entropy on CUDA, and its gradient. Everything that depends on targets is computed on the device.
 #include "tessera/ops/nn/cuda/cross_entropy.h"
 
 #include <algorithm>
@@ -14,7 +13,6 @@ using tensor::KernelCall;
 Image image(TESSERA_CUDA_BYTES(cross_entropy_rows));
 const CudaRowKernels loss_kernels(image, "cross_entropy", CudaRowKernels::Reads::kOnce);
 const CudaRowKernels gradient_kernels(image, "cross_entropy_backward", CudaRowKernels::Reads::kOnce);
-const ImageKernel count_kernel(image, "count_targets");
 const ImageKernel total_kernel(image, "total_loss");
 const ImageKernel copy_f32(image, "copy_rows_f32");
 const ImageKernel copy_f64(image, "copy_rows_f64");
@@ -59,14 +57,8 @@ void backward(const KernelCall& call) {
   launch_loss_gradients(call, of);
 }
 
-void count(const KernelCall& call) {
-  launch(call, count_kernel, 1, kSumThreads, rows_of(call, call.inputs[0], kNoDim),
-         call.as<CountTargetsAttributes>().ignore_index, rows_of(call, call.outputs[0], kNoDim));
-}
-
 const tensor::KernelRegistration kCrossEntropy("cross_entropy", "cuda", forward);
 const tensor::KernelRegistration kCrossEntropyBackward("cross_entropy_backward", "cuda", backward);
-const tensor::KernelRegistration kCountTargets("count_targets", "cuda", count);
 
 }  // namespace
 
