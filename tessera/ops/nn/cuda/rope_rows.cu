@@ -118,9 +118,9 @@ __device__ void rotate(const RopeCall& call) {
 
 }  // namespace
 
-#define TESSERA_ROPE_KERNEL(name, form)                                                                      \
+#define TESSERA_ROPE_KERNEL(name, form)                                                              \
   extern "C" __global__ void __launch_bounds__(256, 3) name(const __grid_constant__ RopeCall call) { \
-    rotate<form>(call);                                                                                      \
+    rotate<form>(call);                                                                              \
   }
 TESSERA_ROPE_KERNEL(rope_float, FloatForm)
 TESSERA_ROPE_KERNEL(rope_half, HalfForm)

@@ -211,7 +211,9 @@ struct RowGroup {
   }
   template <class T>
   __device__ Two<T> sums(T first, T second) {
-    return all(Two<T>{first, second}, [](Two<T> a, Two<T> b) { return Two<T>{a.first + b.first, a.second + b.second}; });
+    return all(Two<T>{first, second}, [](Two<T> a, Two<T> b) {
+      return Two<T>{a.first + b.first, a.second + b.second};
+    });
   }
 
   /// Waits for the threads of a row of more than one warp. At most four of them are in a block; barrier 0 is that of
@@ -317,7 +319,7 @@ class RowReader {
   TESSERA_ROW_FORM(name, half_long, HalfForm, false, (1024), parameters, arguments)   \
   TESSERA_ROW_FORM(name, any_long, AnyForm, false, (512), parameters, arguments)      \
   TESSERA_ROW_FORM(name, double_long, DoubleForm, false, (512), parameters, arguments)
-#define TESSERA_ROW_FORMS(name, held_blocks, parameters, arguments)                           \
+#define TESSERA_ROW_FORMS(name, held_blocks, parameters, arguments)                              \
   TESSERA_ROW_FORM(name, float_held, FloatForm, true, (512, held_blocks), parameters, arguments) \
   TESSERA_ROW_FORM(name, half_held, HalfForm, true, (512, held_blocks), parameters, arguments)   \
   TESSERA_LONG_ROW_FORMS(name, parameters, arguments)

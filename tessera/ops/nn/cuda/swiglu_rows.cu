@@ -128,11 +128,9 @@ __device__ void run_elements(const SwigluCall& call) {
 
 }  // namespace
 
-#define TESSERA_SWIGLU_KERNEL(name, ...)                                                               \
-  extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ SwigluCall call) { \
-    __VA_ARGS__(call);                                                                                 \
-  }
-#define TESSERA_SWIGLU_KERNELS(name, function)                                \
+#define TESSERA_SWIGLU_KERNEL(name, ...) \
+  extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ SwigluCall call) { __VA_ARGS__(call); }
+#define TESSERA_SWIGLU_KERNELS(name, function)                          \
   TESSERA_SWIGLU_KERNEL(name##_float, run_vectors<FloatForm, function>) \
   TESSERA_SWIGLU_KERNEL(name##_half, run_vectors<HalfForm, function>)   \
   TESSERA_SWIGLU_KERNEL(name##_any, run_elements<float, function>)      \
