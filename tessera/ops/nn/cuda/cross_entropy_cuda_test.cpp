@@ -174,7 +174,7 @@ class LinearLossOnCuda : public testing::OnCuda {
     for (std::size_t i = 0; i < want.size(); ++i) {
       SCOPED_TRACE(tessera::detail::concat("result ", i));
       // Sums over thousands of rows round differently.
-      expect_near(here(got[i]), want[i], dtype == DType::kF64 ? 1e-10 : 8 * tolerance_of(dtype));
+      expect_near(here(got[i]), want[i], (itemsize(dtype) == 2 ? 2 : 8) * tolerance_of(dtype));
       if (HasFatalFailure()) return;
     }
   }

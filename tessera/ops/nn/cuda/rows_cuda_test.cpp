@@ -69,7 +69,9 @@ class RowsOnCuda : public testing::OnCuda {
   }
   static void expect_equal(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
     ASSERT_EQ(got.size(), want.size());
-    for (std::size_t i = 0; i < got.size(); ++i) expect_same_bits(got[i], want[i]);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (std::memcmp(got[i].data(), want[i].data(), want[i].nbytes()) != 0) expect_same_bits(got[i], want[i]);
+    }
   }
 };
 
@@ -142,11 +144,11 @@ TEST_F(RowsOnCuda, NormsOfManyRows) {
 }
 
 TEST_F(RowsOnCuda, EqualRunsGiveEqualBitsEagerAndReplayed) {
-  const Tensor rstd = there(rand({5000}));
+  const Tensor rstd = there(rand({2000}));
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
     for (const std::int64_t n : {96, 1000}) {
-      const Tensor x = there(randn({5000, n}, {.dtype = dtype}));
-      const Tensor grad = there(randn({5000, n}, {.dtype = dtype}));
+      const Tensor x = there(randn({2000, n}, {.dtype = dtype}));
+      const Tensor grad = there(randn({2000, n}, {.dtype = dtype}));
       const Tensor weight = there(randn({n}, {.dtype = dtype}));
       expect_equal_runs([&]() -> std::vector<Tensor> {
         const NormGradients layer = layer_norm_backward(grad, x, weight, rstd, rstd);

@@ -1,6 +1,6 @@
 // swiglu and its gradients, with the limits of the host (pointwise/activations.cpp). Runs of vectors are read with
 // several vectors under way per thread; anything else is read element by element.
-#include "tessera/ops/nn/cuda/row_groups.cuh"
+#include "tessera/ops/nn/cuda/row_cursor.cuh"
 #include "tessera/ops/nn/cuda/swiglu_call.h"
 
 namespace tessera::ops::cuda {
