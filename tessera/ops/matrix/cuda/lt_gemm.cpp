@@ -235,8 +235,8 @@ void launch_lt_gemm(const tensor::KernelCall& call, const LtProduct& product) {
       [&](void* native) {
         TESSERA_CUBLASLT(cublasLtMatmul, device.handle(), plan->desc.get(), scales.one(), product.a.data, plan->a.get(),
                          product.b.data, plan->b.get(), product.is_added ? scales.one() : scales.zero(), product.c.data,
-                         plan->c.get(), product.c.data, plan->c.get(), &plan->algorithm, workspace.data(), plan->workspace_nbytes,
-                         static_cast<cudaStream_t>(native));
+                         plan->c.get(), product.c.data, plan->c.get(), &plan->algorithm, workspace.data(),
+                         plan->workspace_nbytes, static_cast<cudaStream_t>(native));
       },
       {.label = call.op.name()}, !plan->is_loaded.load(std::memory_order_relaxed));
   plan->is_loaded.store(true, std::memory_order_relaxed);

@@ -14,8 +14,8 @@ struct LossParameters {
   std::int64_t ignore_index = -100;
   std::int64_t targets_end = 0;  // number of classes of all ranks
   double smoothing = 0;
-  double share = 0;  // target probability of each class due to smoothing
-  double count = 0;  // divisor of the sum of losses (1 if it is not a mean); 0: the number of targets that count
+  double share = 0;      // target probability of each class due to smoothing
+  double count = 0;      // divisor of the sum of losses (1 if it is not a mean); 0: the number of targets that count
   bool is_part = false;  // the logits hold a shard of the classes; the map follows, as in layout::IndexMap
   std::int32_t nlevels = 0;
   std::int64_t offset = 0, block = 0;

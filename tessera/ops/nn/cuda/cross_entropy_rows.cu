@@ -184,10 +184,10 @@ extern "C" __global__ void __launch_bounds__(1024)
 }
 
 /// Copies rows of any floating dtypes; if `from` is absent, writes zeros.
-#define TESSERA_COPY_KERNEL(name, T)                                                                              \
-  extern "C" __global__ void __launch_bounds__(256)                                                               \
+#define TESSERA_COPY_KERNEL(name, T)                                                                                 \
+  extern "C" __global__ void __launch_bounds__(256)                                                                  \
       name(TESSERA_ROWS from, std::int64_t from_first, TESSERA_ROWS to, std::int64_t to_first, std::int64_t count) { \
-    copy_rows<T>(from, from_first, to, to_first, count);                                                          \
+    copy_rows<T>(from, from_first, to, to_first, count);                                                             \
   }
 TESSERA_COPY_KERNEL(copy_rows_f32, float)
 TESSERA_COPY_KERNEL(copy_rows_f64, double)

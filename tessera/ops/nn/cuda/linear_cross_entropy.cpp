@@ -101,7 +101,7 @@ class LinearLoss {
     return dense_rows(data, rows.dtype, count, rows.length);
   }
 
-  // c = a b, or c += a b, of contiguous row-major matrices, either of which may be transposed.
+  // c = a b, or c += a b, of contiguous row-major matrices. Each factor may be transposed.
   void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const DeviceRows& a, bool is_a_transposed,
                 const DeviceRows& b, bool is_b_transposed, const DeviceRows& c, bool is_added = false) const {
     if (m == 0 || n == 0) return;

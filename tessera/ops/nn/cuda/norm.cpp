@@ -43,8 +43,7 @@ void forward(const KernelCall& call) {
   const DeviceRows mean = kIsLayer ? rows_of(call, call.outputs[1], kNoDim) : DeviceRows();
   const DeviceRows rstd = rows_of(call, call.outputs[kIsLayer ? 2 : 1], kNoDim);
   (kIsLayer ? layer_norm_kernels : rms_norm_kernels)
-      .launch(call, {&x, &weight, &bias, &y}, x, weight, bias, y, mean, rstd,
-              call.as<NormalizationAttributes>().eps);
+      .launch(call, {&x, &weight, &bias, &y}, x, weight, bias, y, mean, rstd, call.as<NormalizationAttributes>().eps);
 }
 
 // The gradients of the parameters, which the rows of `parts` hold.

@@ -168,10 +168,10 @@ class Gradients {
 
 }  // namespace
 
-#define TESSERA_GRADIENT_KERNEL(name, form, is_layer)                                   \
-  extern "C" __global__ void __launch_bounds__(kMaxHeldThreads, 1)                      \
-      name(RowThreads threads, const __grid_constant__ NormGradientCall call) {         \
-    Gradients<form, is_layer>(call, threads).run();                                     \
+#define TESSERA_GRADIENT_KERNEL(name, form, is_layer)                           \
+  extern "C" __global__ void __launch_bounds__(kMaxHeldThreads, 1)              \
+      name(RowThreads threads, const __grid_constant__ NormGradientCall call) { \
+    Gradients<form, is_layer>(call, threads).run();                             \
   }
 TESSERA_GRADIENT_KERNEL(layer_norm_gradients_float, FloatForm, true)
 TESSERA_GRADIENT_KERNEL(layer_norm_gradients_half, HalfForm, true)

@@ -11,7 +11,7 @@ inline constexpr int kGradientVectors = 2;
 /// A call over rows of vectors.
 struct NormGradientCall {
   DeviceRows grad, x, weight, mean, rstd, dx;  // mean: only layer_norm
-  float* parts = nullptr;  // sums of each block: [blocks, length] for the weight, then for the bias
+  float* parts = nullptr;                      // sums of each block: [blocks, length] for the weight, then for the bias
 };
 
 }  // namespace tessera::ops::cuda

@@ -157,10 +157,10 @@ __device__ void rms_norm_rows(const RowThreads& threads, const DeviceRows& x, co
 
 }  // namespace
 
-#define TESSERA_NORM_FORMS(name)                                                                                     \
-  TESSERA_ROW_FORMS(name, 2,                                                                                          \
-                    (RowThreads threads, TESSERA_ROWS x, TESSERA_ROWS weight, TESSERA_ROWS bias, TESSERA_ROWS y,     \
-                     TESSERA_ROWS mean, TESSERA_ROWS rstd, double eps),                                              \
+#define TESSERA_NORM_FORMS(name)                                                                                 \
+  TESSERA_ROW_FORMS(name, 2,                                                                                     \
+                    (RowThreads threads, TESSERA_ROWS x, TESSERA_ROWS weight, TESSERA_ROWS bias, TESSERA_ROWS y, \
+                     TESSERA_ROWS mean, TESSERA_ROWS rstd, double eps),                                          \
                     (threads, x, weight, bias, y, mean, rstd, eps))
 TESSERA_NORM_FORMS(layer_norm)
 TESSERA_NORM_FORMS(rms_norm)

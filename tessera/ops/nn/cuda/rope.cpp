@@ -17,8 +17,8 @@ using tensor::KernelCall;
 
 Image image(TESSERA_CUDA_BYTES(rope_rows));
 // By RowFormKind.
-const ImageKernel kernels[] = {{image, "rope_float"}, {image, "rope_half"}, {image, "rope_any"},
-                               {image, "rope_double"}};
+const ImageKernel kernels[] = {
+    {image, "rope_float"}, {image, "rope_half"}, {image, "rope_any"}, {image, "rope_double"}};
 
 // Threads of a multiprocessor for which a launch splits the vectors that share angles.
 constexpr std::int64_t kThreadsEach = 2048;
@@ -118,11 +118,11 @@ void run(const KernelCall& call) {
     of.items = of.pair_items + (is_last ? (of.length - 2 * of.pairs + 2 * n - 1) / (2 * n) : 0);
     const std::int64_t total = of.items * of.places.numel;
     const std::int64_t splits = std::clamp<std::int64_t>(threads / total, 1, std::min(of.shared.numel, kMaxGridRows));
-    launch(call, kernels[static_cast<std::size_t>(form)],
-           {.grid = {static_cast<std::uint32_t>((total + kThreads - 1) / kThreads), static_cast<std::uint32_t>(splits),
-                     1},
-            .block = {kThreads, 1, 1}},
-           device::KernelArgs(of));
+    launch(
+        call, kernels[static_cast<std::size_t>(form)],
+        {.grid = {static_cast<std::uint32_t>((total + kThreads - 1) / kThreads), static_cast<std::uint32_t>(splits), 1},
+         .block = {kThreads, 1, 1}},
+        device::KernelArgs(of));
   } while (first < of.pairs);
 }
 

@@ -30,8 +30,8 @@ struct RopeCall {
   const void* positions = nullptr;        // null: the offset in `places` is the local position
   DType positions_dtype = DType::kI64;
   std::int32_t nlevels = 0;
-  std::int64_t offset = 0;                  // added to positions that are not given
-  std::int64_t map_offset = 0, block = 0;   // of the map, as layout::IndexMap
+  std::int64_t offset = 0;                 // added to positions that are not given
+  std::int64_t map_offset = 0, block = 0;  // of the map, as layout::IndexMap
   std::int64_t counts[kMaxPositionLevels] = {};
   std::int64_t strides[kMaxPositionLevels] = {};
   double frequencies[kRopePairs] = {};  // radians per position

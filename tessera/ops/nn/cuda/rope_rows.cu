@@ -2,7 +2,7 @@
 // position, such as those of all heads, so that angles need neither memory nor another kernel.
 #include "tessera/ops/cuda/strided.cuh"
 #include "tessera/ops/nn/cuda/rope_call.h"
-#include "tessera/ops/nn/cuda/row_groups.cuh"
+#include "tessera/ops/nn/cuda/row_cursor.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
@@ -55,6 +55,15 @@ __device__ void turn_pairs(T (&a)[N], T (&b)[N], const T (&cosines)[N], const T 
 }
 
 template <class Form>
+__device__ RowCursor<Form> vector_at(const std::byte* data, std::int64_t at, std::int64_t step, DType dtype) {
+  RowCursor<Form> vector;
+  vector.at = const_cast<std::byte*>(data) + at * static_cast<std::int64_t>(itemsize(dtype));
+  vector.step = step;
+  vector.dtype = dtype;
+  return vector;
+}
+
+template <class Form>
 __device__ void rotate(const RopeCall& call) {
   using T = typename Form::T;
   constexpr int N = Form::N;
@@ -82,13 +91,6 @@ __device__ void rotate(const RopeCall& call) {
     second = first + N;
   }
   const bool has_second = second < call.length;
-  const auto size = static_cast<std::int64_t>(itemsize(call.dtype));
-  RowCursor<Form> from;
-  from.step = call.x_step;
-  from.dtype = call.dtype;
-  RowCursor<Form> to;
-  to.step = call.out_step;
-  to.dtype = call.dtype;
   for (std::int64_t row = blockIdx.y; row < call.shared.numel; row += std::int64_t{kUnroll} * gridDim.y) {
     typename Form::Raw raw[kUnroll][2];
     std::int64_t at[kUnroll][2];
@@ -97,7 +99,7 @@ __device__ void rotate(const RopeCall& call) {
       const std::int64_t index = row + std::int64_t{u} * gridDim.y;
       if (index >= call.shared.numel) continue;
       offsets_at(call.shared, index, at[u]);
-      from.at = const_cast<std::byte*>(call.x) + (place[1] + at[u][1]) * size;
+      const auto from = vector_at<Form>(call.x, place[1] + at[u][1], call.x_step, call.dtype);
       raw[u][0] = from.read(first);
       if (has_second) raw[u][1] = from.read(second);
     }
@@ -109,7 +111,7 @@ __device__ void rotate(const RopeCall& call) {
       unpack(a, raw[u][0], call.dtype);
       unpack(b, raw[u][1], call.dtype);
       if (is_pair) turn_pairs(a, b, cosines, sines, call.is_interleaved);
-      to.at = call.out + (place[0] + at[u][0]) * size;
+      const auto to = vector_at<Form>(call.out, place[0] + at[u][0], call.out_step, call.dtype);
       to.write(a, first);
       if (has_second) to.write(b, second);
     }
@@ -118,9 +120,9 @@ __device__ void rotate(const RopeCall& call) {
 
 }  // namespace
 
-#define TESSERA_ROPE_KERNEL(name, form)                                                                      \
+#define TESSERA_ROPE_KERNEL(name, form)                                                              \
   extern "C" __global__ void __launch_bounds__(256, 3) name(const __grid_constant__ RopeCall call) { \
-    rotate<form>(call);                                                                                      \
+    rotate<form>(call);                                                                              \
   }
 TESSERA_ROPE_KERNEL(rope_float, FloatForm)
 TESSERA_ROPE_KERNEL(rope_half, HalfForm)

@@ -32,8 +32,8 @@ class RowsOnCuda : public testing::OnCuda {
   template <class F>
   void for_lengths(const F& body) {
     for (const DType dtype : kFloats) {
-      for (const std::int64_t n : {1, 7, 31, 32, 33, 64, 256, 768, 1000, 1024, 1025, 2056, 4097, 8192, 20'000, 50'304,
-                                   100'000, 131'072}) {
+      for (const std::int64_t n :
+           {1, 7, 31, 32, 33, 64, 256, 768, 1000, 1024, 1025, 2056, 4097, 8192, 20'000, 50'304, 100'000, 131'072}) {
         SCOPED_TRACE(tessera::detail::concat(dtype, " rows of ", n));
         const std::int64_t rows = n > 5000 ? 3 : 17;
         body(randn({rows, n}, {.dtype = dtype}), randn({rows, n}, {.dtype = dtype}), randn({n}, {.dtype = dtype}),
@@ -69,7 +69,9 @@ class RowsOnCuda : public testing::OnCuda {
   }
   static void expect_equal(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
     ASSERT_EQ(got.size(), want.size());
-    for (std::size_t i = 0; i < got.size(); ++i) expect_same_bits(got[i], want[i]);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (std::memcmp(got[i].data(), want[i].data(), want[i].nbytes()) != 0) expect_same_bits(got[i], want[i]);
+    }
   }
 };
 
@@ -142,20 +144,31 @@ TEST_F(RowsOnCuda, NormsOfManyRows) {
 }
 
 TEST_F(RowsOnCuda, EqualRunsGiveEqualBitsEagerAndReplayed) {
-  const Tensor rstd = there(rand({5000}));
+  const Tensor rstd = there(rand({2000}));
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
     for (const std::int64_t n : {96, 1000}) {
-      const Tensor x = there(randn({5000, n}, {.dtype = dtype}));
-      const Tensor grad = there(randn({5000, n}, {.dtype = dtype}));
+      const Tensor x = there(randn({2000, n}, {.dtype = dtype}));
+      const Tensor grad = there(randn({2000, n}, {.dtype = dtype}));
       const Tensor weight = there(randn({n}, {.dtype = dtype}));
       expect_equal_runs([&]() -> std::vector<Tensor> {
         const NormGradients layer = layer_norm_backward(grad, x, weight, rstd, rstd);
         const NormGradients rms = rms_norm_backward(grad, x, weight, rstd);
         const SwigluGradients gates = swiglu_backward(grad, x, x);
         const Tensor y = softmax(x, 1);
-        return {layer_norm(x, weight),  rms_norm(x, weight),   layer.x, layer.weight, layer.bias, rms.x,
-                rms.weight,             swiglu(x, grad),       gates.a, gates.b,      rope(x),    y,
-                softmax_backward(grad, y, 1), log_softmax(x, 1)};
+        return {layer_norm(x, weight),
+                rms_norm(x, weight),
+                layer.x,
+                layer.weight,
+                layer.bias,
+                rms.x,
+                rms.weight,
+                swiglu(x, grad),
+                gates.a,
+                gates.b,
+                rope(x),
+                y,
+                softmax_backward(grad, y, 1),
+                log_softmax(x, 1)};
       });
       if (HasFatalFailure()) return;
     }
@@ -180,8 +193,8 @@ TEST_F(RowsOnCuda, NormsOfStridedRows) {
   for (const DType dtype : kFloats) {
     const Tensor wide = randn({40, 3, 96}, {.dtype = dtype});
     const Tensor weight = randn({64}, {.dtype = dtype});
-    const auto middle = [](const Tensor& x) { return slice(x, 2, 16, 80); };        // rows of vectors with gaps
-    const auto unaligned = [](const Tensor& x) { return slice(x, 2, 3, 67); };      // no vectors
+    const auto middle = [](const Tensor& x) { return slice(x, 2, 16, 80); };    // rows of vectors with gaps
+    const auto unaligned = [](const Tensor& x) { return slice(x, 2, 3, 67); };  // no vectors
     const auto turned = [](const Tensor& x) { return permute(slice(x, 0, 0, 64 / 2), {1, 2, 0}); };
     const double tolerance = 8 * tolerance_of(dtype);
     expect_near(here(layer_norm(middle(there(wide)), there(weight))), layer_norm(middle(wide), weight), tolerance);
@@ -254,8 +267,9 @@ TEST_F(RowsOnCuda, RopeTakesPositionsAndStrides) {
                   rope(keys(packed), {.dim = 1}, positions), 1.0 / 64);
     }
     const auto turned = [](const Tensor& x) { return transpose(x, 0, 1); };
-    expect_near(here(rope(turned(there(packed)), {.dim = 1}, turned(there(batched).as_strided({3, 50}, Strides({50, 1}), 0)))),
-                rope(turned(packed), {.dim = 1}, turned(batched)), 1.0 / 64);
+    expect_near(
+        here(rope(turned(there(packed)), {.dim = 1}, turned(there(batched).as_strided({3, 50}, Strides({50, 1}), 0)))),
+        rope(turned(packed), {.dim = 1}, turned(batched)), 1.0 / 64);
   }
 }
 

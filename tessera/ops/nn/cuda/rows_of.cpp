@@ -88,9 +88,10 @@ CudaRowKernels::Choice CudaRowKernels::choose(const tensor::KernelCall& call, co
   const std::int64_t vectors = rows.length / elements_of(form);
   const auto choice = [&](const ImageKernel& kernel, const RowThreads& threads, std::int64_t block,
                           std::int64_t rows_each) {
-    return Choice{&kernel, threads,
-                  {.grid = {blocks_for(call, rows.count, rows_each), 1, 1},
-                   .block = {static_cast<std::uint32_t>(block), 1, 1}}};
+    return Choice{
+        &kernel,
+        threads,
+        {.grid = {blocks_for(call, rows.count, rows_each), 1, 1}, .block = {static_cast<std::uint32_t>(block), 1, 1}}};
   };
   // Rows whose first elements are adjacent.
   if (elements_of(form) == 1 && rows.ndim > 0 && rows.length > 1 && rows.count > 1 &&

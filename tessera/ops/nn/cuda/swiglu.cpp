@@ -14,8 +14,8 @@ using tensor::KernelCall;
 
 Image image(TESSERA_CUDA_BYTES(swiglu_rows));
 // By RowFormKind.
-const ImageKernel forward_kernels[] = {{image, "swiglu_float"}, {image, "swiglu_half"}, {image, "swiglu_any"},
-                                       {image, "swiglu_double"}};
+const ImageKernel forward_kernels[] = {
+    {image, "swiglu_float"}, {image, "swiglu_half"}, {image, "swiglu_any"}, {image, "swiglu_double"}};
 const ImageKernel backward_kernels[] = {{image, "swiglu_backward_float"},
                                         {image, "swiglu_backward_half"},
                                         {image, "swiglu_backward_any"},
@@ -66,7 +66,8 @@ void run(const KernelCall& call, const ImageKernel* kernels) {
     launch(call, kernel, blocks_for(call, of.run * of.runs, kThreads), kThreads, of);
     return;
   }
-  const std::int64_t threads = std::min<std::int64_t>(kThreads, power_of_two(of.run / elements_of(form) / kVectorsEach));
+  const std::int64_t threads =
+      std::min<std::int64_t>(kThreads, power_of_two(of.run / elements_of(form) / kVectorsEach));
   const std::int64_t block = std::max<std::int64_t>(threads, 64);
   launch(call, kernel,
          {.grid = {blocks_for(call, of.run, block * kVectorsEach * elements_of(form)),
@@ -75,8 +76,7 @@ void run(const KernelCall& call, const ImageKernel* kernels) {
          device::KernelArgs(of));
 }
 
-const tensor::KernelRegistration kSwiglu("swiglu", "cuda",
-                                         [](const KernelCall& call) { run(call, forward_kernels); });
+const tensor::KernelRegistration kSwiglu("swiglu", "cuda", [](const KernelCall& call) { run(call, forward_kernels); });
 const tensor::KernelRegistration kSwigluBackward("swiglu_backward", "cuda",
                                                  [](const KernelCall& call) { run(call, backward_kernels); });
 

@@ -1,6 +1,6 @@
 // swiglu and its gradients, with the limits of the host (pointwise/activations.cpp). Runs of vectors are read with
 // several vectors under way per thread; anything else is read element by element.
-#include "tessera/ops/nn/cuda/row_groups.cuh"
+#include "tessera/ops/nn/cuda/row_cursor.cuh"
 #include "tessera/ops/nn/cuda/swiglu_call.h"
 
 namespace tessera::ops::cuda {
@@ -128,11 +128,9 @@ __device__ void run_elements(const SwigluCall& call) {
 
 }  // namespace
 
-#define TESSERA_SWIGLU_KERNEL(name, ...)                                                               \
-  extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ SwigluCall call) { \
-    __VA_ARGS__(call);                                                                                 \
-  }
-#define TESSERA_SWIGLU_KERNELS(name, function)                                \
+#define TESSERA_SWIGLU_KERNEL(name, ...) \
+  extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ SwigluCall call) { __VA_ARGS__(call); }
+#define TESSERA_SWIGLU_KERNELS(name, function)                          \
   TESSERA_SWIGLU_KERNEL(name##_float, run_vectors<FloatForm, function>) \
   TESSERA_SWIGLU_KERNEL(name##_half, run_vectors<HalfForm, function>)   \
   TESSERA_SWIGLU_KERNEL(name##_any, run_elements<float, function>)      \

@@ -81,8 +81,8 @@ struct CrossEntropyRows {
   [[nodiscard]] double total(const std::vector<double>& losses, const Rows& targets) const;
 };
 
-/// Returns the number of rows whose logits linear_cross_entropy holds at a time: enough for an efficient product, but few
-/// enough to keep the logits small (64 MiB in f32).
+/// Returns the number of rows whose logits linear_cross_entropy holds at a time: enough for an efficient product, but
+/// few enough to keep the logits small (64 MiB in f32).
 inline std::int64_t rows_of_chunk(std::int64_t rows, std::int64_t classes) {
   const std::int64_t most = (std::int64_t{1} << 24) / std::max<std::int64_t>(classes, 1);
   return std::min(std::clamp<std::int64_t>(most, 64, 2048), std::max<std::int64_t>(rows, 1));
