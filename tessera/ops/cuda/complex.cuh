@@ -84,8 +84,7 @@ __device__ inline C64 cos(C64 x) { return complex::narrow(complex::sine_of(compl
 __device__ inline C64 tanh(C64 x) { return complex::narrow(complex::tanh(complex::widen(x))); }
 __device__ inline C64 pow(C64 a, C64 b) {
   if (a == C64(0)) return a;
-  return complex::narrow(
-      complex::exp(complex::multiply(complex::widen(b), complex::log(complex::widen(a)))));
+  return complex::narrow(complex::exp(complex::multiply(complex::widen(b), complex::log(complex::widen(a)))));
 }
 
 }  // namespace tessera::ops::cuda

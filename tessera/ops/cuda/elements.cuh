@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "tessera/base/dtype.h"
+#include "tessera/ops/cuda/halves.cuh"
 #include "tessera/ops/detail/conversions.h"
 
 namespace tessera::ops::cuda {
@@ -31,42 +32,6 @@ struct alignas(2 * sizeof(Part)) Complex {
 };
 
 using detail::convert;
-
-/// Converts exactly.
-__device__ inline float widen(bf16 value) { return __uint_as_float(std::uint32_t{value.bits()} << 16); }
-/// Converts exactly, including nan payloads, which the hardware does not keep.
-__device__ inline float widen(f16 value) {
-  if ((value.bits() & 0x7fff) > 0x7c00) return static_cast<float>(value);
-  float wide;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits()));
-  return wide;
-}
-/// Rounds to nearest, ties to even; a nan keeps its sign and the upper bits of its payload, unlike in hardware.
-__device__ inline bf16 narrow_to_bf16(float value) {
-  std::uint16_t bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  const auto of_nan = static_cast<std::uint16_t>((__float_as_uint(value) | 0x400000) >> 16);
-  return bf16::from_bits(isnan(value) ? of_nan : bits);
-}
-/// Rounds to nearest, ties to even; a nan keeps its sign and the upper bits of its payload.
-__device__ inline f16 narrow_to_f16(float value) {
-  if ((__float_as_uint(value) & 0x7fffffff) > 0x7f800000) return f16(value);
-  std::uint16_t bits;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  return f16::from_bits(bits);
-}
-
-/// Converts two values to elements, the first in the low half of a word. Neither may be nan.
-__device__ inline std::uint32_t narrow_pair(float first, float second, const bf16*) {
-  std::uint32_t word;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-  return word;
-}
-__device__ inline std::uint32_t narrow_pair(float first, float second, const f16*) {
-  std::uint32_t word;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-  return word;
-}
 
 /// Converts an element of type S, as stored in memory, to T.
 template <class T, class S>
@@ -193,7 +158,7 @@ __device__ S to_memory(T value) {
 /// Converts values to elements. Pairs of halves are converted at once, except next to a nan.
 template <class S, class T, int N>
 __device__ inline void to_memory_all(S (&to)[N], const T (&from)[N]) {
-  if constexpr (std::is_same_v<T, float> && (std::is_same_v<S, bf16> || std::is_same_v<S, f16>) && N % 2 == 0) {
+  if constexpr (std::is_same_v<T, float> && (std::is_same_v<S, bf16> || std::is_same_v<S, f16>)&&N % 2 == 0) {
     bool has_nan = false;
 #pragma unroll
     for (int k = 0; k < N; k += 2) has_nan |= isunordered(from[k], from[k + 1]);

@@ -1,5 +1,5 @@
-// Tile kernels from formulas (pointwise/detail/formulas.h). This file is included once per Highway target. The remainder of a run also uses the vector code, in padded
-// buffers, so that a value never depends on its position.
+// Tile kernels from formulas (pointwise/detail/formulas.h). This file is included once per Highway target. The
+// remainder of a run also uses the vector code, in padded buffers, so that a value never depends on its position.
 #include <complex>
 #include <cstring>
 #include <utility>

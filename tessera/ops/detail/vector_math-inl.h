@@ -1,6 +1,6 @@
-// Functions of vectors of f32 and f64, included once per Highway target, and by CUDA code. Special values follow IEEE: nan stays nan, log
-// of 0 is -inf, log of a negative number is nan, exp overflows to inf. f32 is accurate to a few ulp. Functions without
-// a vector form in double precision are computed lane by lane.
+// Functions of vectors of f32 and f64, included once per Highway target, and by CUDA code. Special values follow IEEE:
+// nan stays nan, log of 0 is -inf, log of a negative number is nan, exp overflows to inf. f32 is accurate to a few ulp.
+// Functions without a vector form in double precision are computed lane by lane.
 #include <cmath>
 
 #include "tessera/ops/detail/exp-inl.h"

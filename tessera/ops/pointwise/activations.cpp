@@ -1,5 +1,5 @@
-// Activations: the operators of activation_rows.h. swiglu and its gradient, which has two results, are written after the
-// table.
+// Activations: the operators of activation_rows.h. swiglu and its gradient, which has two results, are written after
+// the table.
 #include "tessera/ops/pointwise/activations.h"
 
 #include "tessera/ops/pointwise/compare.h"
@@ -65,9 +65,8 @@ void swiglu_backward_tile(void* const* operands, std::int64_t n) {
 
 const TileKernels* activation_kernels() {
 #define TESSERA_ENTRY(name, ...) kernels_of<name##_formula>(),
-  static constexpr TileKernels kKernels[] = {TESSERA_ACTIVATION_ROWS(TESSERA_ENTRY)
-                                                 TESSERA_ACTIVATION_BACKWARD_ROWS(TESSERA_ENTRY) TESSERA_ENTRY(swiglu){
-                                                     {swiglu_backward_tile<float>, swiglu_backward_tile<double>}}};
+  static constexpr TileKernels kKernels[] = {TESSERA_ACTIVATION_ROWS(TESSERA_ENTRY) TESSERA_ACTIVATION_BACKWARD_ROWS(
+      TESSERA_ENTRY) TESSERA_ENTRY(swiglu){{swiglu_backward_tile<float>, swiglu_backward_tile<double>}}};
 #undef TESSERA_ENTRY
   return kKernels;
 }
@@ -82,7 +81,10 @@ namespace {
 HWY_EXPORT(activation_kernels);
 
 #define TESSERA_INDEX(name, ...) k_##name,
-enum Index { TESSERA_ACTIVATION_ROWS(TESSERA_INDEX) TESSERA_ACTIVATION_BACKWARD_ROWS(TESSERA_INDEX) k_swiglu, k_swiglu_backward };
+enum Index {
+  TESSERA_ACTIVATION_ROWS(TESSERA_INDEX) TESSERA_ACTIVATION_BACKWARD_ROWS(TESSERA_INDEX) k_swiglu,
+  k_swiglu_backward
+};
 #undef TESSERA_INDEX
 
 // Second derivatives, of operators that have derivatives themselves.
@@ -112,20 +114,20 @@ Tensor silu_curvature(const Tensor& x) {
   return mul(mul(s, sub(1, s)), add(mul(x, sub(1, mul(s, 2))), 2));
 }
 
-#define TESSERA_GRADIENT_1(name, types, vector, element, algebra, flops, saves, gradient)             \
-  void name##_gradient_of(tensor::GradientCall& call) {                               \
-    const Tensor& g = call.grad();                                                    \
-    [[maybe_unused]] const auto x = [&]() -> const Tensor& { return call.input(0); }; \
-    [[maybe_unused]] const auto y = [&]() -> const Tensor& { return call.output(); }; \
-    detail::give(call, 0, gradient);                                                  \
+#define TESSERA_GRADIENT_1(name, types, vector, element, algebra, flops, saves, gradient) \
+  void name##_gradient_of(tensor::GradientCall& call) {                                   \
+    const Tensor& g = call.grad();                                                        \
+    [[maybe_unused]] const auto x = [&]() -> const Tensor& { return call.input(0); };     \
+    [[maybe_unused]] const auto y = [&]() -> const Tensor& { return call.output(); };     \
+    detail::give(call, 0, gradient);                                                      \
   }
 #define TESSERA_GRADIENT_2(name, types, vector, element, algebra_a, algebra_b, flops, saves, gradient_a, gradient_b) \
-  void name##_gradient_of(tensor::GradientCall& call) {                                              \
-    const Tensor& g = call.grad();                                                                   \
-    [[maybe_unused]] const auto a = [&]() -> const Tensor& { return call.input(0); };                \
-    [[maybe_unused]] const auto b = [&]() -> const Tensor& { return call.input(1); };                \
-    if (call.needs(0)) detail::give(call, 0, gradient_a);                                            \
-    if (call.needs(1)) detail::give(call, 1, gradient_b);                                            \
+  void name##_gradient_of(tensor::GradientCall& call) {                                                              \
+    const Tensor& g = call.grad();                                                                                   \
+    [[maybe_unused]] const auto a = [&]() -> const Tensor& { return call.input(0); };                                \
+    [[maybe_unused]] const auto b = [&]() -> const Tensor& { return call.input(1); };                                \
+    if (call.needs(0)) detail::give(call, 0, gradient_a);                                                            \
+    if (call.needs(1)) detail::give(call, 1, gradient_b);                                                            \
   }
 TESSERA_ACTIVATION_ROWS(TESSERA_GRADIENT_1)
 TESSERA_ACTIVATION_BACKWARD_ROWS(TESSERA_GRADIENT_2)
@@ -169,7 +171,7 @@ void swiglu_backward_gradient_of(tensor::GradientCall& call) {
 
 namespace rows {
 using namespace detail;  // NOLINT(google-build-using-namespace): the words of the table
-#define TESSERA_ROW(row_name, kinds, names, results, row_algebra, row_flops, saved)                                         \
+#define TESSERA_ROW(row_name, kinds, names, results, row_algebra, row_flops, saved)                                  \
   constexpr PointwiseRow row_name##_row = {.name = #row_name,                                                        \
                                            .inputs = names,                                                          \
                                            .outputs = results,                                                       \
@@ -189,7 +191,8 @@ using namespace detail;  // NOLINT(google-build-using-namespace): the words of t
 TESSERA_ACTIVATION_ROWS(TESSERA_OPERATOR_1)
 TESSERA_ACTIVATION_BACKWARD_ROWS(TESSERA_OPERATOR_2)
 TESSERA_ROW(swiglu, kFunctions, "a, b", "out", (RowAlgebra{kOpaque, kMulti}), 20, "a, b")
-TESSERA_ROW(swiglu_backward, kFunctions, "grad, a, b", "da, db", (RowAlgebra{kMulti, kOpaque, kOpaque}), 40, "grad, a, b")
+TESSERA_ROW(swiglu_backward, kFunctions, "grad, a, b", "da, db", (RowAlgebra{kMulti, kOpaque, kOpaque}), 40,
+            "grad, a, b")
 }  // namespace rows
 
 }  // namespace

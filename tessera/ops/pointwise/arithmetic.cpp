@@ -73,7 +73,7 @@ Tensor log_or_0(const Tensor& a) { return where(is_complex(a.dtype()) ? ne(a, 0)
     if (call.needs(0)) give_if_any(call, 0, gradient_a);                                                           \
     if (call.needs(1)) give_if_any(call, 1, gradient_b);                                                           \
   }
-#define TESSERA_NUMBER_GRADIENT(name, kernel, place, algebra, saves, gradient) \
+#define TESSERA_NUMBER_GRADIENT(name, kernel, place, algebra, saves, gradient)        \
   void name##_gradient_of(tensor::GradientCall& call) {                               \
     [[maybe_unused]] const Tensor& g = call.grad();                                   \
     [[maybe_unused]] const Scalar& s = call.as<ScalarAttributes>().value;             \
@@ -100,17 +100,17 @@ namespace rows {
                                            .saves = saved,                                                           \
                                            .flops = flops_each};                                                     \
   const tensor::Operator row_name = register_row<row_name##_row>();
-#define TESSERA_NUMBER_OPERATOR(row_name, kernel, place, of_x, saved, ...) \
-  constexpr PointwiseRow row_name##_row = {.name = #row_name,                     \
-                                           .function = #kernel,                   \
-                                           .inputs = "x",                         \
-                                           .types = kernel##_row.types,                    \
-                                           .kernels = kernel##_row.kernels,       \
-                                           .algebra = {of_x},                     \
-                                           .gradient = row_name##_gradient_of,    \
-                                           .saves = saved,                        \
-                                           .numbers = Numbers::place,             \
-                                           .flops = kernel##_row.flops};          \
+#define TESSERA_NUMBER_OPERATOR(row_name, kernel, place, of_x, saved, ...)     \
+  constexpr PointwiseRow row_name##_row = {.name = #row_name,                  \
+                                           .function = #kernel,                \
+                                           .inputs = "x",                      \
+                                           .types = kernel##_row.types,        \
+                                           .kernels = kernel##_row.kernels,    \
+                                           .algebra = {of_x},                  \
+                                           .gradient = row_name##_gradient_of, \
+                                           .saves = saved,                     \
+                                           .numbers = Numbers::place,          \
+                                           .flops = kernel##_row.flops};       \
   const tensor::Operator row_name = register_row<row_name##_row>();
 TESSERA_ARITHMETIC_ROWS(TESSERA_OPERATOR)
 TESSERA_ARITHMETIC_NUMBER_ROWS(TESSERA_NUMBER_OPERATOR)

@@ -25,8 +25,8 @@ TESSERA_SELECTION_ROWS_4(TESSERA_FORMULA_4)
 
 const TileKernels* selection_kernels() {
 #define TESSERA_ENTRY(name, ...) kernels_of<name##_formula>(),
-  static constexpr TileKernels kKernels[] = {
-      TESSERA_SELECTION_ROWS_3(TESSERA_ENTRY) TESSERA_SELECTION_ROWS_4(TESSERA_ENTRY)};
+  static constexpr TileKernels kKernels[] = {TESSERA_SELECTION_ROWS_3(TESSERA_ENTRY)
+                                                 TESSERA_SELECTION_ROWS_4(TESSERA_ENTRY)};
 #undef TESSERA_ENTRY
   return kKernels;
 }

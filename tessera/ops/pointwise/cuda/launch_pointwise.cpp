@@ -98,9 +98,13 @@ FamilyKernels::FamilyKernels(Image& image, const std::string& name)
 
 FormulaKernels::FormulaKernels(Image& image, const std::string& name, int op, unsigned types,
                                const FamilyKernels& family)
-    : dense_{{DType::kF32, (types & detail::kToBool) != 0 ? DType::kBool : DType::kF32, dense_vector(4),
+    : dense_{{DType::kF32,
+              (types & detail::kToBool) != 0 ? DType::kBool : DType::kF32,
+              dense_vector(4),
               {image, name + "_f32"}},
-             {DType::kBF16, (types & detail::kToBool) != 0 ? DType::kBool : DType::kBF16, dense_vector(2),
+             {DType::kBF16,
+              (types & detail::kToBool) != 0 ? DType::kBool : DType::kBF16,
+              dense_vector(2),
               {image, name + "_bf16"}}},
       rows_(image, name + "_rows"),
       family_(family),

@@ -10,7 +10,8 @@
 
 namespace tessera::ops::cuda {
 
-/// A kernel for contiguous operands: all tensors have the dtype `from`, except a mask, and the result has the dtype `to`.
+/// A kernel for contiguous operands: all tensors have the dtype `from`, except a mask, and the result has the dtype
+/// `to`.
 struct DenseKernel {
   DType from;
   DType to;

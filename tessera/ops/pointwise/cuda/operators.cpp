@@ -27,16 +27,16 @@ void run(const tensor::KernelCall& call, const FormulaKernels& kernels) {
 }
 
 #define TESSERA_INDEX(name, ...) k_##name,
-#define TESSERA_FAMILY(family, FORMULAS)                     \
+#define TESSERA_FAMILY(family, FORMULAS)                      \
   Image family##_image(TESSERA_CUDA_BYTES(family##_kernels)); \
   const FamilyKernels family##_any(family##_image, #family);  \
   enum { FORMULAS(TESSERA_INDEX) };
-#define TESSERA_KERNELS(family, name, types)   \
-  constexpr unsigned name##_types = (types);   \
+#define TESSERA_KERNELS(family, name, types) \
+  constexpr unsigned name##_types = (types); \
   const FormulaKernels name##_kernels(family##_image, #name, k_##name, name##_types, family##_any);
-#define TESSERA_ON_CUDA(name, formula, place)                                                          \
+#define TESSERA_ON_CUDA(name, formula, place)                                                         \
   const tensor::KernelRegistration name##_on_cuda(#name, "cuda", [](const tensor::KernelCall& call) { \
-    run<formula##_types, Numbers::place>(call, formula##_kernels);                                     \
+    run<formula##_types, Numbers::place>(call, formula##_kernels);                                    \
   });
 #define TESSERA_ROW_ON_CUDA(name, ...) TESSERA_ON_CUDA(name, name, kNone)
 

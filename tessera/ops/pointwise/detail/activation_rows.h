@@ -1,7 +1,7 @@
 // Activations of one tensor, and the products a f'(b) of a gradient and the derivative of an activation. The columns of
 // a row of one tensor are: name, types, the formula of a vector x (formulas.h), none for elements, algebra, flops, the
-// tensors that the gradient reads, and the gradient from the gradient g of the result, the input x() and the result y().
-// Rows of two tensors a and b have the algebra and the gradient of each.
+// tensors that the gradient reads, and the gradient from the gradient g of the result, the input x() and the result
+// y(). Rows of two tensors a and b have the algebra and the gradient of each.
 #pragma once
 
 // clang-format off

@@ -1,5 +1,5 @@
-// Comparisons of two tensors, or of a tensor and a number, and predicates. The columns of a row are: name, types, and the
-// formula of vectors and of elements a and b, or x (formulas.h). Formulas yield 1 and 0.
+// Comparisons of two tensors, or of a tensor and a number, and predicates. The columns of a row are: name, types, and
+// the formula of vectors and of elements a and b, or x (formulas.h). Formulas yield 1 and 0.
 #pragma once
 
 // clang-format off

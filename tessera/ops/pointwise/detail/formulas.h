@@ -37,18 +37,18 @@
     }                                                                        \
   };
 /// Defines the formula of three inputs with these names.
-#define TESSERA_FORMULA_3(name, types, vector, element, i, j, k)    \
-  struct name##_formula {                                           \
-    static constexpr int kInputs = 3;                               \
-    static constexpr unsigned kTypes = (types);                     \
-    template <class D, class V>                                     \
-    static HWY_INLINE V vec([[maybe_unused]] D d, V i, V j, V k) {  \
-      return vector;                                                \
-    }                                                               \
-    template <class T>                                              \
-    static HWY_INLINE auto one(T i, T j, T k) {                     \
-      return element;                                               \
-    }                                                               \
+#define TESSERA_FORMULA_3(name, types, vector, element, i, j, k)   \
+  struct name##_formula {                                          \
+    static constexpr int kInputs = 3;                              \
+    static constexpr unsigned kTypes = (types);                    \
+    template <class D, class V>                                    \
+    static HWY_INLINE V vec([[maybe_unused]] D d, V i, V j, V k) { \
+      return vector;                                               \
+    }                                                              \
+    template <class T>                                             \
+    static HWY_INLINE auto one(T i, T j, T k) {                    \
+      return element;                                              \
+    }                                                              \
   };
 /// Defines the formula of four inputs with these names.
 #define TESSERA_FORMULA_4(name, types, vector, element, i, j, k, l)     \

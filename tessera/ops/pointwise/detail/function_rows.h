@@ -1,6 +1,6 @@
 // Functions of one tensor. The columns of a row are: name, types, the formula of a vector and of an element x
-// (formulas.h), algebra, flops, the tensors that the gradient reads, and the gradient from the gradient g of the result,
-// the input x() and the result y().
+// (formulas.h), algebra, flops, the tensors that the gradient reads, and the gradient from the gradient g of the
+// result, the input x() and the result y().
 #pragma once
 
 // clang-format off

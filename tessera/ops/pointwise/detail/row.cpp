@@ -100,8 +100,7 @@ void infer_row(const PointwiseRow& row, const tensor::Call& call, std::span<tens
 
 RowInputs::RowInputs(const PointwiseRow& row, const tensor::KernelCall& call) {
   // For most rows, the compute dtype is the inferred dtype of the result.
-  compute =
-      compute_of((row.types & (kToBool | kToReal)) == 0 ? call.outputs[0].dtype() : computed_dtype(row, call));
+  compute = compute_of((row.types & (kToBool | kToReal)) == 0 ? call.outputs[0].dtype() : computed_dtype(row, call));
   if (row.numbers == Numbers::kFirst) values[count++] = TileInput::of(call.as<ScalarAttributes>().value, compute);
   for (const Tensor& tensor : call.inputs) values[count++] = TileInput::of(tensor);
   if (row.numbers == Numbers::kLast) values[count++] = TileInput::of(call.as<ScalarAttributes>().value, compute);

@@ -1,5 +1,5 @@
-// Formulas of three or more inputs, and operators that select. The columns of a formula are: name, types, the formula of
-// vectors and of elements (formulas.h), and the names of the inputs. The columns of an operator are: name, formula,
+// Formulas of three or more inputs, and operators that select. The columns of a formula are: name, types, the formula
+// of vectors and of elements (formulas.h), and the names of the inputs. The columns of an operator are: name, formula,
 // tensors, position of the numbers among the inputs, algebra, flops, the tensors that the gradient reads, and the
 // function that sets the gradients.
 #pragma once
