@@ -85,7 +85,8 @@ void launch_walk(const tensor::KernelCall& call, const PointwiseKernels& kernels
   }
   const bool by_rows = can_walk_rows(loop, kernels, walk);
   walk.walk = walk_of(loop, by_rows ? kVector : 1);
-  launch(call, by_rows ? *kernels.rows : kernels.any, blocks_for(call, walk.walk.numel, kThreads), kThreads, walk);
+  const std::int64_t tile = std::int64_t{kThreads} * (by_rows ? walk_unroll(walk.count) : 1);
+  launch(call, by_rows ? *kernels.rows : kernels.any, blocks_for(call, walk.walk.numel, tile), kThreads, walk);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace tessera::ops::cuda {
 template <class Formula>
 struct Rows {
   static constexpr int kInputs = Formula::kInputs;
-  static constexpr int kUnroll = kInputs <= 2 ? 2 : 1;
+  static constexpr int kUnroll = walk_unroll(kInputs);
   static constexpr bool kHasMask = (Formula::kTypes & kFirstIsMask) != 0;
   using Raw = RawVector<float, kVector>;
 
