@@ -24,7 +24,7 @@ TESSERA_DENSE_CAST(f32_bf16, float, bf16)
 TESSERA_DENSE_CAST(bf16_f32, bf16, float)
 
 extern "C" __global__ void __launch_bounds__(256, 3) cast_rows(const __grid_constant__ WalkCall call) {
-  Rows<cast_formula>::run(call);
+  run_rows<cast_formula>(call);
 }
 
 #define TESSERA_CAST(suffix, Type)                                                      \

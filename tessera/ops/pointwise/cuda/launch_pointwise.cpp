@@ -60,14 +60,14 @@ bool launch_dense(const tensor::KernelCall& call, const PointwiseKernels& kernel
 
 bool can_walk_rows(const Loop& loop, const PointwiseKernels& kernels, const WalkCall& walk) {
   if (kernels.rows == nullptr || !has_vectors(loop, kVector)) return false;
-  const bool is_predicate = (kernels.types & detail::kToBool) != 0;
-  if (!is_predicate && !is_read_in_place(walk.out_dtype, DType::kF32)) return false;
-  if (!is_aligned(walk.out, walk.out_dtype, kVector)) return false;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(walk.count); ++i) {
+  const DType computed = detail::dtype_of(kernels.compute);
+  const auto has_vectors_of = [&](const void* data, DType dtype) {
+    return (dtype == DType::kBool || is_read_in_place(dtype, computed)) && is_aligned(data, dtype, kVector);
+  };
+  if (!has_vectors_of(walk.out, walk.out_dtype)) return false;
+  for (std::int32_t i = 0; i < walk.count; ++i) {
     const PointwiseOperand& operand = walk.inputs[i];
-    if (operand.is_splat) continue;
-    if (!is_mask(kernels, i) && !is_read_in_place(operand.dtype, DType::kF32)) return false;
-    if (!is_aligned(operand.data, operand.dtype, kVector)) return false;
+    if (!operand.is_splat && !has_vectors_of(operand.data, operand.dtype)) return false;
   }
   return true;
 }
@@ -85,16 +85,19 @@ void launch_walk(const tensor::KernelCall& call, const PointwiseKernels& kernels
   }
   const bool by_rows = can_walk_rows(loop, kernels, walk);
   walk.walk = walk_of(loop, by_rows ? kVector : 1);
-  launch(call, by_rows ? *kernels.rows : kernels.any, blocks_for(call, walk.walk.numel, kThreads), kThreads, walk);
+  const bool is_unrolled = by_rows && kernels.compute == Compute::kF32;
+  const std::int64_t tile = std::int64_t{kThreads} * (is_unrolled ? walk_unroll(walk.count) : 1);
+  launch(call, by_rows ? *kernels.rows : kernels.any, blocks_for(call, walk.walk.numel, tile), kThreads, walk);
 }
 
 }  // namespace
 
 FamilyKernels::FamilyKernels(Image& image, const std::string& name)
-    : by_compute_{{image, name + "_any_f32"},
-                  {image, name + "_any_f64"},
-                  {image, name + "_any_i64"},
-                  {image, name + "_any_c64"}} {}
+    : any{{image, name + "_any_f32"},
+          {image, name + "_any_f64"},
+          {image, name + "_any_i64"},
+          {image, name + "_any_c64"}},
+      rows{{image, name + "_rows_f64"}, {image, name + "_rows_i64"}, {image, name + "_rows_c64"}} {}
 
 FormulaKernels::FormulaKernels(Image& image, const std::string& name, int op, unsigned types,
                                const FamilyKernels& family)
@@ -113,9 +116,11 @@ FormulaKernels::FormulaKernels(Image& image, const std::string& name, int op, un
 
 PointwiseKernels FormulaKernels::in(Compute compute) const {
   const bool is_f32 = compute == Compute::kF32;
-  return {.dense = is_f32 ? std::span<const DenseKernel>(dense_) : std::span<const DenseKernel>(),
-          .rows = is_f32 ? &rows_ : nullptr,
-          .any = family_.in(compute),
+  const auto index = static_cast<std::size_t>(compute);
+  return {.compute = compute,
+          .dense = is_f32 ? std::span<const DenseKernel>(dense_) : std::span<const DenseKernel>(),
+          .rows = is_f32 ? &rows_ : &family_.rows[index - 1],
+          .any = family_.any[index],
           .types = types_,
           .op = op_};
 }

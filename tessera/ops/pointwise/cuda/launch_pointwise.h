@@ -21,25 +21,20 @@ struct DenseKernel {
 
 /// The kernels that a call may use.
 struct PointwiseKernels {
+  detail::Compute compute;
   std::span<const DenseKernel> dense;  // may be empty
-  const ImageKernel* rows;             // null if the call does not compute in f32
+  const ImageKernel* rows;             // for vectors; may be null
   const ImageKernel& any;
   unsigned types;  // detail::Types of the formula
-  int op;          // index of the formula, for `any`
+  int op;          // index of the formula, for kernels of all formulas of a table
 };
 
-/// The kernels of a table for operands of any dtype and strides, by compute type.
-class FamilyKernels {
- public:
+/// The kernels for all formulas of a table.
+struct FamilyKernels {
   /// Looks up the kernels of the table `name`.
   FamilyKernels(Image& image, const std::string& name);
-  /// Returns the kernel that computes in a type.
-  [[nodiscard]] const ImageKernel& in(detail::Compute compute) const {
-    return by_compute_[static_cast<std::size_t>(compute)];
-  }
-
- private:
-  ImageKernel by_compute_[4];
+  ImageKernel any[4];   // by compute type: any dtypes and strides
+  ImageKernel rows[3];  // by compute type above f32: vectors
 };
 
 /// The kernels of one formula.

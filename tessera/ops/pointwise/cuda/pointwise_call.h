@@ -14,6 +14,8 @@ inline constexpr int kMaxInputs = 4;
 inline constexpr int kVector = 4;
 /// Vectors that a thread has in flight in calls with contiguous operands: four of 16 bytes in all.
 constexpr int dense_unroll(int inputs) { return inputs == 1 ? 4 : 2; }
+/// Vectors that a thread has in flight in walks.
+constexpr int walk_unroll(int inputs) { return inputs <= 2 ? 2 : 1; }
 /// Elements of a vector of elements of `item` bytes in calls with contiguous operands.
 constexpr int dense_vector(int item) { return 16 / item; }
 

@@ -36,9 +36,9 @@ template <class Formula, class D, class T, int kCount>
 __device__ inline T value_of(D d, const T (&in)[kCount]) {
   return value_of<Formula>(d, in, std::make_index_sequence<Formula::kInputs>());
 }
-/// Returns the results of a formula for vectors.
-template <class Formula, class D, class T, int N>
-__device__ inline void apply(D d, T (&to)[N], const T (&from)[Formula::kInputs][N]) {
+/// Returns the results of a formula for vectors, the first among `from`.
+template <class Formula, class D, class T, int kCount, int N>
+__device__ inline void apply(D d, T (&to)[N], const T (&from)[kCount][N]) {
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     T at_place[Formula::kInputs];
