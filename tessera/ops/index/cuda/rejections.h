@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "tessera/base/dtype.h"
-#include "tessera/ops/cuda/kernels.h"
 
 namespace tessera::ops::cuda {
 
@@ -27,18 +26,6 @@ struct Rejection {
   std::int64_t* record = nullptr;    // pinned: value, bound, detail, code; value and code are written last
   std::int64_t* has_report = nullptr;  // pinned, of the device
   std::int64_t op = 0;
-};
-
-/// An operator whose kernels reject values. A static object.
-class RejectingOp {
- public:
-  /// Refers to `name`, a literal.
-  explicit RejectingOp(const char* name);
-  /// Returns the destination for kernels of this call.
-  [[nodiscard]] Rejection of(const tensor::KernelCall& call) const;
-
- private:
-  std::int64_t id_;
 };
 
 /// Indices that a kernel reads and checks. Any integer dtype; an unsigned index above the greatest i64 is negative.

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "tessera/ops/cuda/kernels.h"
 #include "tessera/ops/cuda/move_items.h"
+#include "tessera/ops/index/cuda/rejecting_op.h"
 #include "tessera/ops/index/detail/lines.h"
 #include "tessera/ops/index/index.h"
 #include "tessera/ops/shape/detail/copy_elements.h"

@@ -49,11 +49,11 @@ __device__ void take(const TakenItems& of) {
 }
 
 // Returns true if a later item of the line is written to the same place.
-__device__ bool is_overwritten(const PutItems& of, std::int64_t item, std::int64_t index_at, std::int64_t index) {
+__device__ bool is_overwritten(const PutItems& of, std::int64_t item, std::int64_t at, std::int64_t index) {
   const std::int64_t step = of.walk.steps[0][2];
   for (std::int64_t i = item % of.length + 1; i < of.length; ++i) {
-    index_at += step;
-    if (load<std::int64_t>(of.index.from, of.index.dtype, index_at) == index) return true;
+    at += step;
+    if (index_at(of.index, at) == index) return true;
   }
   return false;
 }

@@ -1,5 +1,6 @@
-#include "tessera/ops/index/cuda/rejections.h"
+#include "tessera/ops/index/cuda/rejecting_op.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <map>
