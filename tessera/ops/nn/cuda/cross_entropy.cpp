@@ -13,6 +13,7 @@ using tensor::KernelCall;
 Image image(TESSERA_CUDA_BYTES(cross_entropy_rows));
 const CudaRowKernels loss_kernels(image, "cross_entropy", CudaRowKernels::Reads::kOnce);
 const CudaRowKernels gradient_kernels(image, "cross_entropy_backward", CudaRowKernels::Reads::kOnce);
+const ImageKernel count_kernel(image, "count_targets");
 const ImageKernel total_kernel(image, "total_loss");
 const ImageKernel copy_f32(image, "copy_rows_f32");
 const ImageKernel copy_f64(image, "copy_rows_f64");

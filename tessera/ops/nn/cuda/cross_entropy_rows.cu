@@ -172,6 +172,13 @@ __device__ void copy_rows(const DeviceRows& from, std::int64_t from_first, const
 TESSERA_LONG_ROW_FORMS(cross_entropy, TESSERA_FORWARD, (threads, call))
 TESSERA_LONG_ROW_FORMS(cross_entropy_backward, TESSERA_BACKWARD, (threads, call))
 
+/// Writes the number of targets that count. `to` has one element.
+extern "C" __global__ void __launch_bounds__(1024)
+    count_targets(TESSERA_ROWS targets, std::int64_t ignore_index, TESSERA_ROWS to) {
+  const double count = counted(targets, ignore_index);
+  if (threadIdx.x == 0) store(count, to.data, to.dtype, 0);
+}
+
 /// Writes the sum of the losses, divided by `count`; if it is 0, by the number of targets that count.
 extern "C" __global__ void __launch_bounds__(1024)
     total_loss(const double* losses, TESSERA_ROWS targets, std::int64_t ignore_index, double count, TESSERA_ROWS to) {
