@@ -84,6 +84,27 @@ TEST_F(LossOnCuda, LogitsAndTargetsMayBeStrided) {
   }
 }
 
+// Rows of an odd length begin at every element of a vector.
+TEST_F(LossOnCuda, RowsMayBeginAtAnyAddress) {
+  for (const DType dtype : kFloats) {
+    for (const std::int64_t classes : {3, 50, 257, 50'257}) {
+      const std::int64_t rows = classes > 1000 ? 9 : 40;
+      const Tensor all = randn({rows * classes + 1}, {.dtype = dtype});
+      const Tensor targets = some_targets(rows, classes);
+      const auto view = [&](const Tensor& x) { return x.as_strided({rows, classes}, Strides({classes, 1}), 1); };
+      for (const CrossEntropyAttributes& how : kHow) {
+        SCOPED_TRACE(tessera::detail::concat(dtype, " ", classes, " classes, ", how.reduction));
+        const CrossEntropyResult want = cross_entropy_with_logsumexp(view(all), targets, how);
+        const CrossEntropyResult got = cross_entropy_with_logsumexp(view(there(all)), there(targets), how);
+        expect_near(here(got.loss), want.loss, 1e-4);
+        expect_near(here(got.logsumexp), want.logsumexp, 1e-4);
+        expect_loss(contiguous(view(all)), targets, how);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // The losses of all shards and the logsumexp over all classes add up to the loss.
 TEST_F(LossOnCuda, ShardsOfTheClassesAddUp) {
   const std::int64_t classes = 96;
