@@ -26,10 +26,10 @@ struct LtMatrix {
 /// c[m, n] = a[m, k] b[k, n] for each of `batch`; sizes are at least 1, c is not transposed.
 struct LtProduct {
   std::int64_t m = 1, n = 1, k = 1, batch = 1;
-  DType dtype = DType::kF32;  // of a and b: f32, f64, bf16, f16 or c64
+  DType dtype = DType::kF32;    // of a and b: f32, f64, bf16, f16 or c64
+  DType c_dtype = DType::kF32;  // the same, or f32 if a and b have a half dtype
+  bool is_added = false;        // adds the product to c
   LtMatrix a, b, c;
-  bool is_wide = false;   // c is f32; a and b are bf16 or f16
-  bool is_added = false;  // adds the product to c
 };
 
 /// Returns true if cuBLASLt computes in this dtype.

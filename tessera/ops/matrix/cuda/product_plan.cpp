@@ -160,11 +160,14 @@ class Planner {
     product.n = gemm_.sizes.m;
     product.k = gemm_.sizes.k;
     product.batch = by.size;
-    product.dtype = gemm_.c.dtype;
+    product.dtype = gemm_.a.dtype;
+    product.c_dtype = gemm_.c.dtype;
+    product.is_added = gemm_.is_added;
     product.a = lt_matrix(gemm_.b, gemm_.sizes.n, by.b);
     product.b = lt_matrix(gemm_.a, gemm_.sizes.k, by.a);
     product.c = {gemm_.c.data, gemm_.c.row, by.c, false};
-    const auto item = static_cast<std::int64_t>(itemsize(gemm_.c.dtype));
+    const auto item = static_cast<std::int64_t>(itemsize(gemm_.a.dtype));
+    const auto c_item = static_cast<std::int64_t>(itemsize(gemm_.c.dtype));
     for (std::int64_t index = 0; index < calls; ++index) {
       LtProduct one = product;
       std::int64_t rest = index;
@@ -175,7 +178,7 @@ class Planner {
         rest /= loop.size;
         one.a.data += digit * loop.b * item;
         one.b.data += digit * loop.a * item;
-        one.c.data += digit * loop.c * item;
+        one.c.data += digit * loop.c * c_item;
       }
       plan_.products.push_back(one);
     }

@@ -117,7 +117,7 @@ class LinearLoss {
     product.a = {b.data, b.length, 0, is_b_transposed};
     product.b = {a.data, a.length, 0, is_a_transposed};
     product.c = {c.data, c.length, 0, false};
-    product.is_wide = c.dtype != operand_;
+    product.c_dtype = c.dtype;
     product.is_added = is_added;
     launch_lt_gemm(call_, product);
   }
