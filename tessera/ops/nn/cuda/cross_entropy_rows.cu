@@ -68,7 +68,7 @@ __device__ void cross_entropy_rows(const RowThreads& threads, const LossForward&
     const RowCursor<Form> from[] = {{call.logits, index}};
     const std::int64_t length = is_valid ? call.logits.length : 0;
     const RowReader<Form, 1, false> in(group, length, from, from[0].before());
-    RowTotals<T> totals = {{}, 0};
+    RowTotals<T> totals = {Running<T>::none(), 0};
     in.each([&](const auto& values, std::int64_t i) {
       if constexpr (Form::N > 1) {
         if (i < 0 || i + Form::N > length) {
