@@ -28,10 +28,10 @@ double tolerance_of(DType dtype) {
 }
 
 // Targets of `rows` rows; every seventh row is ignored.
-Tensor some_targets(std::int64_t rows, std::int64_t classes, DType dtype = DType::kI64) {
+Tensor some_targets(std::int64_t rows, std::int64_t classes, DType dtype = DType::kI64, std::int64_t ignored = -100) {
   testing::Random random(11);
   testing::Array values = testing::integers(random, {rows}, 0, classes).value;
-  for (std::size_t i = 3; i < values.values.size(); i += 7) values.values[i] = -100;
+  for (std::size_t i = 3; i < values.values.size(); i += 7) values.values[i] = static_cast<double>(ignored);
   return testing::to_tensor(values, dtype);
 }
 
@@ -66,7 +66,7 @@ TEST_F(LossOnCuda, LossesAndGradientsOfRowsOfAnyLength) {
       const std::int64_t rows = classes > 5000 ? 5 : 67;
       for (const CrossEntropyAttributes& how : kHow) {
         SCOPED_TRACE(tessera::detail::concat(dtype, " ", classes, " classes, ", how.reduction));
-        expect_loss(randn({rows, classes}, {.dtype = dtype}), some_targets(rows, classes, DType::kI32), how);
+        expect_loss(randn({rows, classes}, {.dtype = dtype}), some_targets(rows, classes, DType::kI32, how.ignore_index), how);
         if (HasFatalFailure()) return;
       }
     }
@@ -81,6 +81,27 @@ TEST_F(LossOnCuda, LogitsAndTargetsMayBeStrided) {
     const Tensor x = view.size(0) == 30 ? view : transpose(view, 0, 2);
     expect_near(here(cross_entropy(x, transpose(there(targets), 0, 1))),
                 cross_entropy(logits, transpose(targets, 0, 1)), 1e-5);
+  }
+}
+
+// Rows of an odd length begin at every element of a vector.
+TEST_F(LossOnCuda, RowsMayBeginAtAnyAddress) {
+  for (const DType dtype : kFloats) {
+    for (const std::int64_t classes : {3, 50, 257, 50'257}) {
+      const std::int64_t rows = classes > 1000 ? 9 : 40;
+      const Tensor all = randn({rows * classes + 1}, {.dtype = dtype});
+      const Tensor targets = some_targets(rows, classes);
+      const auto view = [&](const Tensor& x) { return x.as_strided({rows, classes}, Strides({classes, 1}), 1); };
+      for (const CrossEntropyAttributes& how : kHow) {
+        SCOPED_TRACE(tessera::detail::concat(dtype, " ", classes, " classes, ", how.reduction));
+        const CrossEntropyResult want = cross_entropy_with_logsumexp(view(all), targets, how);
+        const CrossEntropyResult got = cross_entropy_with_logsumexp(view(there(all)), there(targets), how);
+        expect_near(here(got.loss), want.loss, 1e-4);
+        expect_near(here(got.logsumexp), want.logsumexp, 1e-4);
+        expect_loss(contiguous(view(all)), targets, how);
+        if (HasFatalFailure()) return;
+      }
+    }
   }
 }
 

@@ -1,6 +1,8 @@
 // Losses of rows of logits and their gradients (nn/detail/cross_entropy_rows.h). The loss reads each logit once, the
 // gradient reads and writes each once. Sums over rows are computed by one block in a fixed order.
 //
+// Rows may begin at any address: the first vector may begin before the row, and the last end after it.
+//
 // A target that is out of range cannot throw here: the loss of its row and the gradients of its logits are nan.
 #include "tessera/ops/nn/cuda/cross_entropy_call.h"
 #include "tessera/ops/nn/cuda/running_softmax.cuh"
@@ -46,6 +48,13 @@ template <class T>
 struct RowTotals {
   Running<T> of;
   T sum;
+  template <int N>
+  __device__ void add(const T (&x)[N], bool is_summed) {
+    of.add(x);
+    if (!is_summed) return;
+#pragma unroll
+    for (int k = 0; k < N; ++k) sum += x[k];
+  }
   __device__ RowTotals other(int by) const { return {of.other(by), __shfl_xor_sync(0xffffffffU, sum, by)}; }
 };
 
@@ -57,14 +66,21 @@ __device__ void cross_entropy_rows(const RowThreads& threads, const LossForward&
   const bool is_smooth = how.smoothing > 0;
   group.for_rows(call.logits.count, [&](std::int64_t index, bool is_valid) {
     const RowCursor<Form> from[] = {{call.logits, index}};
-    const RowReader<Form, 1, false> in(group, is_valid ? call.logits.length : 0, from);
-    RowTotals<T> totals = {{}, 0};
-    in.each([&](const auto& values, std::int64_t) {
-      totals.of.add(values[0]);
-      if (is_smooth) {
+    const std::int64_t length = is_valid ? call.logits.length : 0;
+    const RowReader<Form, 1, false> in(group, length, from, from[0].before());
+    RowTotals<T> totals = {Running<T>::none(), 0};
+    in.each([&](const auto& values, std::int64_t i) {
+      if constexpr (Form::N > 1) {
+        if (i < 0 || i + Form::N > length) {
 #pragma unroll
-        for (int k = 0; k < Form::N; ++k) totals.sum += values[0][k];
+          for (int k = 0; k < Form::N; ++k) {
+            const T one[] = {values[0][k]};
+            if (i + k >= 0 && i + k < length) totals.add(one, is_smooth);
+          }
+          return;
+        }
       }
+      totals.add(values[0], is_smooth);
     });
     totals = group.all(totals, [](const RowTotals<T>& a, const RowTotals<T>& b) {
       return RowTotals<T>{merged(a.of, b.of), a.sum + b.sum};
@@ -99,7 +115,8 @@ __device__ void cross_entropy_backward_rows(const RowThreads& threads, const Los
   group.for_rows(call.logits.count, [&](std::int64_t index, bool is_valid) {
     const RowCursor<Form> from[] = {{call.logits, index}};
     const RowCursor<Form> to(call.dx, index);
-    const RowReader<Form, 1, false> in(group, is_valid ? call.logits.length : 0, from);
+    const std::int64_t length = is_valid ? call.logits.length : 0;
+    const RowReader<Form, 1, false> in(group, length, from, from[0].before());
     const std::int64_t row = how.first + index;
     const std::int64_t target = target_of(how, call.targets, row);
     T by = divided;
@@ -119,7 +136,7 @@ __device__ void cross_entropy_backward_rows(const RowThreads& threads, const Los
 #pragma unroll
         for (int k = 0; k < Form::N; ++k) d[k] -= i + k == at ? at_target : T(0);
       }
-      to.write(d, i);
+      to.write_inside(d, i, length);
     });
   });
 }
@@ -169,8 +186,8 @@ __device__ void copy_rows(const DeviceRows& from, std::int64_t from_first, const
 
 #define TESSERA_FORWARD (RowThreads threads, const __grid_constant__ LossForward call)
 #define TESSERA_BACKWARD (RowThreads threads, const __grid_constant__ LossBackward call)
-TESSERA_LONG_ROW_FORMS(cross_entropy, TESSERA_FORWARD, (threads, call))
-TESSERA_LONG_ROW_FORMS(cross_entropy_backward, TESSERA_BACKWARD, (threads, call))
+TESSERA_ONE_PASS_ROW_FORMS(cross_entropy, TESSERA_FORWARD, (threads, call))
+TESSERA_ONE_PASS_ROW_FORMS(cross_entropy_backward, TESSERA_BACKWARD, (threads, call))
 
 /// Writes the number of targets that count. `to` has one element.
 extern "C" __global__ void __launch_bounds__(1024)

@@ -20,8 +20,9 @@ Image image(TESSERA_CUDA_BYTES(rope_rows));
 const ImageKernel kernels[] = {
     {image, "rope_float"}, {image, "rope_half"}, {image, "rope_any"}, {image, "rope_double"}};
 
-// Threads of a multiprocessor for which a launch splits the vectors that share angles.
-constexpr std::int64_t kThreadsEach = 2048;
+// Threads per multiprocessor for which a launch splits the vectors that share angles: several waves, so that the last
+// one costs little.
+constexpr std::int64_t kThreadsEach = 8192;
 constexpr std::int64_t kMaxGridRows = 65535;
 
 void set_positions(const KernelCall& call, RopeCall& of) {

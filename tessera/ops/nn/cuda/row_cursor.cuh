@@ -116,6 +116,24 @@ struct RowCursor {
       for (int k = 0; k < N; ++k) to[k] = otherwise;
     }
   }
+  /// Returns the number of elements between the start of the vector that contains the first element and this element.
+  __device__ int before() const {
+    constexpr int kItem = 16 / N;
+    return N == 1 ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(at) % 16) / kItem;
+  }
+  /// Stores the elements from `i` on that are in [0, length).
+  __device__ void write_inside(const T (&from)[N], std::int64_t i, std::int64_t length) const {
+    if constexpr (N > 1) {
+      if (i < 0 || i + N > length) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          if (i + k >= 0 && i + k < length) store(from[k], at, dtype, i + k);
+        }
+        return;
+      }
+    }
+    write(from, i);
+  }
   /// Stores N elements from `i` on, rounded to the dtype. Four elements may also be of a half type.
   __device__ void write(const T (&from)[N], std::int64_t i) const {
     const bool is_bf16 = dtype == DType::kBF16;

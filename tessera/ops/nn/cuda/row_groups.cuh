@@ -121,10 +121,12 @@ class RowReader {
   static constexpr int N = Form::N;
   using Index = std::conditional_t<kIsHeld, int, std::int64_t>;
 
-  /// Starts to load the row if it is held. `length` is 0 if there is no row.
+  /// Starts to load the row if it is held. `length` is 0 if there is no row. The first vector begins `before` elements
+  /// before the row, so that a row at any address is read in vectors. Vectors at both ends then contain elements of
+  /// others.
   template <class Group>
-  __device__ RowReader(const Group& group, std::int64_t length, const RowCursor<Form> (&rows)[kIn])
-      : first_(static_cast<Index>(group.index) * N),
+  __device__ RowReader(const Group& group, std::int64_t length, const RowCursor<Form> (&rows)[kIn], int before = 0)
+      : first_(static_cast<Index>(group.index) * N - before),
         stride_(static_cast<Index>(group.width) * N),
         length_(static_cast<Index>(length)) {
 #pragma unroll
@@ -193,6 +195,11 @@ class RowReader {
   TESSERA_ROW_FORM(name, float_long, FloatForm, false, (1024), parameters, arguments) \
   TESSERA_ROW_FORM(name, half_long, HalfForm, false, (1024), parameters, arguments)   \
   TESSERA_ROW_FORM(name, any_long, AnyForm, false, (512), parameters, arguments)      \
+  TESSERA_ROW_FORM(name, double_long, DoubleForm, false, (512), parameters, arguments)
+#define TESSERA_ONE_PASS_ROW_FORMS(name, parameters, arguments)                         \
+  TESSERA_ROW_FORM(name, float_long, FloatForm, false, (256, 3), parameters, arguments) \
+  TESSERA_ROW_FORM(name, half_long, HalfForm, false, (256, 3), parameters, arguments)   \
+  TESSERA_ROW_FORM(name, any_long, AnyForm, false, (512), parameters, arguments)        \
   TESSERA_ROW_FORM(name, double_long, DoubleForm, false, (512), parameters, arguments)
 #define TESSERA_ROW_FORMS(name, held_blocks, parameters, arguments)                              \
   TESSERA_ROW_FORM(name, float_held, FloatForm, true, (512, held_blocks), parameters, arguments) \

@@ -68,6 +68,23 @@ RowFormKind row_form(std::initializer_list<const DeviceRows*> all) {
   return n == 4 ? RowFormKind::kFloat : RowFormKind::kHalf;
 }
 
+RowFormKind shifted_form(std::initializer_list<const DeviceRows*> all) {
+  const DeviceRows& first = **all.begin();
+  if (first.dtype == DType::kF64) return RowFormKind::kDouble;
+  const std::int64_t n = first.dtype == DType::kF32 ? 4 : 8;
+  const auto element = [](const DeviceRows& rows) {
+    return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(rows.data) / itemsize(rows.dtype));
+  };
+  for (const DeviceRows* rows : all) {
+    bool fits = rows->step == 1 && rows->ndim == first.ndim && (element(*rows) - element(first)) % n == 0;
+    for (int d = 0; fits && d < first.ndim; ++d) {
+      fits = rows->sizes[d] == first.sizes[d] && (rows->strides[d] - first.strides[d]) % n == 0;
+    }
+    if (!fits) return RowFormKind::kAny;
+  }
+  return n == 4 ? RowFormKind::kFloat : RowFormKind::kHalf;
+}
+
 std::int64_t power_of_two(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
 }

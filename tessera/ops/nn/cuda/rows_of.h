@@ -22,6 +22,9 @@ enum class RowFormKind : std::uint8_t { kFloat, kHalf, kAny, kDouble };
 /// Returns the form for these operands, which are read along rows and have the dtype of the first. Absent operands are
 /// ignored.
 RowFormKind row_form(std::initializer_list<const DeviceRows*> all);
+/// Returns the form for operands that are contiguous rows at any address, if the rows of all begin at the same element
+/// of a vector.
+RowFormKind shifted_form(std::initializer_list<const DeviceRows*> all);
 /// Returns the number of elements per load.
 constexpr std::int64_t elements_of(RowFormKind form) {
   return form == RowFormKind::kFloat ? 4 : form == RowFormKind::kHalf ? 8 : 1;
@@ -36,7 +39,7 @@ class CudaRowKernels {
   enum class Reads : std::uint8_t {
     kHeld,   // once; it has additional forms that hold rows in registers, and reads rows that do not fit again
     kAgain,  // at every pass
-    kOnce,   // in its only pass
+    kOnce,   // in its only pass, in vectors at any address
   };
   /// Looks up the kernels of "softmax": softmax_float_held, softmax_any_long and so on.
   CudaRowKernels(Image& image, const std::string& name, Reads reads = Reads::kHeld);
@@ -45,7 +48,7 @@ class CudaRowKernels {
   void launch(const tensor::KernelCall& call, std::initializer_list<const DeviceRows*> all, const T&... args) const {
     const DeviceRows& first = **all.begin();
     if (first.count == 0) return;
-    const Choice choice = choose(call, first, row_form(all));
+    const Choice choice = choose(call, first, reads_ == Reads::kOnce ? shifted_form(all) : row_form(all));
     cuda::launch(call, *choice.kernel, choice.config, device::KernelArgs(choice.threads, args...));
   }
 

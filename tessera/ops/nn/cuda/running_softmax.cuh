@@ -8,9 +8,11 @@ namespace tessera::ops::cuda {
 /// The maximum and the sum of some elements. Minus infinity adds nothing; a nan makes the sum nan.
 template <class T>
 struct Running {
-  T most = minus_infinity<T>();
-  T sum = 0;
+  T most;
+  T sum;
 
+  /// Returns the statistics of no elements.
+  __device__ static Running none() { return {minus_infinity<T>(), T(0)}; }
   /// Returns the number that is subtracted: the maximum, if it is not minus infinity.
   __device__ static T shift(T most) { return most == minus_infinity<T>() ? T(0) : most; }
   /// Returns this of the thread at distance `by` in the warp.

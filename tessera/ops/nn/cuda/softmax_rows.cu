@@ -13,7 +13,7 @@ __device__ void forward(const RowThreads& threads, const DeviceRows& x, const De
     const RowCursor<Form> from[] = {{x, row}};
     const RowCursor<Form> to(y, row);
     const RowReader<Form, 1, kIsHeld> in(group, is_valid ? x.length : 0, from);
-    Running<T> of;
+    auto of = Running<T>::none();
     in.each([&](const auto& values, auto) { of.add(values[0]); });
     of = group.all(of, merged<T>);
     const T by = kIsLog ? of.most + log_of(of.sum) : T(1) / of.sum;
