@@ -2,7 +2,8 @@
 //
 // An index out of range fails the next wait for the stream, as on the host: the kernel writes the index to a pinned
 // word of the stream, and a host function after the kernel checks the word. The row is zeros. If several indices are
-// out of range, the error names any one of them.
+// out of range, the error names any one of them. A graph has no such function, which would cost each replay more than
+// the kernel: there the row of a floating table is nan.
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -96,6 +97,15 @@ void use_words(EmbeddingRows& of) {
   for (int d = 0; d < of.ndim; ++d) of.to_strides[d] /= each;
 }
 
+// Fills an item with the nan of a floating dtype.
+void set_nan(DType dtype, std::uint64_t (&item)[2]) {
+  const std::uint64_t bits = dtype == DType::kF64    ? 0x7FF8000000000000U
+                             : dtype == DType::kF32  ? 0x7FC000007FC00000U
+                             : dtype == DType::kBF16 ? 0x7FC07FC07FC07FC0U
+                                                     : 0x7E007E007E007E00U;
+  item[0] = item[1] = bits;
+}
+
 void run(const KernelCall& call) {
   const auto& attributes = call.as<EmbeddingAttributes>();
   const Tensor& weight = call.inputs[0];
@@ -108,7 +118,6 @@ void run(const KernelCall& call) {
   of.to = out.data();
   of.from = weight.data();
   of.index = index.data();
-  of.refused = refused_of(call.stream(), call.where.context->device);
   of.is_wide = index.dtype() == DType::kI64;
   of.itemsize = static_cast<std::int32_t>(itemsize(weight.dtype()));
   of.rows = attributes.rows < 0 ? weight.size(0) : attributes.rows;
@@ -119,7 +128,15 @@ void run(const KernelCall& call) {
   add_dims(call, of);
   add_map(attributes.row_map, of);
   use_words(of);
+  const bool is_captured = call.stream().slot().hazards() != 0 && call.stream().is_capturing();
+  const bool is_nan = is_captured && is_floating(weight.dtype()) && of.itemsize > 1;
+  if (is_nan) {
+    set_nan(weight.dtype(), of.refused_item);
+  } else {
+    of.refused = refused_of(call.stream(), call.where.context->device);
+  }
   launch(call, embedding_kernel, blocks_for(call, of.count, kThreads / 32), kThreads, of);
+  if (is_nan) return;
   call.stream().run(
       [refused = of.refused, reader = detail::IndexReader(index, of.rows, "embedding", 0)] {
         const std::int64_t word = std::atomic_ref<std::int64_t>(*refused).exchange(0);

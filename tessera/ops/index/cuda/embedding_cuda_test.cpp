@@ -1,8 +1,11 @@
 // Tests embedding on a GPU: rows at indices, and indices out of range.
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/index/index.h"
+#include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/ops/testing/on_cuda.h"
 
@@ -20,36 +23,15 @@ TEST_F(EmbeddingOnCuda, TakesRowsOfAnyWidth) {
       for (const DType index_dtype : {DType::kI64, DType::kI32}) {
         const Tensor weight = cast(randn({50, width}), dtype);
         const Tensor index = testing::to_tensor(testing::integers(random, {4, 9}, 0, 50).value, index_dtype);
-        const Tensor want = embedding(weight, index);
-        expect_same_bits(here(embedding(there(weight), there(index))), want);
-        expect_same_bits(here(embedding(there(weight), transpose(there(index), 0, 1))),
-                         contiguous(transpose(want, 0, 1)));
+        expect_same_bits(here(out), here(embedding(weight, index)));
+        copy_(index, bad);
+        graph.replay(stream());
+        const Tensor marked = here(out);
+        for (std::int64_t i = 0; i < marked.numel(); ++i)
+          EXPECT_EQ(std::isnan(marked.data_as<float>()[i]), i / 4 == 1) << "element " << i;
+        (void)embedding(weight, there(testing::to_tensor(testing::Array(Shape({3}), 2), DType::kI64)));
+        stream().synchronize();  // the graph left no error
       }
-    }
-  }
-}
 
-TEST_F(EmbeddingOnCuda, AnIndexOutOfRangeIsAnErrorAtTheNextWait) {
-  const Tensor weight = there(randn({10, 4}));
-  for (const double bad : {10.0, -1.0}) {
-    testing::Array values(Shape({3}), 2);
-    values.values[1] = bad;
-    const device::Stream side = gpu_.create_stream({.name = "side"});
-    const Tensor index = there(testing::to_tensor(values, DType::kI64));
-    gpu_.synchronize();
-    const tensor::StreamScope scope(side);
-    const Tensor out = embedding(weight, index);
-    try {
-      side.synchronize();
-      ADD_FAILURE() << "no error";
-    } catch (const InvalidArgument& error) {
-      EXPECT_THAT(error.what(), ::testing::HasSubstr("embedding: index"));
-    }
-    side.reset_error();
-    (void)embedding(weight, there(testing::to_tensor(testing::Array(Shape({3}), 2), DType::kI64)));
-    side.synchronize();  // the error was cleared
-  }
-}
-
-}  // namespace
-}  // namespace tessera::ops
+    }  // namespace
+  }    // namespace tessera::ops

@@ -1,5 +1,5 @@
-// Copies rows of a table at indices, one warp per row. A row that the shard does not hold, or whose index is out of
-// range, is zeros. One of the indices out of range is stored for the host to report.
+// Copies rows of a table at indices, one warp per row. A row that the shard does not hold is zeros, and one whose index
+// is out of range repeats the refused item. One of the indices out of range is stored for the host to report.
 #include <cstdint>
 
 #include "tessera/ops/index/cuda/embedding_rows.h"
@@ -34,9 +34,10 @@ __device__ std::int64_t local_row(const EmbeddingRows& of, std::int64_t row) {
 }
 
 template <class Item>
-__device__ void move_row(const EmbeddingRows& of, std::int64_t to, std::int64_t row) {
+__device__ void move_row(const EmbeddingRows& of, std::int64_t to, std::int64_t row, bool is_inside) {
   for (std::int64_t i = threadIdx.x % 32; i < of.width; i += 32) {
     Item item{};
+    if (!is_inside) memcpy(&item, of.refused_item, sizeof item);
     if (row >= 0) item = static_cast<const Item*>(of.from)[row * of.row_step + i * of.from_step];
     static_cast<Item*>(of.to)[to + i * of.to_step] = item;
   }
@@ -54,18 +55,19 @@ extern "C" __global__ void __launch_bounds__(256) embedding_rows(const __grid_co
     const std::int64_t index =
         of.is_wide ? static_cast<const std::int64_t*>(of.index)[at] : static_cast<const std::int32_t*>(of.index)[at];
     const bool is_inside = index >= 0 && index < of.rows;
-    if (!is_inside && threadIdx.x % 32 == 0) *static_cast<volatile std::int64_t*>(of.refused) = refused_word(index);
+    if (!is_inside && of.refused != nullptr && threadIdx.x % 32 == 0)
+      *static_cast<volatile std::int64_t*>(of.refused) = refused_word(index);
     const std::int64_t row = is_inside ? local_row(of, index) : -1;
     if (of.has_words) {
-      move_row<uint4>(of, to, row);
+      move_row<uint4>(of, to, row, is_inside);
       continue;
     }
     switch (of.itemsize) {
-      case 1: move_row<std::uint8_t>(of, to, row); break;
-      case 2: move_row<std::uint16_t>(of, to, row); break;
-      case 4: move_row<std::uint32_t>(of, to, row); break;
-      case 8: move_row<std::uint64_t>(of, to, row); break;
-      default: move_row<uint4>(of, to, row); break;
+      case 1: move_row<std::uint8_t>(of, to, row, is_inside); break;
+      case 2: move_row<std::uint16_t>(of, to, row, is_inside); break;
+      case 4: move_row<std::uint32_t>(of, to, row, is_inside); break;
+      case 8: move_row<std::uint64_t>(of, to, row, is_inside); break;
+      default: move_row<uint4>(of, to, row, is_inside); break;
     }
   }
 }

@@ -14,7 +14,7 @@ struct EmbeddingRows {
   void* to = nullptr;
   const void* from = nullptr;
   const void* index = nullptr;
-  std::int64_t* refused = nullptr;  // pinned; receives an index that is out of range, see refused_word()
+  std::int64_t* refused = nullptr;  // pinned; receives an index that is out of range, see refused_word(), or null
   bool is_wide = true;              // indices are i64
   bool has_map = false;             // the shard holds only some rows
   bool has_words = false;           // rows can be copied in words of 16 bytes
@@ -29,6 +29,7 @@ struct EmbeddingRows {
   std::int64_t to_strides[kMaxIndexDims] = {};
   std::int64_t index_strides[kMaxIndexDims] = {};
   std::int64_t offset = 0, block = 0;  // of the map, as layout::IndexMap
+  std::uint64_t refused_item[2] = {};  // 16 bytes of elements of a row whose index is out of range
   std::int64_t counts[kMaxRowLevels] = {};
   std::int64_t strides[kMaxRowLevels] = {};
 };
