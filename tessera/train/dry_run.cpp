@@ -34,7 +34,7 @@ std::string memory_text(const Prediction& prediction) {
   return text;
 }
 
-// Returns the limits of the named device, of which each rank has one, or those of the host.
+// Returns the limits of the named device, or those of the host. Each rank has a device.
 MemoryLimits limits_of_run(const Config& config, int ranks) {
   MemoryLimits limits = host_limits(ranks);
   const std::string& name = config.run.device;
