@@ -60,6 +60,21 @@ void measure_small_calls(bench::Context& context, const Setup& setup) {
       {.name = "cuda_small_add_out", .ours = [&] { add(a, b, {.out = out}); }, .calls = kLaunches, .before = drain});
 }
 
+// A sum of 256 MiB, which no cache holds.
+void measure_sum(bench::Context& context, const Setup& setup, const char* name, DType dtype, double must_ratio) {
+  if (!context.wants(name)) return;
+  const std::int64_t count = 4 * kCount * 4 / static_cast<std::int64_t>(itemsize(dtype));
+  const Tensor many = full({count}, 1, {.dtype = dtype, .device = setup.gpu});
+  const Tensor total = full({}, 0, {.dtype = dtype, .device = setup.gpu});
+  const tensor::Operator op = tensor::find_op("sum");
+  measure_stream(
+      context, setup, name, many.nbytes(),
+      [&] {
+        tensor::call_out(op, total, {many}, SumAttributes{{}, false, dtype});
+      },
+      must_ratio);
+}
+
 TESSERA_BENCH(ops_on_cuda) {
   try {
     (void)device::Device::get("cuda:0");
@@ -73,15 +88,8 @@ TESSERA_BENCH(ops_on_cuda) {
   const std::size_t one = setup.a.nbytes();
   measure_stream(
       context, setup, "cuda_stream_add", 3 * one, [&] { add(setup.a, setup.b, {.out = setup.out}); }, 0.9);
-  const Tensor many = full({4 * kCount}, 1, setup.f32);  // exceeds the caches
-  const Tensor total = full({}, 0, setup.f32);
-  const tensor::Operator sum_op = tensor::find_op("sum");
-  measure_stream(
-      context, setup, "cuda_stream_sum", many.nbytes(),
-      [&] {
-        tensor::call_out(sum_op, total, {many}, SumAttributes{{}, false, DType::kF32});
-      },
-      0.9);
+  measure_sum(context, setup, "cuda_stream_sum", DType::kF32, 0.95);
+  measure_sum(context, setup, "cuda_stream_sum_bf16", DType::kBF16, 0.92);
   const Tensor halves = full({kCount}, 0, {.dtype = DType::kBF16, .device = setup.gpu});
   measure_stream(
       context, setup, "cuda_cast_bf16", one + one / 2, [&] { copy_(halves, setup.a); }, 0.9);
