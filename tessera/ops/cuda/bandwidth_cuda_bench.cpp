@@ -3,6 +3,7 @@
 #include "tessera/base/testing/bench.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/create/random.h"
+#include "tessera/ops/index/index.h"
 #include "tessera/ops/nn/cross_entropy.h"
 #include "tessera/ops/nn/norm.h"
 #include "tessera/ops/nn/rope.h"
@@ -101,21 +102,32 @@ void measure_randn(bench::Context& context, const Setup& setup) {
   setup.measure(context, "cuda_randn_256MiB", x.nbytes(), 0, [&] { normal_(x); });
 }
 
-void measure_adamw(bench::Context& context, const Setup& setup) {
-  if (!context.wants("cuda_adamw_foreach_300")) return;
-  constexpr std::int64_t kTensors = 300;
-  constexpr std::int64_t kElements = 33336;
+// A step over `tensors` tensors in f32, which reads four lists and writes three.
+void measure_adamw(bench::Context& context, const Setup& setup, const std::string& name, std::int64_t tensors,
+                   std::int64_t elements) {
+  if (!context.wants(name)) return;
   std::vector<Tensor> lists[4];
   for (auto& list : lists) {
-    for (std::int64_t i = 0; i < kTensors; ++i) list.push_back(rand({kElements}, {DType::kF32, setup.device}));
+    for (std::int64_t i = 0; i < tensors; ++i) list.push_back(rand({elements}, {DType::kF32, setup.device}));
   }
   const Tensor step = number(setup, 0, DType::kI64);
   const StepScalars scalars = {.learning_rate = number(setup, 1e-3, DType::kF32),
                                .clip_factor = number(setup, 1, DType::kF32),
                                .skip = number(setup, 0, DType::kBool)};
-  // Reads four tensors and writes three.
-  setup.measure(context, "cuda_adamw_foreach_300", 7 * kTensors * kElements * sizeof(float), 0.85,
+  setup.measure(context, name, static_cast<std::size_t>(7 * tensors * elements) * sizeof(float), 0.85,
                 [&] { adamw_(lists[0], lists[1], lists[2], lists[3], step, scalars); });
+}
+
+// Logits of 512 tokens, and 64 long lines. The bytes are those of the operands; a sort passes over them several times.
+void measure_order(bench::Context& context, const Setup& setup) {
+  if (context.wants("cuda_topk")) {
+    const Tensor logits = randn({512, 50304}, {DType::kBF16, setup.device});
+    setup.measure(context, "cuda_topk", logits.nbytes(), 0, [&] { (void)topk(logits, 50, 1); });
+  }
+  if (context.wants("cuda_sort")) {
+    const Tensor lines = randn({64, 262144}, {DType::kF32, setup.device});
+    setup.measure(context, "cuda_sort", 4 * lines.nbytes(), 0, [&] { (void)sort(lines, 1); });
+  }
 }
 
 TESSERA_BENCH(bandwidth_on_cuda) {
@@ -131,7 +143,9 @@ TESSERA_BENCH(bandwidth_on_cuda) {
   measure_rows(context, setup, DType::kBF16);
   measure_cross_entropy(context, setup);
   measure_randn(context, setup);
-  measure_adamw(context, setup);
+  measure_adamw(context, setup, "cuda_adamw_foreach_300", 300, 33336);
+  measure_adamw(context, setup, "cuda_adamw_1200M", 150, 8000000);
+  measure_order(context, setup);
 }
 
 }  // namespace

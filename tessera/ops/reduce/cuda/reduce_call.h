@@ -28,21 +28,25 @@ struct ReduceMap {
   std::int32_t levels;
 };
 
+/// What a reduction does with its elements.
+struct FoldRule {
+  double parameter;    // of the map or the finish
+  std::int64_t limit;  // the result of no elements, for maxima and minima of integers
+  detail::Fold fold;
+  detail::Map map;
+  detail::Finish finish;
+};
+
 /// A launch of a reduction.
-struct ReduceCall {
+struct ReduceCall : FoldRule {
   const void* from;
   void* to;
   void* partial;         // values of chunks, result by result within a chunk; null if there is one chunk
   std::int64_t results;  // number of results
   std::int64_t reduced;  // elements per result
   std::int64_t stretch;  // elements per result and chunk: a multiple of kLongestRun
-  std::int64_t limit;    // the result of no elements, for maxima and minima of integers
-  double parameter;      // of the map or the finish
   DType in;
   DType out;
-  detail::Fold fold;
-  detail::Map map;
-  detail::Finish finish;
   bool has_vectors;    // runs are contiguous and aligned
   std::int32_t group;  // threads per result: a power of two up to the threads of a block
   std::int32_t stretches;

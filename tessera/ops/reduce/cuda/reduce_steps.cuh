@@ -44,7 +44,7 @@ __device__ T tree_sum(T (&x)[N]) {
 }
 
 template <class T, class W>
-__device__ T finished_as(const ReduceCall& call, W value) {
+__device__ T finished_as(const FoldRule& call, W value) {
   return convert<T>(detail::finished(call.finish, value, call.parameter));
 }
 
@@ -53,15 +53,15 @@ template <class T, class W>
 struct SumStep {
   using Element = T;
   using Wide = W;
-  static __device__ W identity(const ReduceCall&) { return zero<W>(); }
+  static __device__ W identity(const FoldRule&) { return zero<W>(); }
   template <int kLength, int N>
-  static __device__ void take(const ReduceCall&, W& sum, T (&x)[N], int n, std::int64_t, std::int64_t) {
+  static __device__ void take(const FoldRule&, W& sum, T (&x)[N], int n, std::int64_t, std::int64_t) {
 #pragma unroll
     for (int k = 0; k < N; ++k) x[k] = k < n ? x[k] : zero<T>();
     sum = plus(sum, convert<W>(tree_sum(x)));
   }
-  static __device__ W join(const ReduceCall&, W a, W b) { return plus(a, b); }
-  static __device__ T result(const ReduceCall& call, W value) { return finished_as<T>(call, value); }
+  static __device__ W join(const FoldRule&, W a, W b) { return plus(a, b); }
+  static __device__ T result(const FoldRule& call, W value) { return finished_as<T>(call, value); }
 };
 
 template <class T>
@@ -77,13 +77,13 @@ struct FoldStep {
   using Map = detail::Map;
   using Fold = detail::Fold;
   template <class V>
-  static __device__ V identity_in(const ReduceCall& call) {
+  static __device__ V identity_in(const FoldRule& call) {
     return detail::identity_of<V>(call.fold, call.map, call.limit);
   }
-  static __device__ W identity(const ReduceCall& call) { return identity_in<W>(call); }
+  static __device__ W identity(const FoldRule& call) { return identity_in<W>(call); }
 
   template <Map kMap, int N>
-  static __device__ void map_all(const ReduceCall& call, T (&x)[N]) {
+  static __device__ void map_all(const FoldRule& call, T (&x)[N]) {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       if constexpr (kMap == Map::kPower) {
@@ -94,7 +94,7 @@ struct FoldStep {
     }
   }
   template <int N>
-  static __device__ void map_by(const ReduceCall& call, T (&x)[N]) {
+  static __device__ void map_by(const FoldRule& call, T (&x)[N]) {
     switch (call.map) {
       case Map::kAbs: return map_all<Map::kAbs>(call, x);
       case Map::kSquare: return map_all<Map::kSquare>(call, x);
@@ -112,7 +112,7 @@ struct FoldStep {
     return static_cast<W>(tree<N>(wide, [](V a, V b) { return detail::combined(kFold, a, b); }));
   }
   template <int kLength, int N>
-  static __device__ void take(const ReduceCall& call, W& value, T (&x)[N], int n, std::int64_t, std::int64_t) {
+  static __device__ void take(const FoldRule& call, W& value, T (&x)[N], int n, std::int64_t, std::int64_t) {
     map_by(call, x);
     if (n < N) {
       const T none = identity_in<T>(call);
@@ -128,8 +128,8 @@ struct FoldStep {
     }
     value = join(call, value, group);
   }
-  static __device__ W join(const ReduceCall& call, W a, W b) { return detail::combined(call.fold, a, b); }
-  static __device__ T result(const ReduceCall& call, W value) { return finished_as<T>(call, value); }
+  static __device__ W join(const FoldRule& call, W a, W b) { return detail::combined(call.fold, a, b); }
+  static __device__ T result(const FoldRule& call, W value) { return finished_as<T>(call, value); }
 };
 
 /// The count, the mean and the sum of squared deviations from the mean.
@@ -143,9 +143,9 @@ template <class T>
 struct VarianceStep {
   using Element = T;
   using Wide = Moments;
-  static __device__ Moments identity(const ReduceCall&) { return {0, 0, 0}; }
+  static __device__ Moments identity(const FoldRule&) { return {0, 0, 0}; }
   template <int kLength, int N>
-  static __device__ void take(const ReduceCall& call, Moments& value, T (&x)[N], int n, std::int64_t, std::int64_t) {
+  static __device__ void take(const FoldRule& call, Moments& value, T (&x)[N], int n, std::int64_t, std::int64_t) {
     T copied[N];
 #pragma unroll
     for (int k = 0; k < N; ++k) copied[k] = k < n ? x[k] : T(0);
@@ -160,7 +160,7 @@ struct VarianceStep {
     const auto count = static_cast<double>(n);
     value = join(call, value, {count, static_cast<double>(near) + off / count, squares - off * off / count});
   }
-  static __device__ Moments join(const ReduceCall&, Moments a, Moments b) {
+  static __device__ Moments join(const FoldRule&, Moments a, Moments b) {
     if (b.count == 0) return a;
     if (a.count == 0) return b;
     const double count = a.count + b.count;
@@ -168,7 +168,7 @@ struct VarianceStep {
     const double share = b.count / count;
     return {count, a.mean + apart * share, a.squares + b.squares + apart * apart * a.count * share};
   }
-  static __device__ T result(const ReduceCall& call, Moments value) {
+  static __device__ T result(const FoldRule& call, Moments value) {
     const double left = value.count - call.parameter;
     return static_cast<T>(value.squares / (left > 0 ? left : 0.0));
   }
@@ -184,13 +184,13 @@ template <class T>
 struct LogSumExpStep {
   using Element = T;
   using Wide = ExpSum;
-  static __device__ ExpSum identity(const ReduceCall&) { return {-INFINITY, 0}; }
+  static __device__ ExpSum identity(const FoldRule&) { return {-INFINITY, 0}; }
   static __device__ double center(double most) { return isinf(most) ? 0.0 : most; }
   static __device__ double scaled(ExpSum value, double most) {
     return value.most == most ? value.sum : value.sum * exp(value.most - most);
   }
   template <int kLength, int N>
-  static __device__ void take(const ReduceCall&, ExpSum& value, T (&x)[N], int n, std::int64_t, std::int64_t) {
+  static __device__ void take(const FoldRule&, ExpSum& value, T (&x)[N], int n, std::int64_t, std::int64_t) {
     T copied[N];
 #pragma unroll
     for (int k = 0; k < N; ++k) copied[k] = x[k] = k < n ? x[k] : -static_cast<T>(INFINITY);
@@ -204,11 +204,11 @@ struct LogSumExpStep {
     for (int k = 0; k < N; ++k) x[k] = exp(x[k] - by);
     value.sum += static_cast<double>(tree_sum(x));
   }
-  static __device__ ExpSum join(const ReduceCall&, ExpSum a, ExpSum b) {
+  static __device__ ExpSum join(const FoldRule&, ExpSum a, ExpSum b) {
     const double most = fmax(a.most, b.most);
     return {most, scaled(a, most) + scaled(b, most)};
   }
-  static __device__ T result(const ReduceCall&, ExpSum value) {
+  static __device__ T result(const FoldRule&, ExpSum value) {
     return static_cast<T>(log(value.sum) + center(value.most));
   }
 };
@@ -225,13 +225,13 @@ template <class T>
 struct SearchStep {
   using Element = T;
   using Wide = Found<T>;
-  static __device__ Found<T> identity(const ReduceCall&) { return {T(0), -1}; }
-  static __device__ bool is_better(const ReduceCall& call, T a, T b) {
+  static __device__ Found<T> identity(const FoldRule&) { return {T(0), -1}; }
+  static __device__ bool is_better(const FoldRule& call, T a, T b) {
     if (is_nan(b)) return false;
     return is_nan(a) || (call.fold == detail::Fold::kMax ? a > b : a < b);
   }
   template <int kLength, int N>
-  static __device__ void take(const ReduceCall& call, Found<T>& value, T (&x)[N], int n, std::int64_t first,
+  static __device__ void take(const FoldRule& call, Found<T>& value, T (&x)[N], int n, std::int64_t first,
                               std::int64_t jump) {
 #pragma unroll
     for (int k = 0; k < N; ++k) {  // indices ascend
@@ -239,7 +239,7 @@ struct SearchStep {
       value = {x[k], first + k / kLength * jump + k % kLength};
     }
   }
-  static __device__ Found<T> join(const ReduceCall& call, Found<T> a, Found<T> b) {
+  static __device__ Found<T> join(const FoldRule& call, Found<T> a, Found<T> b) {
     if (b.index < 0) return a;
     if (a.index < 0 || is_better(call, b.value, a.value)) return b;
     return !is_better(call, a.value, b.value) && b.index < a.index ? b : a;
