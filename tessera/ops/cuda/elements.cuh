@@ -155,23 +155,17 @@ __device__ S to_memory(T value) {
     return as_element<S>(value);
   }
 }
-/// Converts values to elements. Pairs of halves are converted at once, except next to a nan.
+/// Converts values to the words of their elements.
 template <class S, class T, int N>
-__device__ inline void to_memory_all(S (&to)[N], const T (&from)[N]) {
-  if constexpr (std::is_same_v<T, float> && (std::is_same_v<S, bf16> || std::is_same_v<S, f16>)&&N % 2 == 0) {
-    bool has_nan = false;
+__device__ inline void to_words(std::uint32_t (&to)[N * sizeof(S) / 4], const T (&from)[N]) {
+  if constexpr (std::is_same_v<T, float> && (std::is_same_v<S, bf16> || std::is_same_v<S, f16>)) {
+    narrow_all<S>(to, from);
+  } else {
+    S written[N];
 #pragma unroll
-    for (int k = 0; k < N; k += 2) has_nan |= isunordered(from[k], from[k + 1]);
-    if (!has_nan) {
-      std::uint32_t words[N / 2];
-#pragma unroll
-      for (int k = 0; k < N; k += 2) words[k / 2] = narrow_pair(from[k], from[k + 1], static_cast<const S*>(nullptr));
-      memcpy(to, words, sizeof to);
-      return;
-    }
+    for (int k = 0; k < N; ++k) written[k] = to_memory<S>(from[k]);
+    memcpy(to, written, sizeof to);
   }
-#pragma unroll
-  for (int k = 0; k < N; ++k) to[k] = to_memory<S>(from[k]);
 }
 
 }  // namespace elements
@@ -225,11 +219,11 @@ __device__ inline void store_vector(const T (&from)[N], void* to, DType dtype, s
     constexpr int kNbytes = N * static_cast<int>(sizeof(S));
     using Word =
         std::conditional_t<kNbytes % 16 == 0, uint4, std::conditional_t<kNbytes % 8 == 0, uint2, std::uint32_t>>;
-    S written[N];
-    elements::to_memory_all(written, from);
     if constexpr (kNbytes < 4) {
-      for (int k = 0; k < N; ++k) static_cast<S*>(to)[i + k] = written[k];
+      for (int k = 0; k < N; ++k) static_cast<S*>(to)[i + k] = elements::to_memory<S>(from[k]);
     } else {
+      std::uint32_t written[kNbytes / 4];
+      elements::to_words<S>(written, from);
       Word words[kNbytes / sizeof(Word)];
       memcpy(words, written, kNbytes);
       auto* at = reinterpret_cast<Word*>(static_cast<S*>(to) + i);

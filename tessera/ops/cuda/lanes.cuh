@@ -83,21 +83,34 @@ HWY_INLINE float MulAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); 
 HWY_INLINE double MulAdd(double a, double b, double c) { return __fma_rn(a, b, c); }
 HWY_INLINE float Sqrt(float x) { return __fsqrt_rn(x); }
 HWY_INLINE double Sqrt(double x) { return __dsqrt_rn(x); }
-HWY_INLINE float Min(float a, float b) { return fminf(a, b); }
-HWY_INLINE double Min(double a, double b) { return fmin(a, b); }
-HWY_INLINE float Max(float a, float b) { return fmaxf(a, b); }
-HWY_INLINE double Max(double a, double b) { return fmax(a, b); }
-HWY_INLINE float Floor(float x) { return floorf(x); }
-HWY_INLINE double Floor(double x) { return floor(x); }
-HWY_INLINE float Ceil(float x) { return ceilf(x); }
-HWY_INLINE double Ceil(double x) { return ceil(x); }
-HWY_INLINE float Round(float x) { return rintf(x); }
-HWY_INLINE double Round(double x) { return rint(x); }
-HWY_INLINE float CopySign(float x, float sign) { return copysignf(x, sign); }
-HWY_INLINE double CopySign(double x, double sign) { return copysign(x, sign); }
-HWY_INLINE float Abs(float x) { return fabsf(x); }
-HWY_INLINE double Abs(double x) { return fabs(x); }
-
+template <class V>
+HWY_INLINE V Min(V a, V b) {
+  return std::fmin(a, b);
+}
+template <class V>
+HWY_INLINE V Max(V a, V b) {
+  return std::fmax(a, b);
+}
+template <class V>
+HWY_INLINE V Floor(V x) {
+  return std::floor(x);
+}
+template <class V>
+HWY_INLINE V Ceil(V x) {
+  return std::ceil(x);
+}
+template <class V>
+HWY_INLINE V Round(V x) {
+  return std::rint(x);
+}
+template <class V>
+HWY_INLINE V CopySign(V x, V sign) {
+  return std::copysign(x, sign);
+}
+template <class V>
+HWY_INLINE V Abs(V x) {
+  return std::fabs(x);
+}
 template <class V>
 HWY_INLINE V Neg(V x) {
   return -x;
@@ -156,37 +169,21 @@ HWY_INLINE V IfThenZeroElse(bool mask, V no) {
   return mask ? V(0) : no;
 }
 
-template <class D>
-HWY_INLINE float Exp(D, float x) {
-  return expf(x);
+template <class D, class V>
+HWY_INLINE V Exp(D, V x) {
+  return std::exp(x);
 }
-template <class D>
-HWY_INLINE double Exp(D, double x) {
-  return exp(x);
+template <class D, class V>
+HWY_INLINE V Log(D, V x) {
+  return std::log(x);
 }
-template <class D>
-HWY_INLINE float Log(D, float x) {
-  return logf(x);
+template <class D, class V>
+HWY_INLINE V Log1p(D, V x) {
+  return std::log1p(x);
 }
-template <class D>
-HWY_INLINE double Log(D, double x) {
-  return log(x);
-}
-template <class D>
-HWY_INLINE float Log1p(D, float x) {
-  return log1pf(x);
-}
-template <class D>
-HWY_INLINE double Log1p(D, double x) {
-  return log1p(x);
-}
-template <class D>
-HWY_INLINE float Tanh(D, float x) {
-  return tanhf(x);
-}
-template <class D>
-HWY_INLINE double Tanh(D, double x) {
-  return tanh(x);
+template <class D, class V>
+HWY_INLINE V Tanh(D, V x) {
+  return std::tanh(x);
 }
 // The reduction of large arguments makes these long.
 template <class V>
@@ -207,54 +204,3 @@ HWY_INLINE V Cos(D, V x) {
 }
 
 }  // namespace hwy::N_CUDA
-
-namespace tessera::ops::N_CUDA {
-
-using hwy::N_CUDA::NarrowLane;
-
-HWY_INLINE float approximate_reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-/// Returns a / b for b in [2^-120, 2^120], accurate to 1 ulp.
-template <class D>
-HWY_INLINE float quotient_of(D, float a, float b) {
-  const float inverse = approximate_reciprocal(b);
-  const float quotient = __fmul_rn(a, inverse);
-  return __fmaf_rn(__fmaf_rn(-b, quotient, a), inverse, quotient);
-}
-HWY_INLINE float quotient_of(NarrowLane, float a, float b) { return a * approximate_reciprocal(b); }
-template <class D>
-HWY_INLINE double quotient_of(D, double a, double b) {
-  return a / b;
-}
-HWY_INLINE float approximate_power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-/// Returns exp(x) with an error of at most 3 ulp; results below the least normal number are 0. The power of 2 is
-/// corrected by the rounding error of its argument.
-HWY_INLINE float exp_of_not_positive(hwy::N_CUDA::Lane<float>, float x) {
-  constexpr float kScale = 1.44269502F;    // 1 / ln 2
-  constexpr float kRest = 1.92596299e-8F;  // what is missing there
-  const float n = __fmul_rn(x, kScale);
-  const float rest = __fmaf_rn(x, kRest, __fmaf_rn(x, kScale, -n));
-  const float y = approximate_power_of_2(n);
-  return x < -87.3F ? 0 : __fmaf_rn(y, __fmul_rn(rest, 0.693147182F), y);
-}
-/// Returns exp(x) with a relative error of 1e-5.
-HWY_INLINE float exp_of_not_positive(NarrowLane, float x) { return approximate_power_of_2(x * 1.44269502F); }
-
-/// Applies f, which is long or rare, and therefore not inlined.
-template <class D, class V, class F>
-__device__ __noinline__ V lane_by_lane(D, V x, F f) {
-  return f(x);
-}
-template <class D, class V, class F>
-__device__ __noinline__ V lane_by_lane(D, V a, V b, F f) {
-  return f(a, b);
-}
-
-}  // namespace tessera::ops::N_CUDA

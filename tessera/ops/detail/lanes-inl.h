@@ -8,6 +8,7 @@
 #endif
 
 #ifdef __CUDACC__
+#include "tessera/ops/cuda/approximations.cuh"
 #include "tessera/ops/cuda/lanes.cuh"
 #else
 #include <hwy/contrib/math/math-inl.h>

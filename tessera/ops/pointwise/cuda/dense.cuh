@@ -24,14 +24,21 @@ struct Pack {
     for (int w = 0; w < kWords; ++w) words[w] = at[w];
   }
   __device__ void unpack(float (&to)[N]) const {
-    S read[N];
-    memcpy(read, words, kNbytes);
+    if constexpr (std::is_same_v<S, bf16>) {
+      std::uint32_t pairs[N / 2];
+      memcpy(pairs, words, kNbytes);
 #pragma unroll
-    for (int k = 0; k < N; ++k) to[k] = elements::from_memory<float>(read[k]);
+      for (int k = 0; k < N; k += 2) widen_pair(to[k], to[k + 1], pairs[k / 2]);
+    } else {
+      S read[N];
+      memcpy(read, words, kNbytes);
+#pragma unroll
+      for (int k = 0; k < N; ++k) to[k] = elements::from_memory<float>(read[k]);
+    }
   }
   __device__ static void store(const float (&from)[N], void* to, std::int64_t i) {
-    S written[N];
-    elements::to_memory_all(written, from);
+    std::uint32_t written[kNbytes / 4];
+    elements::to_words<S>(written, from);
     Word words[kWords];
     memcpy(words, written, kNbytes);
     auto* at = reinterpret_cast<Word*>(static_cast<S*>(to) + i);
