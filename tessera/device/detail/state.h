@@ -80,7 +80,7 @@ struct DeviceState : std::enable_shared_from_this<DeviceState> {
   std::unique_ptr<DeviceBackend> backend;
   FaultInjector faults;
   std::atomic<Device::WaitCheck> wait_check{nullptr};  // see Device::set_wait_check
-  std::unique_ptr<detail::AccessChecker> checker;  // null if not checked
+  std::unique_ptr<detail::AccessChecker> checker;      // null if not checked
   std::atomic<std::size_t> own_nbytes{0};
 
   std::mutex mutex;

@@ -63,8 +63,7 @@ __device__ void move_block(const Segment& of, const std::uint8_t* value) {
     const std::int64_t i = start + k * kThreads;
     if (i >= of.numel) continue;
     offsets_in(of, static_cast<std::uint32_t>(i), at[k]);
-    items[k] = of.from != nullptr ? static_cast<const Item*>(of.from)[at[k][1]]
-                                  : *reinterpret_cast<const Item*>(value);
+    items[k] = of.from != nullptr ? static_cast<const Item*>(of.from)[at[k][1]] : *reinterpret_cast<const Item*>(value);
   }
 #pragma unroll
   for (int k = 0; k < kItemsEach; ++k) {
@@ -135,21 +134,21 @@ __device__ void transpose_by(const TransposedMove& of) {
 
 }  // namespace
 
-#define TESSERA_MOVE_KERNELS(nbytes, Item, kVector)                                                           \
-  extern "C" __global__ void __launch_bounds__(kThreads)                                                      \
-      copy_items_##nbytes(const __grid_constant__ Walk walk, void* to, const void* from) {                    \
-    copy_by<Item>(walk, to, from);                                                                            \
-  }                                                                                                           \
-  extern "C" __global__ void fill_items_##nbytes(const __grid_constant__ Walk walk, void* to, Item item) {    \
-    fill_by<Item>(walk, to, item);                                                                            \
-  }                                                                                                           \
-  extern "C" __global__ void __launch_bounds__(kThreads)                                                      \
-      transpose_items_##nbytes(const __grid_constant__ TransposedMove of) {                                   \
-    transpose_by<Item, 1>(of);                                                                                \
-  }                                                                                                           \
-  extern "C" __global__ void __launch_bounds__(kThreads)                                                      \
-      transpose_groups_##nbytes(const __grid_constant__ TransposedMove of) {                                  \
-    transpose_by<Item, kVector>(of);                                                                          \
+#define TESSERA_MOVE_KERNELS(nbytes, Item, kVector)                                                        \
+  extern "C" __global__ void __launch_bounds__(kThreads)                                                   \
+      copy_items_##nbytes(const __grid_constant__ Walk walk, void* to, const void* from) {                 \
+    copy_by<Item>(walk, to, from);                                                                         \
+  }                                                                                                        \
+  extern "C" __global__ void fill_items_##nbytes(const __grid_constant__ Walk walk, void* to, Item item) { \
+    fill_by<Item>(walk, to, item);                                                                         \
+  }                                                                                                        \
+  extern "C" __global__ void __launch_bounds__(kThreads)                                                   \
+      transpose_items_##nbytes(const __grid_constant__ TransposedMove of) {                                \
+    transpose_by<Item, 1>(of);                                                                             \
+  }                                                                                                        \
+  extern "C" __global__ void __launch_bounds__(kThreads)                                                   \
+      transpose_groups_##nbytes(const __grid_constant__ TransposedMove of) {                               \
+    transpose_by<Item, kVector>(of);                                                                       \
   }
 TESSERA_MOVE_KERNELS(1, std::uint8_t, 16)
 TESSERA_MOVE_KERNELS(2, std::uint16_t, 8)
@@ -157,8 +156,7 @@ TESSERA_MOVE_KERNELS(4, std::uint32_t, 4)
 TESSERA_MOVE_KERNELS(8, std::uint64_t, 2)
 TESSERA_MOVE_KERNELS(16, uint4, 1)
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    move_segments(const __grid_constant__ SegmentTable table) {
+extern "C" __global__ void __launch_bounds__(kThreads) move_segments(const __grid_constant__ SegmentTable table) {
   int s = 0;
   while (s + 1 < table.count && table.segments[s + 1].first_block <= blockIdx.x) ++s;
   const Segment& of = table.segments[s];

@@ -16,12 +16,12 @@ inline constexpr int kItemsEach = 4;
 /// A copy of fewer than 2^31 items between strided arrays, dimensions innermost first.
 struct Segment {
   void* to;
-  const void* from;           // null: writes the value of the table
-  std::int64_t first_block;   // first block of the launch that works on the segment
-  std::uint32_t numel;        // in items of `nbytes`
-  std::int32_t nbytes;        // 1, 2, 4, 8 or 16
-  std::int32_t ndim;          // at least 1
-  std::int64_t first[2];      // to, from
+  const void* from;          // null: writes the value of the table
+  std::int64_t first_block;  // first block of the launch that works on the segment
+  std::uint32_t numel;       // in items of `nbytes`
+  std::int32_t nbytes;       // 1, 2, 4, 8 or 16
+  std::int32_t ndim;         // at least 1
+  std::int64_t first[2];     // to, from
   std::uint32_t sizes[kMaxSegmentDims];
   Divider dividers[kMaxSegmentDims];
   std::int64_t steps[kMaxSegmentDims][2];

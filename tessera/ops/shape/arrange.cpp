@@ -216,9 +216,7 @@ void infer_pad(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {shape_of(sizes), call.inputs[0].dtype()};
 }
 
-void pad_kernel(const KernelCall& call) {
-  run_filled(call, call.as<PadAttributes>().value, detail::pad_copy(call));
-}
+void pad_kernel(const KernelCall& call) { run_filled(call, call.as<PadAttributes>().value, detail::pad_copy(call)); }
 
 void pad_gradient(GradientCall& call) {
   const auto& a = call.as<PadAttributes>();

@@ -13,17 +13,17 @@ namespace tessera::ops::cuda {
 
 /// Requirement that a value violates.
 enum class Rejected : std::uint8_t {
-  kIndex,           ///< in [0, bound) along dimension `detail`
-  kProbability,     ///< finite and at least 0; the value holds the bits of an f64
-  kNoProbability,   ///< one of `bound` probabilities is positive
-  kStart,           ///< at least 0; sequence `detail`
-  kColumns,         ///< at least `value` columns of pages, has `bound`; sequence `detail`
-  kPage,            ///< in [0, bound); sequence `detail`
+  kIndex,          ///< in [0, bound) along dimension `detail`
+  kProbability,    ///< finite and at least 0; the value holds the bits of an f64
+  kNoProbability,  ///< one of `bound` probabilities is positive
+  kStart,          ///< at least 0; sequence `detail`
+  kColumns,        ///< at least `value` columns of pages, has `bound`; sequence `detail`
+  kPage,           ///< in [0, bound); sequence `detail`
 };
 
 /// Destination of the report of a kernel, passed by value.
 struct Rejection {
-  std::int64_t* record = nullptr;    // pinned: value, bound, detail, code; value and code are written last
+  std::int64_t* record = nullptr;      // pinned: value, bound, detail, code; value and code are written last
   std::int64_t* has_report = nullptr;  // pinned, of the device
   std::int64_t op = 0;
 };

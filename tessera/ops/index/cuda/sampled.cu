@@ -7,7 +7,8 @@ namespace tessera::ops::cuda {
 namespace {
 
 __device__ double number_at(const void* from, DType dtype, std::int64_t at) {
-  return dtype == DType::kF64 ? static_cast<const double*>(from)[at] : static_cast<double>(load<float>(from, dtype, at));
+  return dtype == DType::kF64 ? static_cast<const double*>(from)[at]
+                              : static_cast<double>(load<float>(from, dtype, at));
 }
 
 }  // namespace

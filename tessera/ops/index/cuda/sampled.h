@@ -15,8 +15,8 @@ struct SampledLines {
   DType p_dtype = DType::kF32;
   DType u_dtype = DType::kF32;
   std::int64_t classes = 0;
-  std::int64_t count = 0;   // samples of a line
-  std::int64_t step[3];     // along a line: result, probabilities, uniforms
+  std::int64_t count = 0;  // samples of a line
+  std::int64_t step[3];    // along a line: result, probabilities, uniforms
   Rejection rejection;
   Walk lines;  // result, probabilities, uniforms
 };

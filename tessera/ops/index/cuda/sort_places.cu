@@ -1,5 +1,5 @@
-// Sorts the places of an index by key, equal keys in order. One block sorts few places by a bitonic network; more places
-// are sorted by passes over 8 bits of the keys, lowest first: count digits per block, scan the counts, move.
+// Sorts the places of an index by key, equal keys in order. One block sorts few places by a bitonic network; more
+// places are sorted by passes over 8 bits of the keys, lowest first: count digits per block, scan the counts, move.
 #include "tessera/ops/cuda/strided.cuh"
 #include "tessera/ops/index/cuda/rejections.cuh"
 #include "tessera/ops/index/cuda/sum_items.h"

@@ -226,8 +226,7 @@ void sum_elements(const KernelCall& call, const Operands& of, std::size_t dim, c
     if (d != dim) add(d);
   }
   if (is_short) {
-    const LineSums sums{out.data(),  of.source.data(),       out.dtype(), index,
-                        steps[dim], of.index.shape()[dim], places};
+    const LineSums sums{out.data(), of.source.data(), out.dtype(), index, steps[dim], of.index.shape()[dim], places};
     return launch_with(call, line_kernels.of(out.dtype()), places.numel, sums, {});
   }
   PlaceKeys keys;

@@ -133,15 +133,15 @@ extern "C" __global__ void __launch_bounds__(256) sum_rows_vectors(const __grid_
   sum_vectors(of);
 }
 
-#define TESSERA_SUM_KERNELS(name, T)                                                                          \
-  extern "C" __global__ void __launch_bounds__(256) sum_rows_##name(const __grid_constant__ ItemSums of) {    \
-    sum_elements<T>(of);                                                                                      \
-  }                                                                                                           \
-  extern "C" __global__ void __launch_bounds__(256) sum_heads_##name(const __grid_constant__ ItemSums of) {   \
-    sum_heads<T>(of);                                                                                         \
-  }                                                                                                           \
-  extern "C" __global__ void __launch_bounds__(256) sum_lines_##name(const __grid_constant__ LineSums of) {   \
-    sum_lines<T>(of);                                                                                         \
+#define TESSERA_SUM_KERNELS(name, T)                                                                        \
+  extern "C" __global__ void __launch_bounds__(256) sum_rows_##name(const __grid_constant__ ItemSums of) {  \
+    sum_elements<T>(of);                                                                                    \
+  }                                                                                                         \
+  extern "C" __global__ void __launch_bounds__(256) sum_heads_##name(const __grid_constant__ ItemSums of) { \
+    sum_heads<T>(of);                                                                                       \
+  }                                                                                                         \
+  extern "C" __global__ void __launch_bounds__(256) sum_lines_##name(const __grid_constant__ LineSums of) { \
+    sum_lines<T>(of);                                                                                       \
   }
 TESSERA_SUM_KERNELS(f32, float)
 TESSERA_SUM_KERNELS(f64, double)

@@ -60,7 +60,8 @@ void launch_take(const KernelCall& call, TakenItems& of, const detail::StridedLo
   of.walk = in_groups(of.walk, together, 2);
   of.step /= together;
   item *= together;
-  launch(call, kernel_of(take_kernels, item), blocks_for(call, of.walk.numel, 4 * std::int64_t{kThreads}), kThreads, of);
+  launch(call, kernel_of(take_kernels, item), blocks_for(call, of.walk.numel, 4 * std::int64_t{kThreads}), kThreads,
+         of);
 }
 
 void run_gather(const KernelCall& call) {
@@ -154,7 +155,8 @@ memory::Buffer find_winners(const KernelCall& call, PutItems& of) {
 }
 
 // The line is the innermost dimension of the walk.
-Walk put_walk(const Tensor& out, const Tensor& index, const Tensor& source, std::size_t dim, std::int64_t& winner_step) {
+Walk put_walk(const Tensor& out, const Tensor& index, const Tensor& source, std::size_t dim,
+              std::int64_t& winner_step) {
   Walk walk = empty_walk();
   std::vector<std::int64_t> places(out.shape().size());  // strides of a contiguous tensor like `out`
   std::int64_t place = 1;

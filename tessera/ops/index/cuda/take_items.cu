@@ -79,12 +79,12 @@ __device__ void put(const PutItems& of) {
 
 }  // namespace
 
-#define TESSERA_ITEM_KERNELS(nbytes, Item)                                                                        \
-  extern "C" __global__ void __launch_bounds__(256) take_items_##nbytes(const __grid_constant__ TakenItems of) {  \
-    take<Item>(of);                                                                                               \
-  }                                                                                                               \
-  extern "C" __global__ void __launch_bounds__(256) put_items_##nbytes(const __grid_constant__ PutItems of) {     \
-    put<Item>(of);                                                                                                \
+#define TESSERA_ITEM_KERNELS(nbytes, Item)                                                                       \
+  extern "C" __global__ void __launch_bounds__(256) take_items_##nbytes(const __grid_constant__ TakenItems of) { \
+    take<Item>(of);                                                                                              \
+  }                                                                                                              \
+  extern "C" __global__ void __launch_bounds__(256) put_items_##nbytes(const __grid_constant__ PutItems of) {    \
+    put<Item>(of);                                                                                               \
   }
 TESSERA_ITEM_KERNELS(1, std::uint8_t)
 TESSERA_ITEM_KERNELS(2, std::uint16_t)

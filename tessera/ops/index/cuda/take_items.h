@@ -7,18 +7,19 @@
 
 namespace tessera::ops::cuda {
 
-/// to[...] = from[..., index[...], ...]: the walk has the offsets of to, from (without the indexed dimension) and index.
+/// to[...] = from[..., index[...], ...]: the walk has the offsets of to, from (without the indexed dimension) and
+/// index.
 struct TakenItems {
   void* to = nullptr;
   const void* from = nullptr;
   CheckedIndex index;
-  DeviceIndexMap map;      // slices that `from` holds; other slices are zeros
-  std::int64_t step = 0;   // stride of `from` along the indexed dimension
+  DeviceIndexMap map;     // slices that `from` holds; other slices are zeros
+  std::int64_t step = 0;  // stride of `from` along the indexed dimension
   Walk walk;
 };
 
-/// to[..., index[...], ...] = from[...]: the walk has the offsets of to (without the indexed dimension), from, index and
-/// the number of the item in `to`, also without the indexed dimension.
+/// to[..., index[...], ...] = from[...]: the walk has the offsets of to (without the indexed dimension), from, index
+/// and the number of the item in `to`, also without the indexed dimension.
 struct PutItems {
   void* to = nullptr;
   const void* from = nullptr;  // null: writes `value`

@@ -135,8 +135,8 @@ Preference make_preference(const LtProduct& of) {
     TESSERA_CUBLASLT(cublasLtMatmulPreferenceSetAttribute, made, which, &value, sizeof value);
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kMaxWorkspace));
-  // Parts of a sum are kept in the compute type and added in order. cuBLASLt 12.8 to 13.1 loses the end of some sums that
-  // are split into parts if their length is not a multiple of 64.
+  // Parts of a sum are kept in the compute type and added in order. cuBLASLt 12.8 to 13.1 loses the end of some sums
+  // that are split into parts if their length is not a multiple of 64.
   const bool may_split = of.k % 64 == 0;
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(may_split ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE));
@@ -236,9 +236,9 @@ void launch_lt_gemm(const tensor::KernelCall& call, const LtProduct& product) {
   stream.launch_native(
       [&](void* native) {
         TESSERA_CUBLASLT(cublasLtMatmul, device.handle(), plan->desc.get(), scales.one(), product.a.data, plan->a.get(),
-                         product.b.data, plan->b.get(), product.is_added ? scales.one() : scales.zero(),
-                         product.c.data, plan->c.get(), product.c.data, plan->c.get(), &plan->algorithm, workspace.data(), plan->workspace_nbytes,
-                         static_cast<cudaStream_t>(native));
+                         product.b.data, plan->b.get(), product.is_added ? scales.one() : scales.zero(), product.c.data,
+                         plan->c.get(), product.c.data, plan->c.get(), &plan->algorithm, workspace.data(),
+                         plan->workspace_nbytes, static_cast<cudaStream_t>(native));
       },
       {.label = call.op.name()}, !plan->is_loaded.load(std::memory_order_relaxed));
   plan->is_loaded.store(true, std::memory_order_relaxed);

@@ -1,4 +1,5 @@
-// The operators of products on CUDA: mm, bmm, linear, contract and contract_add, by cuBLASLt; of integers by a plain kernel.
+// The operators of products on CUDA: mm, bmm, linear, contract and contract_add, by cuBLASLt; of integers by a plain
+// kernel.
 #include <vector>
 
 #include "tessera/ops/cuda/kernels.h"

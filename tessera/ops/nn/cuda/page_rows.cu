@@ -7,7 +7,8 @@ namespace tessera::ops::cuda {
 namespace {
 
 // Returns the page of a token; -1, which it reports, if the tables do not hold it.
-__device__ std::int64_t page_of(const PageRowsWrite& of, std::int64_t sequence, std::int64_t token, std::int64_t& start) {
+__device__ std::int64_t page_of(const PageRowsWrite& of, std::int64_t sequence, std::int64_t token,
+                                std::int64_t& start) {
   start = of.starts[sequence * of.start_step];
   if (start < 0) {
     reject(of.rejection, Rejected::kStart, start, 0, sequence);
@@ -42,9 +43,10 @@ __device__ void write_rows(const PageRowsWrite& of) {
 
 }  // namespace
 
-#define TESSERA_PAGE_ROWS(nbytes, Item)                                                                            \
-  extern "C" __global__ void __launch_bounds__(256) write_page_rows_##nbytes(const __grid_constant__ PageRowsWrite of) { \
-    write_rows<Item>(of);                                                                                          \
+#define TESSERA_PAGE_ROWS(nbytes, Item)                                    \
+  extern "C" __global__ void __launch_bounds__(256)                        \
+      write_page_rows_##nbytes(const __grid_constant__ PageRowsWrite of) { \
+    write_rows<Item>(of);                                                  \
   }
 TESSERA_PAGE_ROWS(1, std::uint8_t)
 TESSERA_PAGE_ROWS(2, std::uint16_t)

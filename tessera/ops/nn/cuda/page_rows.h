@@ -14,7 +14,7 @@ struct PageRowsWrite {
   const std::int64_t* starts = nullptr;
   std::int64_t table_steps[2] = {};  // per sequence, per column; in elements
   std::int64_t start_step = 0;
-  std::int64_t columns = 0;     // of the tables
+  std::int64_t columns = 0;  // of the tables
   std::int64_t page_count = 0;
   std::int64_t page_tokens = 1;
   std::int64_t tokens = 0;      // new tokens of a sequence

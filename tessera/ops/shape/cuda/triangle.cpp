@@ -14,11 +14,8 @@ namespace {
 using tensor::KernelCall;
 
 Image image(TESSERA_CUDA_BYTES(triangle));
-const ImageKernel item_kernels[] = {{image, "triangle_1"},
-                                    {image, "triangle_2"},
-                                    {image, "triangle_4"},
-                                    {image, "triangle_8"},
-                                    {image, "triangle_16"}};
+const ImageKernel item_kernels[] = {
+    {image, "triangle_1"}, {image, "triangle_2"}, {image, "triangle_4"}, {image, "triangle_8"}, {image, "triangle_16"}};
 const ImageKernel group_kernels[] = {{image, "triangle_groups_1"},
                                      {image, "triangle_groups_2"},
                                      {image, "triangle_groups_4"},
@@ -51,8 +48,8 @@ void run(const KernelCall& call, bool is_lower) {
   // Columns are numbered after the grouping, which requires other operands to be constant along rows.
   of.walk.steps[0][3] = has_groups ? together : 1;
   const auto& kernels = has_groups ? group_kernels : item_kernels;
-  launch(call, kernels[std::countr_zero(static_cast<std::uint64_t>(item))],
-         blocks_for(call, of.walk.numel, kThreads), kThreads, of);
+  launch(call, kernels[std::countr_zero(static_cast<std::uint64_t>(item))], blocks_for(call, of.walk.numel, kThreads),
+         kThreads, of);
 }
 
 const tensor::KernelRegistration kTril("tril", "cuda", [](const KernelCall& call) { run(call, true); });

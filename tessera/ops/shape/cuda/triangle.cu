@@ -38,13 +38,13 @@ __device__ void copy_side(const TriangleCopy& of) {
 
 }  // namespace
 
-#define TESSERA_TRIANGLE(nbytes, Item)                                                                             \
-  extern "C" __global__ void __launch_bounds__(256) triangle_##nbytes(const __grid_constant__ TriangleCopy of) {   \
-    copy_side<Item, 1>(of);                                                                                        \
-  }                                                                                                                \
-  extern "C" __global__ void __launch_bounds__(256)                                                                \
-      triangle_groups_##nbytes(const __grid_constant__ TriangleCopy of) {                                          \
-    copy_side<Item, 16 / sizeof(Item)>(of);                                                                        \
+#define TESSERA_TRIANGLE(nbytes, Item)                                                                           \
+  extern "C" __global__ void __launch_bounds__(256) triangle_##nbytes(const __grid_constant__ TriangleCopy of) { \
+    copy_side<Item, 1>(of);                                                                                      \
+  }                                                                                                              \
+  extern "C" __global__ void __launch_bounds__(256)                                                              \
+      triangle_groups_##nbytes(const __grid_constant__ TriangleCopy of) {                                        \
+    copy_side<Item, 16 / sizeof(Item)>(of);                                                                      \
   }
 TESSERA_TRIANGLE(1, std::uint8_t)
 TESSERA_TRIANGLE(2, std::uint16_t)
