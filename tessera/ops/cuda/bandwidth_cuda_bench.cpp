@@ -1,9 +1,13 @@
 // Compares memory-bound operators on a GPU with a device copy of equal size in the same run. Many calls are enqueued
 // before each wait, so that the bench measures device time.
 #include "tessera/base/testing/bench.h"
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/create/random.h"
+#include "tessera/ops/nn/cross_entropy.h"
 #include "tessera/ops/nn/norm.h"
+#include "tessera/ops/nn/rope.h"
 #include "tessera/ops/nn/softmax.h"
+#include "tessera/ops/pointwise/activations.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/update/update.h"
 #include "tessera/tensor/device_context.h"
@@ -44,21 +48,6 @@ struct Setup {
   }
 };
 
-void measure_rows(bench::Context& context, const Setup& setup) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const std::string suffix = dtype == DType::kF32 ? "" : "_bf16";
-    const Tensor x = randn({8192, 1024}, {dtype, setup.device});
-    const Tensor weight = randn({1024}, {dtype, setup.device});
-    setup.measure(context, "cuda_softmax_rows" + suffix, 2 * x.nbytes(), 0.75, [&] { (void)softmax(x, 1); });
-    setup.measure(context, "cuda_rms_norm_rows" + suffix, 2 * x.nbytes(), 0.75, [&] { (void)rms_norm(x, weight); });
-  }
-}
-
-void measure_randn(bench::Context& context, const Setup& setup) {
-  const Tensor x = empty({std::int64_t{1} << 26}, {DType::kF32, setup.device});
-  setup.measure(context, "cuda_randn_256MiB", x.nbytes(), 0, [&] { normal_(x); });
-}
-
 Tensor number(const Setup& setup, double value, DType dtype) {
   const Tensor x = empty({}, {dtype, device::Device::get("host")});
   x.device().synchronize();
@@ -66,6 +55,50 @@ Tensor number(const Setup& setup, double value, DType dtype) {
   if (dtype == DType::kF32) *x.data_as<float>() = static_cast<float>(value);
   if (dtype == DType::kBool) *x.data_as<bool>() = value != 0;
   return to(x, setup.device);
+}
+
+// Rows of 4 KiB, 128 MiB in all.
+void measure_rows(bench::Context& context, const Setup& setup, DType dtype) {
+  const std::string suffix = dtype == DType::kF32 ? "" : "_bf16";
+  const auto made = [&](const Shape& shape) { return randn(shape, {dtype, setup.device}); };
+  const std::int64_t width = dtype == DType::kF32 ? 1024 : 2048;
+  const Tensor x = made({32768, width});
+  const Tensor grad = made({32768, width});
+  const Tensor weight = made({width});
+  const Tensor statistic = rand({32768}, {DType::kF32, setup.device});
+  // Reads and writes this many tensors of the size of x.
+  const auto measure = [&](const char* name, const char* direction, std::size_t tensors, const auto& body) {
+    setup.measure(context, tessera::detail::concat("cuda_", name, "_rows", direction, suffix), tensors * x.nbytes(),
+                  0.90, body);
+  };
+  measure("softmax", "", 2, [&] { (void)softmax(x, 1); });
+  measure("softmax", "_backward", 3, [&] { (void)softmax_backward(grad, x, 1); });
+  measure("rms_norm", "", 2, [&] { (void)rms_norm(x, weight); });
+  measure("rms_norm", "_backward", 3, [&] { (void)rms_norm_backward(grad, x, weight, statistic); });
+  measure("layer_norm", "", 2, [&] { (void)layer_norm(x, weight, weight); });
+  measure("layer_norm", "_backward", 3, [&] { (void)layer_norm_backward(grad, x, weight, statistic, statistic); });
+  measure("swiglu", "", 3, [&] { (void)swiglu(x, grad); });
+  measure("swiglu", "_backward", 5, [&] { (void)swiglu_backward(grad, x, grad); });
+  const Tensor heads = made({8, 32, 2048, width / 16});
+  measure("rope", "", 2, [&] { (void)rope(heads); });
+  measure("rope", "_backward", 2, [&] { (void)rope(heads, {.is_inverse = true}); });
+}
+
+// The loss reads the logits; its gradient reads them again and writes as many.
+void measure_cross_entropy(bench::Context& context, const Setup& setup) {
+  const Tensor logits = randn({8192, 50304}, {DType::kBF16, setup.device});
+  const Tensor targets = empty({8192}, {DType::kI64, setup.device});
+  fill_(targets, 17);
+  const CrossEntropyResult grad = {number(setup, 1, DType::kF32), {}};
+  setup.measure(context, "cuda_cross_entropy", 3 * logits.nbytes(), 0.85, [&] {
+    const CrossEntropyResult loss = cross_entropy_with_logsumexp(logits, targets);
+    (void)cross_entropy_backward(grad, logits, targets, loss.logsumexp);
+  });
+}
+
+void measure_randn(bench::Context& context, const Setup& setup) {
+  const Tensor x = empty({std::int64_t{1} << 26}, {DType::kF32, setup.device});
+  setup.measure(context, "cuda_randn_256MiB", x.nbytes(), 0, [&] { normal_(x); });
 }
 
 void measure_adamw(bench::Context& context, const Setup& setup) {
@@ -94,7 +127,9 @@ TESSERA_BENCH(bandwidth_on_cuda) {
   }
   const Setup setup;
   context.describe_machine("gpu", setup.device.properties().description);
-  measure_rows(context, setup);
+  measure_rows(context, setup, DType::kF32);
+  measure_rows(context, setup, DType::kBF16);
+  measure_cross_entropy(context, setup);
   measure_randn(context, setup);
   measure_adamw(context, setup);
 }

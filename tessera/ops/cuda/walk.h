@@ -24,7 +24,7 @@ struct Divider {
 /// The sizes and strides of a loop, innermost dimension first.
 struct Walk {
   static constexpr int kMaxDims = 16;     // after merging
-  static constexpr int kMaxOperands = 4;  // the result and three inputs
+  static constexpr int kMaxOperands = 5;  // the result and four inputs
 
   std::int64_t numel;
   std::int32_t ndim;  // at least 1

@@ -14,7 +14,8 @@
 // keys yields zeros.
 //
 // Variable lengths: with batch 1 and offsets [n + 1] (i64 or i32), queries offsets_q[i] to offsets_q[i + 1] attend only
-// to keys offsets_k[i] to offsets_k[i + 1], as in separate calls.
+// to keys offsets_k[i] to offsets_k[i + 1], as in separate calls. Invalid offsets are an error on the host. On CUDA,
+// the results of their queries are nan.
 #pragma once
 
 #include <cstdint>

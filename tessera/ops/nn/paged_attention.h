@@ -10,6 +10,8 @@
 //   write_pages_(keys, k, tables, starts);
 //   write_pages_(values, v, tables, starts);
 //   Tensor out = paged_attention(q, keys, values, tables, starts);
+//
+// Pages that do not exist are an error on the host. On CUDA, the results of their sequences are nan.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include "tessera/memory/graph_capture.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/testing/reference.h"
+#include "tessera/ops/testing/sample_memory.h"
 #include "tessera/tensor/device_context.h"
 
 namespace tessera::ops::testing {
@@ -57,9 +58,7 @@ inline void expect_same_bits(const Tensor& got, const Tensor& want) {
   }
 }
 
-/// Expects values that differ by at most `tolerance`, relative to max(1,
-/// expected
-/// ).
+/// Expects values that differ by at most `tolerance`, relative to max(1, |expected|).
 inline void expect_near(const Tensor& got, const Tensor& want, double tolerance) {
   expect_close(to_array(got), to_array(want), tolerance);
 }
