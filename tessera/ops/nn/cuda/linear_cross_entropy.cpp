@@ -44,7 +44,7 @@ class LinearLoss {
       launch_copy(call, weight_, copy, {.count = classes_});
       weight_ = copy;
     }
-    logits_ = dense(chunk_, classes_, computed_);
+    logits_ = aligned(computed_);
   }
 
   void compute_loss(const DeviceRows& loss, const DeviceRows& logsumexp) {
@@ -89,6 +89,19 @@ class LinearLoss {
   [[nodiscard]] DeviceRows dense(std::int64_t rows, std::int64_t width, DType dtype) {
     return dense_rows(memory(rows * width, dtype), dtype, rows, width);
   }
+  // Returns room for the logits of a chunk. Rows begin at aligned addresses for any number of classes, which the
+  // fastest products require.
+  [[nodiscard]] DeviceRows aligned(DType dtype) {
+    constexpr std::int64_t kAligned = 8;
+    const std::int64_t stride = (classes_ + kAligned - 1) / kAligned * kAligned;
+    DeviceRows rows = dense(chunk_, stride, dtype);
+    rows.length = classes_;
+    return rows;
+  }
+  // Returns the distance between rows.
+  [[nodiscard]] static std::int64_t stride_of(const DeviceRows& rows) {
+    return rows.ndim == 0 ? rows.length : rows.strides[0];
+  }
   // Returns true if products read or write the rows in place.
   [[nodiscard]] bool is_dense(const DeviceRows& rows) const {
     return rows.dtype == operand_ && rows.step == 1 &&
@@ -97,11 +110,13 @@ class LinearLoss {
   // Returns the rows [first, first + count) of rows with one stride.
   [[nodiscard]] static DeviceRows slice_of(const DeviceRows& rows, std::int64_t first, std::int64_t count) {
     const std::int64_t item = static_cast<std::int64_t>(itemsize(rows.dtype));
-    std::byte* const data = rows.data == nullptr ? nullptr : rows.data + first * rows.length * item;
-    return dense_rows(data, rows.dtype, count, rows.length);
+    std::byte* const data = rows.data == nullptr ? nullptr : rows.data + first * stride_of(rows) * item;
+    DeviceRows some = dense_rows(data, rows.dtype, count, rows.length);
+    some.strides[0] = stride_of(rows);
+    return some;
   }
 
-  // c = a b, or c += a b, of contiguous row-major matrices. Each factor may be transposed.
+  // c = a b, or c += a b, of row-major matrices. Each factor may be transposed.
   void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const DeviceRows& a, bool is_a_transposed,
                 const DeviceRows& b, bool is_b_transposed, const DeviceRows& c, bool is_added = false) const {
     if (m == 0 || n == 0) return;
@@ -114,9 +129,9 @@ class LinearLoss {
     product.n = m;
     product.k = k;
     product.dtype = operand_;
-    product.a = {b.data, b.length, 0, is_b_transposed};
-    product.b = {a.data, a.length, 0, is_a_transposed};
-    product.c = {c.data, c.length, 0, false};
+    product.a = {b.data, stride_of(b), 0, is_b_transposed};
+    product.b = {a.data, stride_of(a), 0, is_a_transposed};
+    product.c = {c.data, stride_of(c), 0, false};
     product.c_dtype = c.dtype;
     product.is_added = is_added;
     launch_lt_gemm(call_, product);
@@ -168,7 +183,7 @@ class LinearLoss {
     if (!is_dx_in_place_) dx_copy_ = dense(chunk_, features_, operand_);
     dweight_ = rows_of(call_, *to.dweight, 1);
     if (!is_dense(dweight_) || dweight_.dtype != computed_) dweight_ = dense(classes_, features_, computed_);
-    of_logits_ = operand_ == computed_ ? logits_ : dense(chunk_, classes_, operand_);
+    of_logits_ = operand_ == computed_ ? logits_ : aligned(operand_);
   }
   void add_gradients(std::int64_t first, const DeviceRows& x, const DeviceRows& logits, LossBackward& of) const {
     of.how = how_;

@@ -3,7 +3,8 @@
 // Blocks stay: each takes every gridDim-th row and keeps the sums of its columns for the parameters in registers. The
 // rows after the current one are copied to shared memory in the meantime. Each thread copies only what it reads itself,
 // so that no barrier is needed. At the end, the rows of a block are added in order, and the block writes its sums;
-// norm_parameter_sums adds those of all blocks in order.
+// norm_parameter_sums adds those of all blocks in order. The order depends on the number of rows and of
+// multiprocessors.
 #include "tessera/ops/nn/cuda/norm_gradients.h"
 #include "tessera/ops/nn/cuda/row_groups.cuh"
 

@@ -9,7 +9,9 @@ namespace {
 constexpr std::int64_t kBlock = 256;
 // Groups of rows that are read in one pass: small, so that the ends of rows overlap with the middle of others.
 constexpr std::int64_t kOnePassThreads = 256;
-// Longer rows that are read again, by large groups: fewer rows at a time, so that the second read hits the cache.
+// Groups of rows that are read again. Two of them per multiprocessor overlap; with rows of more bytes than this, their
+// rows would not remain in the cache for the second read, and a group takes a multiprocessor alone.
+constexpr std::int64_t kMaxSharedNbytes = 128 << 10;
 constexpr std::int64_t kMaxThreads = 1024;
 
 // Groups of consecutive threads.
@@ -119,9 +121,10 @@ CudaRowKernels::Choice CudaRowKernels::choose(const tensor::KernelCall& call, co
   const bool is_held = at < 2 && reads_ == Reads::kHeld && vectors <= std::int64_t{kHeldVectors} * kMaxHeldThreads;
   // Eight threads read whole lines of memory.
   const std::int64_t fewest = std::min<std::int64_t>(power_of_two(vectors), 8);
-  const std::int64_t most = reads_ == Reads::kOnce ? kOnePassThreads
-                            : is_held || at >= 2   ? kMaxHeldThreads
-                                                   : kMaxThreads;
+  const std::int64_t nbytes = rows.length * static_cast<std::int64_t>(itemsize(rows.dtype));
+  const std::int64_t most = reads_ == Reads::kOnce                             ? kOnePassThreads
+                            : is_held || at >= 2 || nbytes <= kMaxSharedNbytes ? kMaxHeldThreads
+                                                                               : kMaxThreads;
   const std::int64_t each = is_held ? kHeldVectors : 8;
   const std::int64_t width = std::clamp(power_of_two((vectors + each - 1) / each), fewest, most);
   const std::int64_t block = std::max(kBlock, width);
