@@ -216,7 +216,9 @@ CastScope::CastScope(const Module& model) : units_(model.state()->context->units
 }
 
 CastScope::~CastScope() {
-  if (units_ != nullptr) units_->keep_casts(false);
+  if (units_ == nullptr) return;
+  units_->release();
+  units_->keep_casts(false);
 }
 
 std::string sharding_text(const Module& model) {

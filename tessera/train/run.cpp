@@ -445,13 +445,16 @@ void check_start(const Config& given, int world_size, int ranks, std::FILE* out)
   if (given.data.tokenizer != "bytes") paths.push_back(given.data.tokenizer);
   for (const std::string& path : paths)
     TESSERA_CHECK_AS(IoError, std::filesystem::exists(path), "'", path, "': No such file or directory");
-  // The ranks find their devices. Without others than the host, they would all report this.
-  const MemoryLimits limits = host_limits(ranks);
+  // The ranks find their devices, and compare their memory. Ranks on the host would all report the same.
   const std::string& name = config.run.device;
-  const bool is_on_host =
-      name == tensor::host_device().properties().kind ||
-      (name == "auto" && (memory_refusal(given, world_size, limits).empty() || device::Device::all().size() == 1));
-  if (is_on_host) check_memory(given, world_size, limits);
+  const bool is_host = name == tensor::host_device().properties().kind;
+  if (is_host || name == "auto") {
+    try {
+      check_memory(given, world_size, host_limits(ranks));
+    } catch (const InvalidArgument&) {
+      if (is_host || device::Device::all().size() == 1) throw;
+    }
+  }
   Progress progress(config.run, 0, out);
   task->open(config, detail::phases_on(progress));
 }
