@@ -66,7 +66,8 @@ TEST_F(LossOnCuda, LossesAndGradientsOfRowsOfAnyLength) {
       const std::int64_t rows = classes > 5000 ? 5 : 67;
       for (const CrossEntropyAttributes& how : kHow) {
         SCOPED_TRACE(tessera::detail::concat(dtype, " ", classes, " classes, ", how.reduction));
-        expect_loss(randn({rows, classes}, {.dtype = dtype}), some_targets(rows, classes, DType::kI32, how.ignore_index), how);
+        expect_loss(randn({rows, classes}, {.dtype = dtype}),
+                    some_targets(rows, classes, DType::kI32, how.ignore_index), how);
         if (HasFatalFailure()) return;
       }
     }
