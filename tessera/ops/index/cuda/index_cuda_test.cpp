@@ -86,13 +86,17 @@ TEST_F(IndexOnCuda, TheLastOfSeveralItemsIsWritten) {
 
 TEST_F(IndexOnCuda, AddsSlicesInTheOrderOfTheIndex) {
   for (const DType dtype : kDTypes) {
-    for (const auto& [count, rows, width] : std::initializer_list<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{
+    struct Sizes {
+      std::int64_t count, rows, width;
+    };
+    for (const Sizes& sizes : std::initializer_list<Sizes>{
              {0, 5, 8}, {1, 1, 1}, {7, 5, 3}, {2048, 300, 8}, {2049, 300, 16}, {5000, 70001, 8}, {20000, 2, 24}}) {
+      const auto [count, rows, width] = sizes;
       SCOPED_TRACE(tessera::detail::concat(dtype, " ", count, " places, ", rows, " rows of ", width));
       const Tensor index = integers({count}, rows);
       const Tensor source = numbers({count, width}, dtype);
       const Tensor x = numbers({rows, width}, dtype);
-      expect_host_bits([&](const auto& s, const auto& i) { return index_sum(s, 0, i, rows); }, source, index);
+      expect_host_bits([&](const auto& s, const auto& i) { return index_sum(s, 0, i, sizes.rows); }, source, index);
       expect_host_bits([&](const auto& t, const auto& i, const auto& s) { return index_add(t, 0, i, s); }, x, index,
                        source);
       expect_host_bits([&](const auto& t, const auto& i,
