@@ -185,44 +185,60 @@ __device__ void count_digits(const OrderLines& of, const RadixPass& pass) {
   pass.counts[(tile.row * kDigits + threadIdx.x) * pass.tiles + tile.tile] = counts[threadIdx.x];
 }
 
+/// The elements of a thread, in the order of the line: 32 lanes are adjacent, then the elements of the thread.
+template <class K, int kItems>
+struct OwnItems {
+  K keys[kItems];
+  std::uint32_t places[kItems];
+  std::uint32_t ranks[kItems];  // among the equal digits of the warp
+  std::int64_t begin;
+};
+
+template <class K, int kItems>
+__device__ void load_own(const OrderLines& of, const RadixPass& pass, const Tile& tile, OwnItems<K, kItems>& own) {
+  own.begin = std::int64_t{tile.tile} * kItems * kBlock + threadIdx.x / 32 * (32 * kItems) + threadIdx.x % 32;
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) {
+    const std::int64_t i = own.begin + k * 32;
+    const bool is_there = i < of.length;
+    own.keys[k] = is_there ? pass_key<K>(of, pass, tile, i) : K{0};
+    own.places[k] = static_cast<std::uint32_t>(i);
+    if (is_there && !pass.is_first) own.places[k] = pass.places_in[tile.row * of.length + i];
+  }
+}
+
+/// Ranks the elements of a warp and counts its digits, in order. `counts` has one more for lanes beyond the end.
+template <class K, int kItems>
+__device__ void rank_own(OwnItems<K, kItems>& own, std::int64_t length, int shift, std::uint32_t* counts) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (int d = lane; d <= kDigits; d += 32) counts[d] = 0;
+  __syncwarp();
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) {
+    const int digit = own.begin + k * 32 < length ? digit_of(own.keys[k], shift) : kDigits;
+    const unsigned equals = __match_any_sync(kAllLanes, digit);
+    const std::uint32_t before = counts[digit];
+    own.ranks[k] = before + __popc(equals & ((1U << lane) - 1));
+    __syncwarp();
+    if (lane == __ffs(equals) - 1) counts[digit] = before + __popc(equals);
+    __syncwarp();
+  }
+}
+
 template <class K>
 __device__ void distribute(const OrderLines& of, const RadixPass& pass) {
   constexpr int kTile = static_cast<int>(radix_tile(sizeof(K)));
   constexpr int kItems = kTile / kBlock;
   __shared__ K keys[kTile];
   __shared__ std::uint32_t places[kTile];
-  __shared__ std::uint32_t counts[kWarps][kDigits + 1];  // one more for the threads beyond the end
-  __shared__ std::uint32_t starts[kDigits];              // of the digits in the tile
-  __shared__ std::uint32_t moves[kDigits];               // from the index in the tile to that in the line
+  __shared__ std::uint32_t counts[kWarps][kDigits + 1];
+  __shared__ std::uint32_t starts[kDigits];  // of the digits in the tile
+  __shared__ std::uint32_t moves[kDigits];   // from the index in the tile to that in the line
   const Tile tile = tile_of(of, pass);
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int d = lane; d <= kDigits; d += 32) counts[warp][d] = 0;
-  __syncwarp();
-
-  // Ranks among equal digits of a warp, in the order of elements.
-  const std::int64_t begin = std::int64_t{tile.tile} * kTile + warp * (32 * kItems) + lane;
-  K own[kItems];
-  std::uint32_t own_places[kItems];
-  std::uint32_t ranks[kItems];
-#pragma unroll
-  for (int k = 0; k < kItems; ++k) {
-    const std::int64_t i = begin + k * 32;
-    const bool is_there = i < of.length;
-    own[k] = is_there ? pass_key<K>(of, pass, tile, i) : K{0};
-    own_places[k] = static_cast<std::uint32_t>(i);
-    if (is_there && !pass.is_first) own_places[k] = pass.places_in[tile.row * of.length + i];
-  }
-#pragma unroll
-  for (int k = 0; k < kItems; ++k) {
-    const int digit = begin + k * 32 < of.length ? digit_of(own[k], pass.shift) : kDigits;
-    const unsigned equals = __match_any_sync(kAllLanes, digit);
-    const std::uint32_t before = counts[warp][digit];
-    ranks[k] = before + __popc(equals & ((1U << lane) - 1));
-    __syncwarp();
-    if (lane == __ffs(equals) - 1) counts[warp][digit] = before + __popc(equals);
-    __syncwarp();
-  }
+  OwnItems<K, kItems> own;
+  load_own(of, pass, tile, own);
+  rank_own(own, of.length, pass.shift, counts[warp]);
   __syncthreads();
 
   // Each thread has a digit: where its elements of each warp begin.
@@ -234,31 +250,30 @@ __device__ void distribute(const OrderLines& of, const RadixPass& pass) {
     counts[w][digit_here] = count;
     count += of_warp;
   }
+  const std::int64_t total = tile.row * kDigits + digit_here;
   std::uint32_t all;
   const std::uint32_t start = sum_before(count, all);
-  const std::uint32_t line_start = sum_before(pass.totals[tile.row * kDigits + digit_here], all);
+  const std::uint32_t line_start = sum_before(pass.totals[total], all);
   starts[digit_here] = start;
-  moves[digit_here] = line_start + pass.counts[(tile.row * kDigits + digit_here) * pass.tiles + tile.tile] - start;
+  moves[digit_here] = line_start + pass.counts[total * pass.tiles + tile.tile] - start;
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
-    if (begin + k * 32 >= of.length) continue;
-    const int digit = digit_of(own[k], pass.shift);
-    const std::uint32_t to = starts[digit] + counts[warp][digit] + ranks[k];
-    keys[to] = own[k];
-    places[to] = own_places[k];
+    if (own.begin + k * 32 >= of.length) continue;
+    const int digit = digit_of(own.keys[k], pass.shift);
+    const std::uint32_t to = starts[digit] + counts[warp][digit] + own.ranks[k];
+    keys[to] = own.keys[k];
+    places[to] = own.places[k];
   }
   __syncthreads();
   const std::int64_t left = of.length - std::int64_t{tile.tile} * kTile;
   for (int i = static_cast<int>(threadIdx.x); i < kTile && i < left; i += kBlock) {
-    const K key = keys[i];
-    const std::int64_t to =
-        static_cast<std::uint32_t>(moves[digit_of(key, pass.shift)] + static_cast<std::uint32_t>(i));
+    const std::int64_t to = static_cast<std::uint32_t>(moves[digit_of(keys[i], pass.shift)] + i);
     if (pass.is_last) {
       if (to < of.count) put_result(of, tile.at, to, places[i]);
       continue;
     }
-    static_cast<K*>(pass.keys_out)[tile.row * of.length + to] = key;
+    static_cast<K*>(pass.keys_out)[tile.row * of.length + to] = keys[i];
     pass.places_out[tile.row * of.length + to] = places[i];
   }
 }
@@ -330,24 +345,11 @@ __device__ Bound<K> find_bound(const Candidates<K>& from, std::uint32_t count) {
   return bound;
 }
 
+/// Puts the elements up to the bound into slots, in any order: they are sorted afterwards. All threads must call it.
 template <class K>
-__device__ void select(const OrderLines& of, const Selection& how) {
+__device__ void collect(const Candidates<K>& from, const Bound<K>& bound, K* keys, std::uint32_t* places) {
   constexpr int kEach = 4;
-  __shared__ K keys[kBlockOrder];
-  __shared__ std::uint32_t places[kBlockOrder];
   __shared__ std::uint32_t filled;
-  const std::int64_t line = blockIdx.x / how.chunks;
-  const std::int64_t chunk = blockIdx.x % how.chunks;
-  Candidates<K> from = {of, how, line, chunk * how.chunk, how.chunk, {}};
-  if (from.first + from.size > how.length) from.size = how.length - from.first;
-  offsets_at(of.kept, line, from.at);
-  const auto count = static_cast<std::uint32_t>(from.size < of.count ? from.size : of.count);
-  const Bound<K> bound = find_bound(from, count);
-
-  for (int s = static_cast<int>(threadIdx.x); s < kBlockOrder; s += kBlock) {
-    keys[s] = ~K{0};
-    places[s] = 0xffffffff;
-  }
   if (threadIdx.x == 0) filled = 0;
   __syncthreads();
   std::uint32_t equals_before = 0;
@@ -379,6 +381,23 @@ __device__ void select(const OrderLines& of, const Selection& how) {
       rank += is_equal ? 1 : 0;
     }
   }
+}
+
+template <class K>
+__device__ void select(const OrderLines& of, const Selection& how) {
+  __shared__ K keys[kBlockOrder];
+  __shared__ std::uint32_t places[kBlockOrder];
+  const std::int64_t line = blockIdx.x / how.chunks;
+  const std::int64_t chunk = blockIdx.x % how.chunks;
+  Candidates<K> from = {of, how, line, chunk * how.chunk, how.chunk, {}};
+  if (from.first + from.size > how.length) from.size = how.length - from.first;
+  offsets_at(of.kept, line, from.at);
+  const auto count = static_cast<std::uint32_t>(from.size < of.count ? from.size : of.count);
+  for (int s = static_cast<int>(threadIdx.x); s < kBlockOrder; s += kBlock) {
+    keys[s] = ~K{0};
+    places[s] = 0xffffffff;
+  }
+  collect(from, find_bound(from, count), keys, places);
   int group = 2;
   while (group < static_cast<int>(count)) group *= 2;
   sort_slots(keys, places, group, group);

@@ -28,7 +28,7 @@ struct ReduceMap {
   std::int32_t levels;
 };
 
-/// What a reduction does with its elements.
+/// The work of a reduction on its elements.
 struct FoldRule {
   double parameter;    // of the map or the finish
   std::int64_t limit;  // the result of no elements, for maxima and minima of integers

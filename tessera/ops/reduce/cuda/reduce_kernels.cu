@@ -5,12 +5,12 @@
 //   by columns   adjacent elements belong to adjacent results: each thread reduces a part of one result
 //   chunks       with few results, each is split; values of chunks go to scratch and a second launch joins them
 //
-// reduce_steps.cuh defines what a reduction does with its elements. Sums of f32, bf16 and f16 know the dtype of their
+// A step (reduce_steps.cuh) defines the work on the elements. Sums of f32, bf16 and f16 know the dtype of their
 // elements when they are compiled; the others select it at each load. Kernels of plain rows, which are vectors
 // of floats at equal distances, contain no function call, which would cost them registers.
 #include "tessera/ops/cuda/raw_vectors.cuh"
 #include "tessera/ops/cuda/strided.cuh"
-#include "tessera/ops/reduce/cuda/reduce_steps.cuh"
+#include "tessera/ops/reduce/cuda/statistic_steps.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
@@ -108,7 +108,7 @@ __device__ void load_runs(const ReduceCall& call, std::int64_t base, std::int64_
   }
 }
 
-/// Takes kRuns runs, `threads` runs apart, of which the last may end at `last`.
+/// Takes kRuns runs, `threads` runs apart. The last one may end at `last`.
 template <class R, class S, bool kIsPlain, int kLength, int kRuns, class W>
 __device__ void take_runs(const ReduceCall& call, std::int64_t base, std::int64_t run, int threads, std::int64_t last,
                           W& value) {

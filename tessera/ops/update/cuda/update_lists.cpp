@@ -1,5 +1,7 @@
 // foreach_add, foreach_mul and the optimizers on CUDA: one launch for up to kMaxListTensors dense tensors of the dtypes
 // of a kernel. More tensors take several launches, and each tensor that is not dense takes one.
+#include "tessera/ops/update/cuda/update_lists.h"
+
 #include <algorithm>
 #include <array>
 

@@ -384,8 +384,8 @@ extern "C" __global__ void adamw_step(const __grid_constant__ AdamWStep of) {
   *of.new_step = done + (is_skipped ? 0 : 1);
 }
 
-// The kernels of an operation, in blocks of which `blocks` are resident per multiprocessor. half: an input that the
-// kernel <name>_mixed reads as bf16.
+// The kernels of an operation. `blocks` blocks are resident per multiprocessor. The kernel <name>_mixed reads the input
+// `half` as bf16.
 #define TESSERA_UPDATE_KERNELS(name, blocks, half, ...)                                                               \
   extern "C" __global__ void __launch_bounds__(kBlock, blocks) name##_f32(const __grid_constant__ TensorLists of) {   \
     run_known<__VA_ARGS__, -1>(of);                                                                                   \
