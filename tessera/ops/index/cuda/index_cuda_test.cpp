@@ -8,6 +8,7 @@
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/nn/paged_attention.h"
 #include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/ops/testing/on_cuda.h"
 
