@@ -119,20 +119,24 @@ class Writer {
     std::vector<std::uint32_t> tokens;
     nn::GenerationEnd end;
   };
-  // Generates after each prompt. `on_text` receives text as it grows, by prompt.
+  // Generates after each prompt. `on_text` receives text as it grows, by prompt. A single prompt may continue
+  // `conversation`.
   std::vector<Result> write(const std::vector<std::vector<std::uint32_t>>& prompts,
-                            const std::function<void(std::int64_t prompt, std::string_view more)>& on_text) {
+                            const std::function<void(std::int64_t prompt, std::string_view more)>& on_text,
+                            nn::Conversation* conversation = nullptr) {
     std::vector<train::GeneratedText> texts;
     for (std::int64_t i = 0; i < std::ssize(prompts); ++i) {
       texts.emplace_back(tokenizer_, options_.stops, [&on_text, i](std::string_view more) { on_text(i, more); });
     }
     const auto start = std::chrono::steady_clock::now();
     std::int64_t count = 0;
+    const auto on_token = [&](std::int64_t prompt, std::uint32_t token) {
+      if (count++ == 0) first_seconds_ = seconds_since(start);
+      return texts[static_cast<std::size_t>(prompt)].add(token);
+    };
     const std::vector<nn::Generated> all =
-        nn::generate(*saved_.model, prompts, generation_options(), [&](std::int64_t prompt, std::uint32_t token) {
-          if (count++ == 0) first_seconds_ = seconds_since(start);
-          return texts[static_cast<std::size_t>(prompt)].add(token);
-        });
+        conversation == nullptr ? nn::generate(*saved_.model, prompts, generation_options(), on_token)
+                                : std::vector{conversation->generate(prompts[0], generation_options(), on_token)};
     seconds_ = seconds_since(start);
     count_ = count;
     std::vector<Result> results;
@@ -155,13 +159,14 @@ class Writer {
     const bool is_terminal = ::isatty(STDIN_FILENO) == 1;
     std::vector<train::ChatMessage> messages;
     if (!options_.system.empty()) messages.push_back({"system", options_.system});
+    nn::Conversation conversation(*saved_.model);  // computes the tokens of earlier turns once
     while (true) {
       if (is_terminal) put("> ");
       std::string line;
       if (!std::getline(std::cin, line)) break;
       if (line.empty()) continue;
       try {
-        answer(line, messages);
+        answer(line, messages, conversation);
       } catch (const InvalidArgument& error) {  // such as a prompt that is too long
         std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       }
@@ -170,11 +175,12 @@ class Writer {
   }
 
  private:
-  void answer(const std::string& line, std::vector<train::ChatMessage>& messages) {
+  void answer(const std::string& line, std::vector<train::ChatMessage>& messages, nn::Conversation& conversation) {
     std::vector<train::ChatMessage> asked = messages;
     asked.push_back({"user", line});
     const std::vector<std::uint32_t> tokens = chat_ ? checked(chat_->encode(asked)) : tokens_of(line);
-    const std::vector<Result> results = write({tokens}, [](std::int64_t, std::string_view more) { put(more); });
+    const std::vector<Result> results = write(
+        {tokens}, [](std::int64_t, std::string_view more) { put(more); }, &conversation);
     put("\n");
     if (options_.shows_rate) print_rate();
     asked.push_back({"assistant", results[0].text});

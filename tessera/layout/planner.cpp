@@ -10,6 +10,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/layout/detail/atoms.h"
+#include "tessera/layout/detail/layout_state.h"
 #include "tessera/layout/detail/make_plan.h"
 
 namespace tessera::layout {
@@ -107,10 +108,15 @@ std::optional<Step> Planner::step(const PlanRequest& request) const {
 }
 
 Layout gradient_layout(const Layout& layout) {
-  if (layout.partials().empty()) return layout;
-  LayoutParts parts = layout.parts();
+  using detail::LayoutAccess;
+  const detail::LayoutState& state = LayoutAccess::state(layout);
+  if (state.parts.partials.empty()) return layout;
+  if (detail::LayoutState* known = state.reduced.load(std::memory_order_acquire)) return LayoutAccess::uncounted(known);
+  LayoutParts parts = state.parts;
   parts.partials.clear();
-  return Layout::create(layout.mesh(), std::move(parts));
+  const Layout reduced = Layout::create(state.mesh, std::move(parts));
+  state.reduced.store(LayoutAccess::uncounted(reduced), std::memory_order_release);
+  return reduced;
 }
 
 std::shared_ptr<const Plan> Planner::dual(const Plan& plan) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/error.h"
@@ -16,6 +17,15 @@
 #include "tessera/tensor/device_context.h"
 
 namespace tessera::nn {
+
+// The tokens whose keys and values a conversation keeps.
+struct detail::KeptTokens {
+  KvCache cache;
+  std::int64_t sequence = -1;  // number in the cache; -1: nothing is kept
+  std::vector<std::uint32_t> tokens;
+  std::int64_t computed = 0;  // tokens of the last prompt
+};
+
 namespace {
 
 constexpr std::uint64_t kSeedStep = 0x9E3779B97F4A7C15;  // between the seeds of prompts
@@ -52,18 +62,27 @@ struct Sequence {
 
 class Generator {
  public:
+  using Kept = detail::KeptTokens;
+
+  // `kept`: what the only prompt may continue, and where its tokens are kept; null to keep nothing.
   Generator(const LanguageModel& model, std::span<const std::vector<std::uint32_t>> prompts,
-            const GenerationOptions& options, const OnToken& on_token)
+            const GenerationOptions& options, const OnToken& on_token, Kept* kept = nullptr)
       : model_(model), options_(options), on_token_(on_token), results_(prompts.size()), prompts_(prompts) {
+    if (!options.has_cache) return;
+    kept_ = kept;
+    if (kept_ != nullptr) {
+      cache_ = &kept_->cache;
+      return;
+    }
     std::int64_t longest = 0;
     for (const auto& prompt : prompts) longest = std::max(longest, std::ssize(prompt));
-    if (!options.has_cache) return;
     const std::int64_t tokens = std::min(options.context, longest + options.max_tokens);
-    cache_ = std::make_unique<KvCache>(tokens * std::min(options.batch, std::ssize(prompts)));
+    cache_ = &own_cache_.emplace(tokens * std::min(options.batch, std::ssize(prompts)));
   }
 
   std::vector<Generated> run() {
     if (options_.max_tokens == 0) return std::move(results_);
+    if (kept_ != nullptr && kept_->sequence >= 0) go_on();
     while (next_prompt_ < std::ssize(prompts_) || !active_.empty()) {
       begin_sequences();
       if (cache_ == nullptr) {
@@ -76,6 +95,14 @@ class Generator {
   }
 
  private:
+  // Computes the tokens of the prompt that follow the kept ones, and draws the next token.
+  void go_on() {
+    begin_sequences();
+    active_[0].cached = std::exchange(kept_->sequence, -1);
+    pass(active_, active_[0].seen() - std::ssize(kept_->tokens));
+    drop_ended();
+  }
+
   void begin_sequences() {
     while (next_prompt_ < std::ssize(prompts_) && std::ssize(active_) < options_.batch) {
       const std::vector<std::uint32_t>& prompt = prompts_[static_cast<std::size_t>(next_prompt_)];
@@ -114,7 +141,7 @@ class Generator {
     std::vector<std::int64_t> numbers;
     for (const Sequence& each : sequences) numbers.push_back(each.cached);
     cache_->select(numbers);
-    advance(sequences, scores_of(sequences, count, cache_.get()));
+    advance(sequences, scores_of(sequences, count, cache_));
   }
 
   // Returns the scores of the next token after the last `count` tokens of each sequence, [sequences, vocabulary] in
@@ -166,8 +193,16 @@ class Generator {
     Generated& result = results_[static_cast<std::size_t>(sequence.prompt)];
     result.tokens.assign(sequence.tokens.end() - sequence.generated, sequence.tokens.end());
     result.end = why;
-    forget(sequence);
+    // The last token has been drawn, but not computed.
+    const std::int64_t computed = std::ssize(sequence.tokens) - (why == GenerationEnd::kEndToken ? 0 : 1);
+    kept_ != nullptr&& sequence.first_seen == 0 ? keep(sequence, computed) : forget(sequence);
     sequence.prompt = -1;
+  }
+
+  // Keeps the pages of a sequence for the next prompt.
+  void keep(Sequence& sequence, std::int64_t computed) {
+    kept_->tokens.assign(sequence.tokens.begin(), sequence.tokens.begin() + computed);
+    kept_->sequence = std::exchange(sequence.cached, -1);
   }
 
   // Frees the pages of a sequence, which is selected.
@@ -189,7 +224,9 @@ class Generator {
   std::span<const std::vector<std::uint32_t>> prompts_;
   std::int64_t next_prompt_ = 0;
   std::vector<Sequence> active_;
-  std::unique_ptr<KvCache> cache_;
+  std::optional<KvCache> own_cache_;
+  KvCache* cache_ = nullptr;  // null: without a cache
+  Kept* kept_ = nullptr;
 };
 
 void check(std::span<const std::vector<std::uint32_t>> prompts, const GenerationOptions& options) {
@@ -223,5 +260,28 @@ std::vector<Generated> generate(const LanguageModel& model, std::span<const std:
   const memory::Label label("activations");
   return Generator(model, prompts, options, on_token).run();
 }
+
+Conversation::Conversation(const LanguageModel& model) : model_(model), kept_(std::make_unique<detail::KeptTokens>()) {}
+Conversation::~Conversation() = default;
+
+Generated Conversation::generate(const std::vector<std::uint32_t>& prompt, const GenerationOptions& options,
+                                 const OnToken& on_token) {
+  const std::span prompts(&prompt, 1);
+  check(prompts, options);
+  const InferenceScope scope(model_.module());
+  const memory::Label label("activations");
+  // Taken, so that no cache of an incomplete pass remains after an exception.
+  std::unique_ptr<detail::KeptTokens> kept = std::exchange(kept_, std::make_unique<detail::KeptTokens>());
+  const bool extends = options.has_cache && std::ssize(prompt) <= options.context &&
+                       prompt.size() > kept->tokens.size() &&
+                       std::ranges::equal(kept->tokens, std::span(prompt).first(kept->tokens.size()));
+  if (!extends) kept = std::make_unique<detail::KeptTokens>();
+  kept->computed = std::ssize(prompt) - (kept->sequence < 0 ? 0 : std::ssize(kept->tokens));
+  Generated result = std::move(Generator(model_, prompts, options, on_token, kept.get()).run()[0]);
+  kept_ = std::move(kept);
+  return result;
+}
+
+std::int64_t Conversation::computed_tokens() const { return kept_->computed; }
 
 }  // namespace tessera::nn

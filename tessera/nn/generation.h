@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,31 @@ struct Generated {
 /// Receives each token of a prompt, by its position among the prompts. Returns false to end the sequence. An exception
 /// ends generate(); on a mesh, it must be thrown on all ranks after the same token.
 using OnToken = std::function<bool(std::int64_t prompt, std::uint32_t token)>;
+
+namespace detail {
+struct KeptTokens;
+}  // namespace detail
+
+/// Generates in turns, such as those of a conversation. If a prompt begins with the tokens that the last call computed,
+/// only its other tokens are computed; otherwise all are. Not thread-safe.
+class TESSERA_API Conversation {
+ public:
+  /// Starts without tokens. The model must outlive the conversation, and its weights must not change.
+  explicit Conversation(const LanguageModel& model);
+  ~Conversation();
+  Conversation(const Conversation&) = delete;
+  Conversation& operator=(const Conversation&) = delete;
+
+  /// Generates as nn::generate() does for this prompt alone, and returns equal tokens. Throws what it throws.
+  Generated generate(const std::vector<std::uint32_t>& prompt, const GenerationOptions& options,
+                     const OnToken& on_token = {});
+  /// Returns the number of tokens of the last prompt that were computed. The others were computed before.
+  [[nodiscard]] std::int64_t computed_tokens() const;
+
+ private:
+  const LanguageModel& model_;
+  std::unique_ptr<detail::KeptTokens> kept_;
+};
 
 /// Generates tokens after each prompt. The model computes in evaluation mode. Throws InvalidArgument if a prompt is
 /// empty, or longer than the context while `slides` is unset.

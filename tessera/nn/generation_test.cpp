@@ -89,6 +89,43 @@ TEST(Generation, StopsAtTheContextOrForgetsItsOlderHalf) {
   EXPECT_EQ(*passes, (std::vector<Shape>{{1, 2}, {1, 1}, {1, 1}, {1, 2}, {1, 1}, {1, 1}, {1, 2}, {1, 1}, {1, 1}}));
 }
 
+TEST(Conversation, ComputesOnlyTheTokensAfterThoseOfTheLastTurn) {
+  const auto passes = std::make_shared<std::vector<Shape>>();
+  const auto model = language_model(Counting(passes));
+  Conversation conversation(*model);
+  GenerationOptions options = greedy(2);
+  EXPECT_EQ(conversation.generate({1, 2, 3}, options).tokens, (Tokens{4, 5}));
+  EXPECT_EQ(conversation.computed_tokens(), 3);
+  // {1, 2, 3, 4} are computed; 5 was drawn and not computed.
+  EXPECT_EQ(conversation.generate({1, 2, 3, 4, 5, 7}, options).tokens, (Tokens{8, 9}));
+  EXPECT_EQ(conversation.computed_tokens(), 2);
+  options.end_tokens = {2};
+  EXPECT_EQ(conversation.generate({1, 2, 3, 4, 5, 7, 8, 0}, options).tokens, (Tokens{1}));
+  EXPECT_EQ(conversation.computed_tokens(), 1);
+  EXPECT_EQ(*passes, (std::vector<Shape>{{1, 3}, {1, 1}, {1, 2}, {1, 1}, {1, 1}, {1, 1}}));
+  // Another history, and one of the kept tokens alone.
+  EXPECT_EQ(conversation.generate({1, 2, 4}, options).tokens, (Tokens{5, 6}));
+  EXPECT_EQ(conversation.computed_tokens(), 3);
+  EXPECT_EQ(conversation.generate({1, 2}, options).tokens, (Tokens{3, 4}));
+  EXPECT_EQ(conversation.computed_tokens(), 2);
+  options.has_cache = false;
+  EXPECT_EQ(conversation.generate({1, 2, 3, 5}, options).tokens, (Tokens{6, 7}));
+  EXPECT_EQ(conversation.computed_tokens(), 4);
+}
+
+TEST(Conversation, StartsAgainAfterAnError) {
+  const auto model = language_model(Counting(std::make_shared<std::vector<Shape>>()));
+  Conversation conversation(*model);
+  const GenerationOptions options = greedy(2);
+  (void)conversation.generate({1, 2, 3}, options);
+  const auto fail = [](std::int64_t /*prompt*/, std::uint32_t /*token*/) -> bool {
+    TESSERA_THROW(InvalidArgument, "no");
+  };
+  EXPECT_THROW((void)conversation.generate({1, 2, 3, 4, 5}, options, fail), InvalidArgument);
+  EXPECT_EQ(conversation.generate({1, 2, 3, 4, 5}, options).tokens, (Tokens{6, 7}));
+  EXPECT_EQ(conversation.computed_tokens(), 5);
+}
+
 TEST(Generation, RejectsPromptsThatDoNotFit) {
   const auto model = language_model(Counting(std::make_shared<std::vector<Shape>>()));
   const auto message = [&](const Tokens& prompt, const GenerationOptions& options) -> std::string {

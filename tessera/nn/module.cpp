@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/error.h"
@@ -83,6 +84,18 @@ std::vector<NamedParameter> slots_of(const std::shared_ptr<ModuleState>& module,
     if (slot->is_buffer == are_buffers && seen.insert(slot.get()).second) out.push_back({path, Parameter(slot)});
   });
   return out;
+}
+
+// Adds the leaves of all parameters, shared ones once. Training steps call it, so it builds no paths.
+void add_leaves(const ModuleState& module, std::unordered_set<const ParameterSlot*>& seen, std::vector<Tensor>& out) {
+  for (const ModuleState::Entry& entry : module.entries) {
+    if (const auto* child = std::get_if<std::shared_ptr<ModuleState>>(&entry.item)) {
+      add_leaves(**child, seen, out);
+      continue;
+    }
+    const ParameterSlot& slot = *std::get<std::shared_ptr<ParameterSlot>>(entry.item);
+    if (!slot.is_buffer && seen.insert(&slot).second) out.push_back(slot.leaf);
+  }
 }
 
 Tensor created(const Shape& shape, const ParameterOptions& options, const layout::Layout& stored) {
@@ -181,7 +194,8 @@ std::vector<NamedParameter> Module::named_buffers() const { return slots_of(stat
 
 std::vector<Tensor> Module::parameters() const {
   std::vector<Tensor> out;
-  for (const NamedParameter& each : named_parameters()) out.push_back(each.parameter.leaf());
+  std::unordered_set<const ParameterSlot*> seen;
+  add_leaves(*state_, seen, out);
   return out;
 }
 

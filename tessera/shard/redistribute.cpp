@@ -1,5 +1,7 @@
 #include "tessera/shard/redistribute.h"
 
+#include <algorithm>
+
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/function.h"
 #include "tessera/autograd/hooks.h"
@@ -109,6 +111,11 @@ std::vector<Tensor> move_many(std::span<const Tensor> tensors, std::span<const T
   return results;
 }
 
+std::vector<Tensor> move_all(const std::vector<Tensor>& tensors, const std::vector<Target>& targets, const Way& way) {
+  if (tensors.size() == 1) return {move_one(tensors[0], targets[0], way)};
+  return move_many(tensors, targets, way);
+}
+
 std::vector<Tensor> move_recorded(const std::vector<Tensor>& tensors, std::vector<Target> targets, const Way& way);
 
 // Tape node of one redistribution of one or more tensors. It holds the source layouts, and no tensors.
@@ -118,8 +125,7 @@ class MoveFunction final : public autograd::Function {
       : back_(std::move(back)), targets_(std::move(targets)), way_(std::move(way)) {}
   [[nodiscard]] std::string name() const override { return "redistribute"; }
   std::vector<Tensor> forward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& inputs) const override {
-    if (inputs.size() == 1) return {move_one(inputs[0], targets_[0], way_)};
-    return move_many(inputs, targets_, way_);
+    return move_all(inputs, targets_, way_);
   }
   std::vector<Tensor> backward(autograd::FunctionCall& call, const std::vector<Tensor>& gradients) const override {
     std::vector<Tensor> out(gradients.size());
@@ -150,6 +156,8 @@ bool stays(const Tensor& x, const Target& target) {
 
 std::vector<Tensor> move_recorded(const std::vector<Tensor>& tensors, std::vector<Target> targets, const Way& way) {
   if (tensors.size() == 1 && stays(tensors[0], targets[0])) return tensors;
+  if (!tensor::is_grad_enabled() || std::ranges::none_of(tensors, &Tensor::is_tracked))
+    return move_all(tensors, targets, way);
   std::vector<Target> back;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const DType dtype = tensors[i].dtype();

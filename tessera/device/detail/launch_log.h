@@ -59,7 +59,7 @@ class LaunchLog {
   // Labels are mostly literals, so their address determines their cache slot.
   probe::StringId id_of(probe::Recorder& recorder, std::string_view label) {
     const std::uint64_t spread = reinterpret_cast<std::uintptr_t>(label.data()) * 0x9e3779b97f4a7c15U;
-    KnownLabel& known = known_[spread >> 60];
+    KnownLabel& known = known_[spread >> 58];
     const bool is_known =
         std::string_view(known.text, known.nbytes == 255 ? 0 : known.nbytes) == label && known.nbytes == label.size();
     return is_known ? known.id : intern(recorder, label, known);
@@ -69,7 +69,7 @@ class LaunchLog {
   std::uint64_t count_ = 0;
   probe::StringId device_;
   std::unique_ptr<LaunchTimes> times_;  // created by the first launch in a window on a device other than the host
-  KnownLabel known_[16];
+  KnownLabel known_[64];                // a training step has about 30 labels
 };
 
 }  // namespace tessera::device::detail

@@ -64,11 +64,17 @@ struct LayoutState {
   std::uint64_t key = 0;              ///< Key in the table of layouts.
   bool is_counted = false;            ///< Freed with the last handle.
   std::atomic<std::int64_t> holders = 0;
+  /// The layout without partial axes, once it is known; never set for counted layouts.
+  mutable std::atomic<LayoutState*> reduced = nullptr;
 };
 
 /// Gives the arithmetic access to the state.
 struct LayoutAccess {
   static const LayoutState& state(const Layout& layout) { return layout.state(); }
+  /// Returns the handle of a layout that is not counted.
+  static Layout uncounted(LayoutState* state) { return Layout(state); }
+  /// Returns the state of a layout that is not counted, to keep without a reference; null if it is counted.
+  static LayoutState* uncounted(const Layout& layout) { return layout.state().is_counted ? nullptr : layout.state_; }
 };
 
 /// Returns the number of interned layouts in the process, for tests.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <vector>
 
 #include "tessera/base/error.h"
 
@@ -27,19 +26,23 @@ Loop::Loop(std::span<const Tensor* const> operands) : count_(operands.size()), n
   TESSERA_CHECK(count_ <= kMax, "a loop must have at most ", kMax, " tensors, got ", count_);
   if (numel_ == 0) return;
   const Shape& whole = operands[0]->shape();
-  std::vector<Dim> dims;
-  dims.reserve(whole.size());
+  SmallVector<Dim, 8> dims;
   for (std::size_t d = 0; d < whole.size(); ++d) {
     if (whole[d] == 1) continue;
-    Dim& dim = dims.emplace_back(Dim{whole[d], {}});
+    Dim dim{whole[d], {}};
     for (std::size_t o = 0; o < count_; ++o) dim.steps[o] = broadcast_step(operands[o], whole, d);
-    if (dim.steps[0] >= 0) continue;
-    for (std::size_t o = 0; o < count_; ++o) {
-      first_[o] += dim.steps[o] * (dim.size - 1);
-      dim.steps[o] = -dim.steps[o];
+    if (dim.steps[0] < 0) {
+      for (std::size_t o = 0; o < count_; ++o) {
+        first_[o] += dim.steps[o] * (dim.size - 1);
+        dim.steps[o] = -dim.steps[o];
+      }
     }
+    // A stable insertion, the largest step first: dimensions are few and mostly in order.
+    std::size_t at = dims.size();
+    dims.push_back(dim);
+    for (; at > 0 && dims[at - 1].steps[0] < dim.steps[0]; --at) dims[at] = dims[at - 1];
+    dims[at] = dim;
   }
-  std::stable_sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.steps[0] > b.steps[0]; });
   for (const Dim& dim : dims) add_dim(dim.size, dim.steps);
 }
 

@@ -153,7 +153,12 @@ Tensor factor(GradientCall& call, int input) {
   return is_complex(x.dtype()) ? conj(x) : x;
 }
 
-std::string text_of(const ContractionLabels& labels) { return labels.a + "," + labels.b + "->" + labels.c; }
+std::string text_of(const ContractionLabels& labels) {
+  std::string text;
+  text.reserve(labels.a.size() + labels.b.size() + labels.c.size() + 3);
+  text.append(labels.a).append(",").append(labels.b).append("->").append(labels.c);
+  return text;
+}
 
 bool has_add_kernel(const Tensor& sum);
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tessera/ops/detail/elements.h"
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/loops.h"
 #include "tessera/ops/detail/tiles.h"
 #include "tessera/ops/parallel.h"
@@ -117,12 +118,8 @@ void run_host(const tensor::KernelCall& call) {
   const Tensor& out = call.outputs[0];
   const Tensor& x = call.inputs[0];
   if (out.numel() == 0) return;
-  const detail::ByteRange read = detail::byte_range(x);
-  const detail::ByteRange written = detail::byte_range(out);
-  const device::Access accesses[] = {device::reads(read.address, read.nbytes),
-                                     device::writes(written.address, written.nbytes)};
-  call.stream().run([move = Move{Loop({&out, &x}), out.data(), x.data(), out.dtype(), x.dtype()}] { run_move(move); },
-                    {.label = call.op.name(), .accesses = accesses});
+  detail::enqueue(call,
+                  [move = Move{Loop({&out, &x}), out.data(), x.data(), out.dtype(), x.dtype()}] { run_move(move); });
 }
 
 void infer_cast(const tensor::Call& call, std::span<tensor::OutputInfo> outputs) {

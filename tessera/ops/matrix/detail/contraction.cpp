@@ -2,18 +2,35 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 namespace tessera::ops::detail {
 namespace {
 
 constexpr std::int64_t kNoSize = -1;
-using LabelSizes = std::array<std::int64_t, 128>;
+using LabelSizes = std::array<std::int64_t, 64>;  // from '@', the character before 'A'
+
+// A set of letters. Labels are parsed for each call, so no step of it searches text.
+class LabelSet {
+ public:
+  LabelSet() = default;
+  explicit LabelSet(std::string_view labels) {
+    for (const char label : labels) add(label);
+  }
+  void add(char label) { bits_ |= bit(label); }
+  [[nodiscard]] bool has(char label) const { return (bits_ & bit(label)) != 0; }
+
+ private:
+  static std::uint64_t bit(char label) { return std::uint64_t{1} << (static_cast<unsigned char>(label) - 64U); }
+  std::uint64_t bits_ = 0;  // letters are 65 to 122
+};
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 bool is_label_text(std::string_view text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (std::isalpha(static_cast<unsigned char>(text[i])) == 0 || text.find(text[i], i + 1) != std::string_view::npos)
-      return false;
+  LabelSet seen;
+  for (const char label : text) {
+    if (!is_letter(label) || seen.has(label)) return false;
+    seen.add(label);
   }
   return true;
 }
@@ -22,19 +39,19 @@ void add_sizes(const tensor::Call& call, const std::string& labels, const Shape&
   TESSERA_CHECK_CALL(call, labels.size() == shape.size(), "labels '", labels,
                      "' must have one letter per dimension of shape ", shape);
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    std::int64_t& size = sizes[static_cast<std::size_t>(labels[i])];
+    std::int64_t& size = sizes[static_cast<std::size_t>(labels[i] - '@')];
     TESSERA_CHECK_CALL(call, size == kNoSize || size == shape[i], "sizes of '", labels[i], "' must be equal, got ",
                        size, " and ", shape[i]);
     size = shape[i];
   }
 }
 
-bool has(const std::string& labels, char label) { return labels.find(label) != std::string::npos; }
-
 // Returns the step of a label in a plain tensor; 0 if the tensor lacks the label.
 std::int64_t step(const std::string& labels, const Tensor& tensor, char label) {
-  const std::size_t at = labels.find(label);
-  return at == std::string::npos ? 0 : tensor.strides()[at];
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] == label) return tensor.strides()[i];
+  }
+  return 0;
 }
 
 // Appends a dimension to its group, merged with the last one if their strides permit.
@@ -73,8 +90,8 @@ ContractionLabels parse_contraction(const tensor::Call& call, std::string_view l
   ContractionLabels parts = {std::string(labels.substr(0, comma)),
                              std::string(labels.substr(comma + 1, arrow - comma - 1)),
                              std::string(labels.substr(arrow + 2))};
-  for (const std::string& part : {parts.a, parts.b, parts.c}) {
-    TESSERA_CHECK_CALL(call, is_label_text(part), "labels must be distinct letters, got '", part, "' in '", labels,
+  for (const std::string* part : {&parts.a, &parts.b, &parts.c}) {
+    TESSERA_CHECK_CALL(call, is_label_text(*part), "labels must be distinct letters, got '", *part, "' in '", labels,
                        "'");
   }
   return parts;
@@ -85,13 +102,18 @@ Shape contraction_shape(const tensor::Call& call, const ContractionLabels& label
   sizes.fill(kNoSize);
   add_sizes(call, labels.a, a, sizes);
   add_sizes(call, labels.b, b, sizes);
-  for (const char label : labels.a + labels.b) {
-    TESSERA_CHECK_CALL(call, has(labels.a, label) + has(labels.b, label) + has(labels.c, label) >= 2, "label '", label,
-                       "' must appear in two tensors; sum over it first, as einsum does");
+  const LabelSet in_a(labels.a);
+  const LabelSet in_b(labels.b);
+  const LabelSet in_c(labels.c);
+  for (const std::string* part : {&labels.a, &labels.b}) {
+    for (const char label : *part) {
+      TESSERA_CHECK_CALL(call, in_a.has(label) + in_b.has(label) + in_c.has(label) >= 2, "label '", label,
+                         "' must appear in two tensors; sum over it first, as einsum does");
+    }
   }
   SmallVector<std::int64_t, 8> shape;
   for (const char label : labels.c) {
-    const std::int64_t size = sizes[static_cast<std::size_t>(label)];
+    const std::int64_t size = sizes[static_cast<std::size_t>(label - '@')];
     TESSERA_CHECK_CALL(call, size != kNoSize, "label '", label, "' of the result must appear in an input");
     shape.push_back(size);
   }
@@ -103,13 +125,16 @@ Gemm plan_contraction(const ContractionLabels& labels, const Tensor& a, const Te
   SmallVector<GemmLoop, 4> rows;
   SmallVector<GemmLoop, 4> cols;
   SmallVector<GemmLoop, 4> depth;
+  const LabelSet in_a(labels.a);
+  const LabelSet in_b(labels.b);
+  const LabelSet in_c(labels.c);
   for (std::size_t i = 0; i < labels.c.size(); ++i) {
     const char label = labels.c[i];
     const GemmLoop dim = {c.shape()[i], step(labels.a, a, label), step(labels.b, b, label), c.strides()[i]};
-    append_merged(!has(labels.b, label) ? rows : !has(labels.a, label) ? cols : gemm.loops, dim);
+    append_merged(!in_b.has(label) ? rows : !in_a.has(label) ? cols : gemm.loops, dim);
   }
   for (std::size_t i = 0; i < labels.a.size(); ++i) {
-    if (has(labels.c, labels.a[i])) continue;
+    if (in_c.has(labels.a[i])) continue;
     append_merged(depth, {a.shape()[i], a.strides()[i], step(labels.b, b, labels.a[i]), 0});
   }
   const GemmLoop m = take_largest(rows, gemm.loops);
@@ -130,6 +155,7 @@ layout::FactorRule contraction_rule(const std::string& name, const ContractionLa
   rule.name = name;
   std::array<std::int32_t, 128> places;
   places.fill(-1);
+  const LabelSet in_c(labels.c);
   const auto factors_of = [&](const std::string& part) {
     layout::OperandFactors factors;
     for (const char label : part) {
@@ -138,7 +164,7 @@ layout::FactorRule contraction_rule(const std::string& name, const ContractionLa
         place = static_cast<std::int32_t>(rule.factors.size());
         layout::Factor factor;
         factor.name = std::string(1, label);
-        if (!has(labels.c, label)) factor.kind = layout::FactorKind::kReduce;
+        if (!in_c.has(label)) factor.kind = layout::FactorKind::kReduce;
         rule.factors.push_back(std::move(factor));
       }
       layout::DimFactors one;
@@ -156,9 +182,10 @@ layout::FactorRule contraction_rule(const std::string& name, const ContractionLa
 tensor::Cost contraction_cost(const ContractionLabels& labels, const Shape& a, const Shape& b, const Shape& c,
                               DType dtype) {
   double work = is_complex(dtype) ? 8 : 2;
+  const LabelSet in_c(labels.c);
   for (const std::int64_t size : c) work *= static_cast<double>(size);
   for (std::size_t i = 0; i < labels.a.size(); ++i) {
-    if (!has(labels.c, labels.a[i])) work *= static_cast<double>(a[i]);
+    if (!in_c.has(labels.a[i])) work *= static_cast<double>(a[i]);
   }
   const auto elements = static_cast<double>(a.numel() + b.numel() + c.numel());
   return {work, elements * static_cast<double>(itemsize(dtype))};

@@ -1,44 +1,17 @@
 #include "tessera/ops/nn/detail/paged_kernels.h"
 
-#include <cstring>
-
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/nn/detail/paged_kernels.cpp"  // NOLINT
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+#include "tessera/ops/detail/vector_tails-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::ops::detail::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <class T>
-using Tag = hn::ScalableTag<T>;
-
-template <class T>
-using Vec = hn::Vec<Tag<T>>;
-
-template <class T>
-HWY_INLINE T SumOf(Vec<T> x) {
-  return hn::GetLane(hn::SumOfLanes(Tag<T>(), x));
-}
-// `count` elements, fewer than a vector, followed by zeros.
-template <class T>
-HWY_INLINE Vec<T> LoadTail(const T* from, std::size_t count) {
-  const Tag<T> d;
-  HWY_ALIGN T padded[hn::MaxLanes(d)] = {};
-  std::memcpy(padded, from, count * sizeof(T));
-  return hn::Load(d, padded);
-}
-template <class T>
-HWY_INLINE void StoreTail(Vec<T> from, T* to, std::size_t count) {
-  const Tag<T> d;
-  HWY_ALIGN T padded[hn::MaxLanes(d)];
-  hn::Store(from, d, padded);
-  std::memcpy(to, padded, count * sizeof(T));
-}
 
 // One product of a query with a key.
 template <class T>
@@ -49,7 +22,7 @@ HWY_INLINE T Dot(const T* q, const T* key, std::int64_t width) {
   std::int64_t c = 0;
   for (; c + lanes <= width; c += lanes) sum = hn::MulAdd(hn::LoadU(d, q + c), hn::LoadU(d, key + c), sum);
   if (c < width) {
-    const auto rest = static_cast<std::size_t>(width - c);
+    const std::int64_t rest = width - c;
     sum = hn::MulAdd(LoadTail(q + c, rest), LoadTail(key + c, rest), sum);
   }
   return SumOf<T>(sum);
@@ -72,7 +45,7 @@ HWY_INLINE void DotFour(const T* q, const PageRows<T>& keys, std::int64_t j, T* 
     s3 = hn::MulAdd(x, hn::LoadU(d, at + 3 * step + c), s3);
   }
   if (c < keys.width) {
-    const auto rest = static_cast<std::size_t>(keys.width - c);
+    const std::int64_t rest = keys.width - c;
     const auto x = LoadTail(q + c, rest);
     s0 = hn::MulAdd(x, LoadTail(at + c, rest), s0);
     s1 = hn::MulAdd(x, LoadTail(at + step + c, rest), s1);
@@ -113,7 +86,7 @@ void AddValues(const T* p, std::int64_t p_stride, std::int64_t queries, const Pa
       hn::StoreU(hn::Add(even, odd), d, out + c);
     }
     if (c == values.width) continue;
-    const auto rest = static_cast<std::size_t>(values.width - c);
+    const std::int64_t rest = values.width - c;
     auto sum = LoadTail(out + c, rest);
     for (std::int64_t j = 0; j < values.count; ++j) {
       sum = hn::MulAdd(hn::Set(d, p[j]), LoadTail(values.data + j * values.stride + c, rest), sum);

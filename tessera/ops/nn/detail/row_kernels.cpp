@@ -1,7 +1,6 @@
 #include "tessera/ops/nn/detail/row_kernels.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE
@@ -9,33 +8,12 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include "tessera/ops/detail/exp-inl.h"
+#include "tessera/ops/detail/vector_tails-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::ops::detail::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <class T>
-using Tag = hn::ScalableTag<T>;
-template <class T>
-using Vec = hn::Vec<Tag<T>>;
-
-// Loads `count` elements, fewer than a vector, followed by `fill`.
-template <class T>
-HWY_INLINE Vec<T> LoadTail(const T* from, std::int64_t count, T fill) {
-  const Tag<T> d;
-  HWY_ALIGN T padded[hn::MaxLanes(d)];
-  hn::Store(hn::Set(d, fill), d, padded);
-  std::memcpy(padded, from, static_cast<std::size_t>(count) * sizeof(T));
-  return hn::Load(d, padded);
-}
-template <class T>
-HWY_INLINE void StoreTail(Vec<T> from, T* to, std::int64_t count) {
-  const Tag<T> d;
-  HWY_ALIGN T padded[hn::MaxLanes(d)];
-  hn::Store(from, d, padded);
-  std::memcpy(to, padded, static_cast<std::size_t>(count) * sizeof(T));
-}
 
 // A row, `i` elements in: a complete vector, or `count` elements at the end.
 template <class T>
@@ -110,11 +88,6 @@ struct MulAddOf {
 };
 
 template <class T>
-HWY_INLINE T Total(Vec<T> sums) {
-  return hn::GetLane(hn::SumOfLanes(Tag<T>(), sums));
-}
-
-template <class T>
 T Max(const T* x, std::int64_t n) {
   constexpr T kMin = -std::numeric_limits<T>::infinity();
   const auto most = Fold<T>(n, kMin, MaxOf<T>(), MaxOf<T>(), Source<T>{x, kMin});
@@ -149,7 +122,7 @@ T ExpSum(const T* x, T shift, T* y, std::int64_t n) {
     StoreTail<T>(value, y + i, n - i);
     b = hn::Add(b, value);
   }
-  return Total<T>(hn::Add(a, b));
+  return SumOf<T>(hn::Add(a, b));
 }
 
 template <class T>
@@ -163,7 +136,7 @@ template <class T>
 T SumExp(const T* x, T shift, std::int64_t n) {
   const auto sums = Fold<T>(n, T(0), AddExp<T>{hn::Set(Tag<T>(), shift)}, AddOf<T>(),
                             Source<T>{x, -std::numeric_limits<T>::infinity()});
-  return Total<T>(sums);
+  return SumOf<T>(sums);
 }
 
 template <class T>
@@ -187,11 +160,11 @@ void Shift(const T* x, T by, T* y, std::int64_t n) {
 
 template <class T>
 T Sum(const T* x, std::int64_t n) {
-  return Total<T>(Fold<T>(n, T(0), AddOf<T>(), AddOf<T>(), Source<T>{x}));
+  return SumOf<T>(Fold<T>(n, T(0), AddOf<T>(), AddOf<T>(), Source<T>{x}));
 }
 template <class T>
 T Dot(const T* x, const T* y, std::int64_t n) {
-  return Total<T>(Fold<T>(n, T(0), MulAddOf<T>(), AddOf<T>(), Source<T>{x}, Source<T>{y}));
+  return SumOf<T>(Fold<T>(n, T(0), MulAddOf<T>(), AddOf<T>(), Source<T>{x}, Source<T>{y}));
 }
 
 template <class T>
@@ -280,7 +253,7 @@ NormStatistics<T> LayerNorm(const T* x, const NormParameters<T>& with, double ep
   const Tag<T> d;
   const T mean = Sum<T>(x, n) / static_cast<T>(n);
   const auto sums = Fold<T>(n, T(0), SquaredDistance<T>{hn::Set(d, mean)}, AddOf<T>(), Source<T>{x, mean});
-  const T rstd = T(1) / std::sqrt(Total<T>(sums) / static_cast<T>(n) + static_cast<T>(eps));
+  const T rstd = T(1) / std::sqrt(SumOf<T>(sums) / static_cast<T>(n) + static_cast<T>(eps));
   Map<T>(y, n, NormOf<T>{hn::Set(d, rstd), hn::Set(d, -mean * rstd)}, Source<T>{x},
          OptionalSource<T>{with.weight, T(1)}, OptionalSource<T>{with.bias, T(0)});
   return {mean, rstd};
@@ -319,8 +292,8 @@ void LayerNormGradient(const NormGradientRow<T>& row, const T* weight, const Nor
     StoreTail<T>(hn::MulAdd(grad, hat, LoadTail<T>(row.dweight + i, rest, 0)), row.dweight + i, rest);
     StoreTail<T>(hn::Add(grad, LoadTail<T>(row.dbias + i, rest, 0)), row.dbias + i, rest);
   }
-  const auto mean_g = hn::Set(d, Total<T>(sum) / static_cast<T>(n));
-  const auto mean_dot = hn::Set(d, Total<T>(dot) / static_cast<T>(n));
+  const auto mean_g = hn::Set(d, SumOf<T>(sum) / static_cast<T>(n));
+  const auto mean_dot = hn::Set(d, SumOf<T>(dot) / static_cast<T>(n));
   const auto f = [&](Vec<T> grad, Vec<T> x, Vec<T> w) HWY_ATTR {
     const auto hat = hn::MulAdd(x, rstd, shift);
     return hn::Mul(rstd, hn::NegMulAdd(hat, mean_dot, hn::Sub(hn::Mul(grad, w), mean_g)));
@@ -348,7 +321,7 @@ void RmsNormGradient(const NormGradientRow<T>& row, const T* weight, T rstd_valu
   const Source<T> xs{row.x};
   const auto add = [&](Vec<T> sum, Vec<T> grad, Vec<T> x, Vec<T> w)
                        HWY_ATTR { return hn::MulAdd(hn::Mul(grad, w), hn::Mul(x, rstd), sum); };
-  const T dot = Total<T>(Fold<T>(n, T(0), add, AddOf<T>(), grads, xs, weights));
+  const T dot = SumOf<T>(Fold<T>(n, T(0), add, AddOf<T>(), grads, xs, weights));
   const auto share = [&](Vec<T> sum, Vec<T> grad, Vec<T> x)
                          HWY_ATTR { return hn::MulAdd(grad, hn::Mul(x, rstd), sum); };
   Map<T>(row.dweight, n, share, Source<T>{row.dweight}, grads, xs);
