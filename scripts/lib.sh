@@ -161,9 +161,7 @@ stage_failed=()
 stage_status=0
 
 # stage NAME COMMAND...: runs the command, records its time and whether it failed, and continues. Must not be called in
-# a condition or before
-#
-# : bash would then continue a function after its first failing command.
+# a condition or before ||: bash would then continue a function after its first failing command.
 stage() {
   local name=$1 start=$SECONDS
   shift

@@ -19,8 +19,20 @@ ImageKernel::ImageKernel(Image& image, std::string name) : image_(image), name_(
 }
 
 const device::Kernel& ImageKernel::load(const device::Device& device) const {
-  image_.load(device);
+  Image::load_all(device);
   return on(device);
+}
+
+// Filled by the constructors of static objects, and only read later.
+std::vector<Image*>& Image::all() {
+  static auto& images = *new std::vector<Image*>;
+  return images;
+}
+
+Image::Image(const std::byte* begin, const std::byte* end) : begin_(begin), end_(end) { all().push_back(this); }
+
+void Image::load_all(const device::Device& device) {
+  for (Image* image : all()) image->load(device);
 }
 
 void Image::load(const device::Device& device) {

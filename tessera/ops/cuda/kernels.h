@@ -7,8 +7,9 @@
 //
 //   launch(call, softmax_rows, blocks, threads, rows, columns);        // in the function that KernelRegistration names
 //
-// The first lookup on a device loads the image and all its kernels, because a load may wait for running kernels. Loaded
-// kernels remain until the process ends. Names of .cu files are unique in the program, names of kernels in their file.
+// The first lookup on a device loads the kernels of all images, because a load waits for running kernels, and one that
+// spins may wait for another rank of this process that needs a kernel. Loaded kernels remain until the process ends.
+// Names of .cu files are unique in the program, names of kernels in their file.
 #pragma once
 
 #include <atomic>
@@ -38,12 +39,14 @@ class ImageKernel;
 class Image {
  public:
   /// Refers to these bytes.
-  Image(const std::byte* begin, const std::byte* end) : begin_(begin), end_(end) {}
+  Image(const std::byte* begin, const std::byte* end);
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
 
  private:
   friend class ImageKernel;
+  static std::vector<Image*>& all();
+  static void load_all(const device::Device& device);
   void load(const device::Device& device);
 
   const std::byte* begin_;

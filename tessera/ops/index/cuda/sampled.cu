@@ -27,11 +27,13 @@ extern "C" __global__ void __launch_bounds__(256) sum_probabilities(const __grid
       return i < of.classes ? number_at(of.probabilities, of.p_dtype, at[1] + i * of.step[1]) : 0.0;
     };
     double sum = 0;
+    bool is_rejected = false;
     double next = load_next(0);
     for (std::int64_t first = 0; first < of.classes; first += 32) {
       const double value = next;
       next = load_next(first + 32);
       if (!(value >= 0 && value <= 1.7976931348623157e308)) {
+        is_rejected = true;
         reject(of.rejection, Rejected::kProbability, __double_as_longlong(value), of.classes, 0);
       }
       double mine = 0;
@@ -42,7 +44,8 @@ extern "C" __global__ void __launch_bounds__(256) sum_probabilities(const __grid
       }
       if (first + lane < of.classes) of.sums[line * of.classes + first + lane] = mine;
     }
-    if (lane == 0 && !(sum > 0)) reject(of.rejection, Rejected::kNoProbability, 0, of.classes, 0);
+    is_rejected = __any_sync(0xffffffffU, is_rejected);
+    if (lane == 0 && !is_rejected && !(sum > 0)) reject(of.rejection, Rejected::kNoProbability, 0, of.classes, 0);
   }
 }
 
