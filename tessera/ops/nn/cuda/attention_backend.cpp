@@ -37,10 +37,10 @@ std::string why_not_operand(const AttentionArgs& of, const Operand& x) {
 
 std::string why_not_operands(const AttentionArgs& of) {
   const bool is_backward = of.grad.data != nullptr;
-  const Operand all[] = {{"q", &of.q, of.heads, of.queries, of.d},   {"k", &of.k, of.kv_heads, of.keys, of.d},
-                         {"v", &of.v, of.kv_heads, of.keys, of.e},   {"out", &of.out, of.heads, of.queries, of.e},
+  const Operand all[] = {{"q", &of.q, of.heads, of.queries, of.d},       {"k", &of.k, of.kv_heads, of.keys, of.d},
+                         {"v", &of.v, of.kv_heads, of.keys, of.e},       {"out", &of.out, of.heads, of.queries, of.e},
                          {"grad", &of.grad, of.heads, of.queries, of.e}, {"dq", &of.dq, of.heads, of.queries, of.d},
-                         {"dk", &of.dk, of.kv_heads, of.keys, of.d}, {"dv", &of.dv, of.kv_heads, of.keys, of.e}};
+                         {"dk", &of.dk, of.kv_heads, of.keys, of.d},     {"dv", &of.dv, of.kv_heads, of.keys, of.e}};
   for (const Operand& x : std::span(all).first(is_backward ? 8 : 4)) {
     if (std::string why = why_not_operand(of, x); !why.empty()) return why;
   }

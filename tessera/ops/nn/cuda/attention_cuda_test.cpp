@@ -299,8 +299,8 @@ TEST_F(CudnnAttentionOnCuda, GivesTheResultOfTheHost) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     for (const Widths widths : {Widths{64, 64}, {128, 128}, {80, 80}, {192, 128}, {256, 256}}) {
       for (const AttentionBias& bias : biases) {
-        SCOPED_TRACE(tessera::detail::concat(dtype, " widths ", widths.d, " and ", widths.e, " causal ",
-                                             bias.is_causal, " window ", bias.window_left));
+        SCOPED_TRACE(tessera::detail::concat(dtype, " widths ", widths.d, " and ", widths.e, " causal ", bias.is_causal,
+                                             " window ", bias.window_left));
         expect_as_on_host(draw_for_cudnn(bias, widths, dtype), tolerance_of(dtype));
         if (HasFatalFailure()) return;
       }

@@ -47,9 +47,8 @@ const std::string& why_not() {
                                tried);
     if (runtime == nullptr) return "the runtime of CUDA was not found (" + tried + ")";
     tried.clear();
-    fe::cudnn_dlhandle =
-        open_first({"libcudnn.so.9", "/usr/lib/x86_64-linux-gnu/libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9"},
-                   tried);
+    fe::cudnn_dlhandle = open_first(
+        {"libcudnn.so.9", "/usr/lib/x86_64-linux-gnu/libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9"}, tried);
     return fe::cudnn_dlhandle != nullptr
                ? std::string()
                : "cuDNN was not found (" + tried + "); install it, or add its directory to LD_LIBRARY_PATH";
@@ -190,9 +189,8 @@ class CudnnDevice {
     Plan& plan = plan_of(call, of, is_deterministic);
     // Released at the end of this call: the next use is ordered after this launch.
     const memory::Buffer workspace = scratch(call, static_cast<std::size_t>(plan.workspace_nbytes));
-    std::unordered_map<std::int64_t, void*> pointers = {{kQ, of.q.data},     {kK, of.k.data},
-                                                        {kV, of.v.data},     {kOut, of.out.data},
-                                                        {kStats, of.logsumexp.data}};
+    std::unordered_map<std::int64_t, void*> pointers = {
+        {kQ, of.q.data}, {kK, of.k.data}, {kV, of.v.data}, {kOut, of.out.data}, {kStats, of.logsumexp.data}};
     if (of.grad.data != nullptr) {
       pointers.insert({{kGrad, of.grad.data}, {kDq, of.dq.data}, {kDk, of.dk.data}, {kDv, of.dv.data}});
     }
