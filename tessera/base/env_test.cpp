@@ -162,7 +162,7 @@ TEST(Env, TableHidesSecrets) {
 TEST(Env, TableShowsValuesDefaultsAndErrors) {
   const Setting good("TESSERA_RECORD", "off");
   const Setting bad("TESSERA_HOST_CHECKED", "yes");
-  EXPECT_EQ(env::table().size(), 24u);
+  EXPECT_EQ(env::table().size(), 25u);
   const auto record = entry("TESSERA_RECORD");
   EXPECT_EQ(record.value, "off");
   EXPECT_EQ(record.default_value, "on");

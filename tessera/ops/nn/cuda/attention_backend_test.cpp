@@ -104,6 +104,8 @@ TEST(AttentionBackend, TheBackwardPassHasMoreRules) {
   EXPECT_THAT(why_not_cudnn(of, false), HasSubstr("more than one query"));
   of = call_of(false);
   of.queries = 1;
+  of.logsumexp.head = 1;
+  of.logsumexp.batch = of.heads;
   EXPECT_EQ(why_not_cudnn(of, false), "");
   of = call_of();
   of.queries = of.keys = 1 << 16;
@@ -127,6 +129,12 @@ TEST(AttentionBackend, OptionsDecide) {
               ThrowsMessage<NotSupported>(HasSubstr("op: the backend cudnn requires bf16 or f16; use the backend")));
   EXPECT_THAT([] { (void)uses_cudnn("op", kCudnn, "no library", ""); },
               ThrowsMessage<NotSupported>(HasSubstr("op: the backend cudnn cannot be used: no library; use")));
+}
+
+TEST(AttentionBackend, AMissingLibraryIsNamed) {
+  const std::string why(why_no_cudnn());
+  if (why.empty()) return;
+  EXPECT_THAT(why, ::testing::AnyOf(HasSubstr("libcudnn.so.9"), HasSubstr("libcudart.so.13"), HasSubstr("no cuDNN")));
 }
 
 TEST(AttentionBackend, OptionsAreThoseThatWereSet) {
