@@ -134,6 +134,27 @@ configure() {
 # Returns true if this machine has an NVIDIA GPU.
 has_gpu() { [[ -e /dev/nvidiactl || -e /dev/dxg ]]; }
 
+# demo_text DIRECTORY: copies the tracked sources and docs into DIRECTORY/training, and every tenth into
+# DIRECTORY/held_out. Each file is a document.
+demo_text() {
+  rm -rf "$1"
+  mkdir -p "$1/training" "$1/held_out"
+  git ls-files -- '*.cpp' '*.h' '*.cu' '*.cuh' '*.md' '*.py' '*.cmake' '*.txt' scripts >"$1/files"
+  awk 'NR % 10 != 0' "$1/files" | xargs -d '\n' cp --parents -t "$1/training"
+  awk 'NR % 10 == 0' "$1/files" | xargs -d '\n' cp --parents -t "$1/held_out"
+}
+
+# demo_options TEXT: sets `demo` to the options of `tessera train` for the demo on a text of demo_text(). With a GPU, the
+# ranks are threads that share it.
+demo_options() {
+  demo=(-n 4 --model.preset tiny --mesh.dp 2 --mesh.tp 2 --data.files "$1/training" --data.held_out "$1/held_out"
+    --data.format text --train.steps 600 --train.batch 16 --schedule.warmup 20 --run.sample 400)
+  if has_gpu; then
+    say "this machine has a GPU: the 4 ranks are threads that share it"
+    demo+=(--ranks-as threads --device cuda)
+  fi
+}
+
 stage_names=()
 stage_seconds=()
 stage_failed=()

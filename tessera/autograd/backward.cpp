@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstring>
+
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/detail/run.h"
 #include "tessera/base/rank.h"
@@ -10,7 +13,7 @@ using detail::BackwardRun;
 
 // Returns the address of the number 1 in a differentiable dtype.
 const void* one_of(DType dtype) {
-  static const double kF64[] = {1, 0};
+  static const double kF64[] = {1, 0};  // with an imaginary part for complex numbers
   static const float kF32[] = {1, 0};
   static const f16 kF16{1.0F};
   static const bf16 kBF16{1.0F};
@@ -25,6 +28,17 @@ const void* one_of(DType dtype) {
   }
 }
 
+// Writes the number 1. A fill can be captured on every device; a copy from host memory cannot.
+void write_one(const Tensor& to, const void* one, const device::Stream& stream) {
+  const std::size_t nbytes = itemsize(to.dtype());
+  for (std::size_t at = 0; at < nbytes; at += 4) {
+    std::uint32_t word = 0;
+    const std::size_t word_nbytes = std::min<std::size_t>(nbytes, 4);
+    std::memcpy(&word, static_cast<const std::byte*>(one) + at, word_nbytes);
+    stream.fill(to.address() + at, word, word_nbytes, 1, "gradient_of_loss");
+  }
+}
+
 // Returns a gradient of 1 for `loss`. If the loss has a layout, the gradient has the dual layout: sharded as the loss,
 // and replicated where the loss is partial.
 Tensor one_like(const Tensor& loss) {
@@ -34,7 +48,7 @@ Tensor one_like(const Tensor& loss) {
   const auto plain_one = [&](const Shape& shape) {
     const tensor::CurrentDevice where = tensor::current_device(loss.device());
     Tensor gradient = Tensor::allocate(shape, loss.dtype(), where);
-    if (gradient.numel() > 0) where.stream->copy(gradient.address(), one, itemsize(loss.dtype()), "gradient_of_loss");
+    if (gradient.numel() > 0) write_one(gradient, one, *where.stream);
     return gradient;
   };
   if (!loss.has_layout()) return plain_one(loss.shape());

@@ -1,6 +1,7 @@
 // Compares the gradient of every operator with central differences, in f64, on the test samples of the operator: the
 // slope of a random projection of the results along random directions of the inputs. Then does the same for the
-// gradients themselves. The operators that cannot be checked are listed here; all others are checked.
+// gradients themselves, on the device that TESSERA_TEST_DEVICE names. The operators that cannot be checked are listed
+// here; all others are checked.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 #include "tessera/ops/pointwise/complex.h"
 #include "tessera/ops/pointwise/functions.h"
 #include "tessera/ops/pointwise/pointwise.h"
-#include "tessera/ops/testing/op_case.h"
+#include "tessera/ops/testing/sample_memory.h"
 
 namespace tessera::autograd {
 namespace {
@@ -23,6 +24,7 @@ using ops::testing::Array;
 using ops::testing::OpCaseInfo;
 using ops::testing::OpSample;
 using ops::testing::Random;
+using ops::testing::read_back;
 using Arrays = std::vector<Array>;
 
 // Operators with a gradient that differences cannot check, with the reason.
@@ -42,6 +44,10 @@ const std::set<std::string> kOfFirstResult = {"linear_cross_entropy_with_gradien
 
 constexpr double kStep = 1e-5;
 constexpr double kTolerance = 1e-6;
+
+Tensor placed(const Array& array, DType dtype, bool strided = false) {
+  return ops::testing::on_device(ops::testing::to_tensor(array, dtype, strided), ops::testing::tested_device());
+}
 
 Array random_like(const Array& like, Random& random) {
   Array out(like.shape);
@@ -87,11 +93,11 @@ class Sampled {
       if (input.is_absent) {
         inputs.emplace_back();
       } else if (next < free_.size() && free_[next] == i) {
-        inputs.push_back(ops::testing::to_tensor(at[next++], DType::kF64, strided_));
+        inputs.push_back(placed(at[next++], DType::kF64, strided_));
         set_requires_grad(inputs.back(), true);
         result.leaves.push_back(inputs.back());
       } else {
-        inputs.push_back(ops::testing::to_tensor(input.value, input.dtype.value_or(DType::kF64), strided_));
+        inputs.push_back(placed(input.value, input.dtype.value_or(DType::kF64), strided_));
       }
     }
     std::vector<Tensor> outputs(static_cast<std::size_t>(sample_.outputs));
@@ -108,7 +114,7 @@ class Sampled {
     const NoGrad off;
     const Result result = run(at);
     double total = 0;
-    for (std::size_t i = 0; i < onto.size(); ++i) total += dot(ops::testing::to_array(result.outputs[i]), onto[i]);
+    for (std::size_t i = 0; i < onto.size(); ++i) total += dot(read_back(result.outputs[i]), onto[i]);
     return total;
   }
   /// Returns the gradient of the projection; zeros for inputs without a gradient.
@@ -128,7 +134,7 @@ class Sampled {
     for (std::size_t i = 0; i < first.size(); ++i) {
       if (!first[i] || !requires_grad(first[i])) continue;
       from.push_back(first[i]);
-      along.push_back(ops::testing::to_tensor(again[i], DType::kF64));
+      along.push_back(placed(again[i], DType::kF64));
     }
     if (from.empty()) return arrays_of(std::vector<Tensor>(at.size()), at);
     return arrays_of(gradients(from, result.leaves, along, {.allow_unused = true}), at);
@@ -140,14 +146,14 @@ class Sampled {
     for (std::size_t i = 0; i < result.outputs.size(); ++i) {
       if (!requires_grad(result.outputs[i])) continue;
       out.first.push_back(result.outputs[i]);
-      out.second.push_back(ops::testing::to_tensor(onto[i], DType::kF64));
+      out.second.push_back(placed(onto[i], DType::kF64));
     }
     return out;
   }
   static Arrays arrays_of(const std::vector<Tensor>& tensors, const Arrays& like) {
     Arrays out;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      out.push_back(tensors[i] ? ops::testing::to_array(tensors[i]) : Array(like[i].shape));
+      out.push_back(tensors[i] ? read_back(tensors[i]) : Array(like[i].shape));
     }
     return out;
   }
@@ -183,7 +189,7 @@ void expect_slopes(const Arrays& at, const Arrays& gradient, Random& random, con
 Arrays projections(const Sampled& sampled, Random& random) {
   Arrays onto;
   for (const Tensor& output : sampled.run(sampled.point()).outputs) {
-    const Array value = ops::testing::to_array(output);
+    const Array value = read_back(output);
     onto.push_back(random_like(value, random));
     for (std::size_t i = 0; i < value.values.size(); ++i) {
       if (!std::isfinite(value.values[i])) onto.back().values[i] = 0;  // has no slope

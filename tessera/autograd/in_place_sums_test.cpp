@@ -247,6 +247,24 @@ TEST(InPlaceSums, AddUpFromSeveralThreads) {
   }
 }
 
+TEST(InPlaceSums, ProductsOfHalvesMayBeAddedToF32) {
+  Random random(11);
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    const Tensor a = drawn(random, {40, 3}, dtype);
+    const Tensor b = drawn(random, {40, 5}, dtype);
+    const Tensor sum = drawn(random, {3, 5}, DType::kF32);
+    Array want = to_array(sum);
+    const Array left = to_array(a);
+    const Array right = to_array(b);
+    for (std::size_t i = 0; i < 15; ++i) {
+      for (std::size_t k = 0; k < 40; ++k) want.values[i] += left.values[k * 3 + i / 5] * right.values[k * 5 + i % 5];
+    }
+    ops::contract_add_(sum, a, b, "ki,kj->ij");
+    const Array got = to_array(sum);
+    for (std::size_t i = 0; i < 15; ++i) EXPECT_NEAR(got.values[i], want.values[i], 1e-5) << to_string(dtype);
+  }
+}
+
 TEST(InPlaceSums, NeedATensorToAddTo) {
   Random random(10);
   const Tensor a = drawn(random, {4, 3}, DType::kF32);

@@ -11,6 +11,7 @@
 #include "tessera/cli/saved_model_options.h"
 #include "tessera/cli/table.h"
 #include "tessera/cli/verb.h"
+#include "tessera/tensor/device_context.h"
 #include "tessera/train/data/samples.h"
 #include "tessera/train/evaluation.h"
 #include "tessera/train/progress.h"
@@ -62,8 +63,9 @@ std::uint64_t sample_count(const Options& options, const train::Samples& samples
 void evaluate(const Options& options, Result& result) {
   const bool is_first = current_place().rank == Rank(0);
   const train::CheckpointInfo from = one_checkpoint(options.model.checkpoint);
-  const train::SavedModel saved = train::open_saved_model(
-      from, {.mesh = mesh_of(options.model.mesh), .dtype = options.model.dtype, .tokenizer = options.model.tokenizer});
+  const train::SavedModelOptions how = model_options(options.model);
+  const tensor::DeviceScope on_device(train::saved_model_device(from, how, train::ModelUse::kLoss));
+  const train::SavedModel saved = train::open_saved_model(from, how);
   train::Progress progress({}, 0, is_first ? stderr : nullptr);
   const train::Samples samples = open_samples(options, from, saved.config, progress);
   TESSERA_CHECK(samples.largest_token() < saved.config.model.vocabulary,

@@ -19,6 +19,7 @@
 #include "tessera/comm/launch_environment.h"
 #include "tessera/comm/world.h"
 #include "tessera/nn/generation.h"
+#include "tessera/tensor/device_context.h"
 #include "tessera/train/chat.h"
 #include "tessera/train/generated_text.h"
 #include "tessera/train/run.h"
@@ -92,7 +93,8 @@ class Writer {
   explicit Writer(const Options& options)
       : options_(options),
         from_(one_checkpoint(options.model.checkpoint)),
-        saved_(train::open_saved_model(from_, {.mesh = mesh_of(options.model.mesh), .dtype = options.model.dtype})),
+        on_device_(train::saved_model_device(from_, model_options(options.model), train::ModelUse::kGeneration)),
+        saved_(train::open_saved_model(from_, model_options(options.model))),
         tokenizer_path_(train::saved_tokenizer(from_, saved_.config, options.model.tokenizer)),
         tokenizer_(train::open_tokenizer(tokenizer_path_)) {
     TESSERA_CHECK(options.is_chat || options.system.empty(), "--system: requires --chat");
@@ -204,6 +206,7 @@ class Writer {
 
   const Options& options_;
   train::CheckpointInfo from_;
+  tensor::DeviceScope on_device_;
   train::SavedModel saved_;
   std::string tokenizer_path_;
   train::Tokenizer tokenizer_;

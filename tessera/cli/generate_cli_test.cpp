@@ -53,6 +53,15 @@ TEST_F(Generate, GivesTheSameTextFromEverySourceOnEveryMesh) {
   EXPECT_NE(generate("run/checkpoints/step-000000020 'line 1'" + how).out, first.out);
 }
 
+TEST_F(Generate, ComputesOnANamedDevice) {
+  EXPECT_EQ(generate("run 'line 1' --device host --max-tokens 4").code, 0);
+  EXPECT_EQ(eval("run --device host --json").code, 0);
+  for (const Outcome& refused : {generate("run 'line 1' --device abacus"), eval("run --device abacus")}) {
+    EXPECT_EQ(refused.code, 2) << refused.out;
+    EXPECT_TRUE(contains(refused.err, "device: must be auto or a device of this machine, got 'abacus'")) << refused.err;
+  }
+}
+
 TEST_F(Generate, PrintsJsonPerPromptInOrder) {
   std::ofstream(directory + "/prompts") << "line 1\nthat goes\n\nof the text that goes\n";
   const Outcome outcome =

@@ -15,6 +15,8 @@ void add_saved_model_options(Command& command, SavedModelWords& words) {
               {.is_required = true, .paths = Paths::kDirectories});
   command.add("--mesh", &words.mesh, "Ranks of this machine to compute on, such as tp=2 (default: one rank)",
               {.type = "AXES", .examples = {"tp=2", "fsdp=2"}});
+  command.add("--device", &words.device, "Device to compute on: host, or the name of another device (default: auto)",
+              {.type = "TEXT"});
   command.add("--dtype", &words.dtype, "Dtype to compute in (default: that of the run)", {.choices = {"f32", "bf16"}});
   command.add("--tokenizer", &words.tokenizer, "bytes, or the path of a tokenizer.json (default: that of the run)",
               {.paths = Paths::kFiles});
@@ -38,6 +40,10 @@ train::MeshConfig mesh_of(const std::string& text) {
     *size = value;
   }
   return mesh;
+}
+
+train::SavedModelOptions model_options(const SavedModelWords& words) {
+  return {.mesh = mesh_of(words.mesh), .dtype = words.dtype, .tokenizer = words.tokenizer, .device = words.device};
 }
 
 void on_ranks(const train::MeshConfig& mesh, const std::function<void()>& body) {

@@ -13,14 +13,17 @@ namespace tessera::cli {
 struct SavedModelWords {
   std::string checkpoint;
   std::string mesh;
+  std::string device;
   std::string dtype;
   std::string tokenizer;
 };
 
-/// Adds CHECKPOINT, --mesh, --dtype and --tokenizer.
+/// Adds CHECKPOINT, --mesh, --device, --dtype and --tokenizer.
 void add_saved_model_options(Command& command, SavedModelWords& words);
 /// Returns the mesh of "tp=2,fsdp=2"; one rank if the text is empty. Throws InvalidArgument for other axes.
 train::MeshConfig mesh_of(const std::string& text);
+/// Returns the values as options of a model.
+train::SavedModelOptions model_options(const SavedModelWords& words);
 /// Calls `body` on each rank of the mesh: as threads of this process, or, if a launcher started this process as one of
 /// several ranks, on this rank.
 void on_ranks(const train::MeshConfig& mesh, const std::function<void()>& body);

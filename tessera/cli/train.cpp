@@ -48,6 +48,7 @@ struct Words {
   int restarts = 0;
   int deadline = 0;  // in seconds; 0: omitted
   std::string on_failure = "kill";
+  std::string ranks_as = "processes";
   bool is_started = false;  // by `tessera train -n`, which writes the report after all ranks have ended
   std::vector<std::vector<std::string>> values;  // one element per option; empty: omitted
 };
@@ -167,15 +168,20 @@ int start_ranks(train::Config config, const Words& words) {
   return ended.exit_code;
 }
 
+// Returns the run directory of ranks that this process runs, as an absolute path.
+std::string own_run_directory(const train::Config& config) {
+  const std::string directory = config.run.directory.empty() ? fmt::format("runs/{:%Y%m%d-%H%M%S}-{}",
+                                                                           fmt::gmtime(std::time(nullptr)), ::getpid())
+                                                             : config.run.directory;
+  return std::filesystem::absolute(directory).lexically_normal().string();
+}
+
 // Puts the record of this rank into the run directory, unless TESSERA_RUN_DIR is set. Ranks of a larger world without a
 // given directory learn it only after rendezvous, which is too late.
 void name_run_directory(const train::Config& config) {
   const RankPlace place = comm::read_launch_environment().place;
-  std::string directory = config.run.directory;
-  if (directory.empty() && place.world_size == 1)
-    directory = fmt::format("runs/{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(std::time(nullptr)), ::getpid());
-  if (!place.run_dir.empty() || directory.empty()) return;
-  ::setenv("TESSERA_RUN_DIR", std::filesystem::absolute(directory).lexically_normal().c_str(), 1);
+  if (!place.run_dir.empty() || (config.run.directory.empty() && place.world_size > 1)) return;
+  ::setenv("TESSERA_RUN_DIR", own_run_directory(config).c_str(), 1);
 }
 
 // Returns true if the run reached its goal: its steps with their checkpoint, or, after an interruption, a checkpoint to
@@ -183,6 +189,26 @@ void name_run_directory(const train::Config& config) {
 bool is_good(const train::RunSummary& summary) {
   if (summary.end == train::RunEnd::kInterrupted) return !summary.unsaved;
   return summary.end == train::RunEnd::kDone && summary.missing.empty();
+}
+
+// Runs the ranks as threads of this process, which share its devices.
+int run_threads(train::Config config, const Words& words) {
+  if (config.run.directory.empty()) config.run.directory = env::run_dir();
+  config.run.directory = own_run_directory(config);
+  if (train::is_finished_already(config, config.run.directory, words.ranks, stdout)) {
+    std::fputs(train::finished_text(config.run.directory).c_str(), stdout);
+    leave_page(config.run.directory, /*is_kept=*/true);
+    return kDone;
+  }
+  train::check_start(config, words.ranks, words.ranks, stdout);
+  train::RunSummary summary;
+  const auto run_rank = [&] {
+    train::RunSummary own = train::run(config);
+    if (current_place().rank == Rank(0)) summary = std::move(own);
+  };
+  simulate(words.ranks, run_rank, {.run_dir = config.run.directory});
+  leave_page(summary.directory, summary.was_finished);
+  return is_good(summary) ? kDone : kFailed;
 }
 
 // Removes the weight from PATH=WEIGHT.
@@ -221,6 +247,9 @@ train::Config read_and_check(const Words& words) {
   TESSERA_CHECK(
       words.ranks > 0 || (words.restarts == 0 && words.on_failure == "kill" && !words.is_pinned),
       "--restarts, --on-failure, --pin: require -n; under another launcher, use the options of that launcher");
+  TESSERA_CHECK(words.ranks_as == "processes" ||
+                    (words.ranks > 0 && words.restarts == 0 && words.on_failure == "kill" && !words.is_pinned),
+                "--ranks-as threads: requires -n, and excludes --restarts, --on-failure and --pin");
   TESSERA_CHECK(words.ranks == 0 || launched.place.world_size == 1,
                 "-n: must be omitted in a rank that a launcher started, got one of ", launched.place.world_size,
                 " ranks of ", launched.launcher);
@@ -263,7 +292,7 @@ int train(const Words& words) {
       std::fputs(train::sharding_text(config).c_str(), stdout);
       return kDone;
     }
-    if (words.ranks > 0) return start_ranks(config, words);
+    if (words.ranks > 0) return words.ranks_as == "threads" ? run_threads(config, words) : start_ranks(config, words);
     name_run_directory(config);
     tessera::init();
     const train::RunSummary summary = train::run(config);
@@ -320,6 +349,11 @@ Body declare(Command& command) {
   command.add("--on-failure", &words->on_failure,
               "With -n, action if a rank dies: kill the others, or let them continue as a shrunk world (shrink)",
               {.type = "WHAT", .shows_default = true, .choices = {"kill", "shrink"}});
+  command.add(
+      "--ranks-as", &words->ranks_as,
+      "With -n: start a process per rank, each with a GPU if the ranks use GPUs, or run the ranks as threads of "
+      "this process, which share one GPU",
+      {.type = "WHAT", .shows_default = true, .choices = {"processes", "threads"}});
   command.add("--pin", &words->is_pinned,
               "With -n: pin each rank to separate adjacent cores, and set TESSERA_THREADS to their number");
   command.add("--print-config", &words->is_print, "Print the resolved configuration as TOML and exit");

@@ -350,6 +350,21 @@ TEST_F(Train, DataThatDoNotFitTheModelLeaveNoDirectory) {
   }
 }
 
+TEST_F(Train, RanksMayBeThreadsOfTheCommand) {
+  const Outcome threads = train("-n 2 --ranks-as threads " + small);
+  EXPECT_EQ(threads.code, 0) << threads.err;
+  EXPECT_TRUE(contains(threads.out, "mesh dp=2 on 2 ranks (thread, host)")) << threads.out;
+  EXPECT_TRUE(contains(threads.out, "report.html")) << threads.out;
+  EXPECT_EQ(train("-n 2 " + small + "--run.directory processes").code, 0);
+  EXPECT_EQ(run("loss.csv"), content(directory + "/processes/loss.csv"));
+  EXPECT_TRUE(contains(train("-n 2 --ranks-as threads " + small).out, "is already finished"));
+  for (const char* wrong : {"", "-n 2 --pin ", "-n 2 --restarts 1 "}) {
+    const Outcome refused = train("--ranks-as threads " + (wrong + small));
+    EXPECT_EQ(refused.code, 2) << wrong;
+    EXPECT_TRUE(contains(refused.err, "--ranks-as threads: requires -n, and excludes --restarts")) << refused.err;
+  }
+}
+
 TEST_F(Train, ARunThatDoesNotFitIntoMemoryIsRejected) {
   for (const char* ranks : {"", "-n 2 "}) {
     const Outcome outcome = train(ranks + small + "--model.width 4096 --model.layers 4000");

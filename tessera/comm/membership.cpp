@@ -63,7 +63,6 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   state->digest = tessera::detail::fnv1a(state->name);  // equal in all processes
   state->rank = static_cast<int>(self - ranks.begin());
   state->generation = generation;
-  state->has_fixed_order = options.fixed_order.value_or(parent == nullptr || parent->has_fixed_order);
   state->deadline_ns.store(deadline.count(), std::memory_order_relaxed);
   const std::string_view backend =
       options.backend.empty() && parent != nullptr ? std::string_view(parent->backend) : options.backend;
@@ -77,12 +76,17 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
     return detail::observed(state->name, state->on_hang, [&] {
       // A rank that aborts a group must not end its parent group.
       const bool is_same = parent != nullptr && parent->ranks == ranks && parent->generation == generation;
-      return detail::WorldState::current().communicator(
-          ranks, backend, generation, is_same ? parent->name : std::string(), deadline, state->backend);
+      return detail::WorldState::current().communicator(ranks, backend, options.device_kind, generation,
+                                                        is_same ? parent->name : std::string(), deadline,
+                                                        state->backend);
     });
   });
   creation.done();
   state->symmetric = detail::WorldState::current().symmetric(*state->communicator);
+  // A backend that only the device selects determines the default.
+  const bool is_any_order =
+      backend.empty() && !options.device_kind.empty() && !state->communicator->capabilities().has_fixed_order;
+  state->has_fixed_order = options.fixed_order.value_or(parent == nullptr ? !is_any_order : parent->has_fixed_order);
   TESSERA_CHECK_AS(NotSupported, !state->has_fixed_order || state->communicator->capabilities().has_fixed_order,
                    "group ", state->name, ": backend ", state->backend,
                    " does not support deterministic reductions; set GroupOptions::fixed_order to false, or ",

@@ -50,6 +50,10 @@ enum class OnHang : std::uint8_t {
 struct GroupOptions {
   std::string name = {};     ///< shown in errors and records; by default derived, for example "world/0-3" or "split 2"
   std::string backend = {};  ///< for example "shm" (all_backends()); world(): the preferred usable one
+  /// Kind of the device whose memory the group communicates, for example "cuda"; by default, any that the backend
+  /// supports. If `backend` is empty too, the preferred usable backend of this kind is used, and reductions are
+  /// deterministic by default only if it supports that.
+  std::string device_kind = {};
   std::optional<std::chrono::nanoseconds> deadline = {};  ///< limit of an operation; world(): TESSERA_DEADLINE
   std::optional<bool> fixed_order = {};                   ///< deterministic reductions, in rank order; world(): true
   std::optional<OnHang> on_hang = {};                     ///< action at a missed deadline; world(): TESSERA_ON_HANG

@@ -293,6 +293,10 @@ void Device::synchronize(std::chrono::nanoseconds timeout) const {
   state.reap();
 }
 
+void Device::set_wait_check(WaitCheck check) const {
+  state_of(*this).wait_check.store(check, std::memory_order_release);
+}
+
 bool Device::can_share_with(const Device& peer) const {
   DeviceState& state = state_of(*this);
   DeviceState& other = state_of(peer);

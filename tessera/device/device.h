@@ -139,6 +139,13 @@ class TESSERA_API Device {
   /// Creates a kernel of the host device from a function.
   [[nodiscard]] Kernel host_kernel(std::string name, HostKernelFn function) const;
 
+  /// Function that throws the error of work that cannot park it: of a kernel that wrote a report to pinned memory.
+  /// With `is_reset`, it clears the report and must not throw.
+  using WaitCheck = void (*)(const DeviceState& device, bool is_reset);
+  /// Makes each successful wait for a stream or an event of this device call `check`, and Stream::reset_error call it
+  /// with `is_reset`. Replaces the previous function. Thread-safe.
+  void set_wait_check(WaitCheck check) const;
+
   /// Returns the fault injector of this device, for tests.
   [[nodiscard]] FaultInjector& faults() const;
   /// For tests: delays each operation of `stream` by `delay`; 0 removes the delay. Host only.

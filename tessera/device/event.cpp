@@ -56,7 +56,10 @@ bool Event::query() const {
   if (!point.is_recorded) return true;
   event.device->faults.pass(DriverCall::kQuery);
   const bool reached = event.backend->query();
-  if (reached) note_completed(event, point);
+  if (reached) {
+    note_completed(event, point);
+    event.device->check_work(false);
+  }
   return reached;
 }
 
@@ -68,6 +71,7 @@ void Event::synchronize(std::chrono::nanoseconds timeout) const {
   TESSERA_CHECK_AS(TimeoutError, event.backend->synchronize(timeout), "event recorded on stream slot ", point.stream,
                    " of device ", event.device->name, " was not reached within ", timeout);
   note_completed(event, point);
+  event.device->check_work(false);
 }
 
 std::chrono::nanoseconds Event::elapsed(const Event& start, const Event& end) {

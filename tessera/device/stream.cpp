@@ -329,6 +329,7 @@ bool Stream::query() const {
   if (!stream.backend->is_idle()) return false;
   stream.slot->raise_completed(latest);
   if (auto error = stream.backend->error()) std::rethrow_exception(error);
+  stream.device->check_work(false);
   return true;
 }
 
@@ -349,12 +350,14 @@ void Stream::synchronize(std::chrono::nanoseconds timeout) const {
     stream.log.collect(stream);
   }
   if (auto error = stream.backend->error()) std::rethrow_exception(error);
+  stream.device->check_work(false);
 }
 
 void Stream::reset_error() const {
   StreamState& stream = stream_state(*this);
   const std::lock_guard lock(stream.mutex);
   stream.backend->reset_error();
+  stream.device->check_work(true);
 }
 
 const StreamSlot& Stream::slot() const { return *stream_state(*this).slot; }

@@ -211,6 +211,16 @@ void release_gathered(const Module& model) {
   if (units != nullptr) units->release();
 }
 
+CastScope::CastScope(const Module& model) : units_(model.state()->context->units) {
+  if (units_ != nullptr) units_->keep_casts(true);
+}
+
+CastScope::~CastScope() {
+  if (units_ == nullptr) return;
+  units_->release();
+  units_->keep_casts(false);
+}
+
 std::string sharding_text(const Module& model) {
   Rows rows = heading();
   for (const NamedParameter& each : model.named_parameters()) {

@@ -81,6 +81,20 @@ TESSERA_API shard::HeldBytes gathered_bytes(const Module& model);
 /// Releases the gathered parameters of the last unit that the model read. Call it after the last call of a forward
 /// pass, so that backward does not hold them longer than it needs.
 TESSERA_API void release_gathered(const Module& model);
+/// Casts each parameter of a model to the compute dtype once, at its first use, for the lifetime of the scope: forward,
+/// backward and all micro-batches of a step read the same values. Parameters must not change meanwhile.
+class TESSERA_API CastScope {
+ public:
+  /// Begins the scope.
+  explicit CastScope(const Module& model);
+  /// Releases the cast parameters.
+  ~CastScope();
+  CastScope(const CastScope&) = delete;
+  CastScope& operator=(const CastScope&) = delete;
+
+ private:
+  std::shared_ptr<detail::ParameterUnits> units_;  // null: the model reads its leaves
+};
 /// Returns a table with one line per parameter: path, shape, meanings, layout stored, layout in use and bytes per rank.
 TESSERA_API std::string sharding_text(const Module& model);
 /// Returns this table for a model that distribute() would lay out on `mesh`, with the bytes of the rank with the most.

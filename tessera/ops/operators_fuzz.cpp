@@ -1,6 +1,7 @@
 // Compares random calls of operators with their references. A seed selects the operator, shapes, broadcasts and
 // attributes (testing/derived_samples.h), a dtype for each floating argument, the memory order of each (contiguous,
 // strided with gaps and reversed, expanded), and whether results are new tensors, given tensors or an argument.
+// The arguments lie on the device that TESSERA_TEST_DEVICE names.
 //   ops_operators_fuzz [--runs N] [--seed S] [--seconds T]
 #include <algorithm>
 #include <set>
@@ -72,9 +73,10 @@ struct Trial {
       const DType dtype = dtype_in(input, is_mixed ? kFloating[random() % std::size(kFloating)] : all);
       if (is_floating(dtype) && tolerance_in(dtype, 1e-5) > tolerance_in(least, 1e-5)) least = dtype;
       arrays.push_back(input.value);
-      inputs.push_back(input.is_absent
-                           ? Tensor()
-                           : placed(arrays.back(), dtype, info.op == "view", is_derived || !input.dtype, random));
+      inputs.push_back(input.is_absent ? Tensor()
+                                       : on_device(placed(arrays.back(), dtype, info.op == "view",
+                                                          is_derived || !input.dtype, random),
+                                                   tested_device()));
     }
   }
   [[nodiscard]] std::string text() const {
@@ -94,7 +96,7 @@ std::string wrong_in(const Trial& trial, const std::vector<Tensor>& outputs, con
         is_floating(dtype) && tolerance_in(dtype, 1e-5) > tolerance_in(trial.least, 1e-5) ? dtype : trial.least;
     // A few times the tolerance of the cases, whose values were chosen: a row of equal elements cancels.
     const double tolerance = is_floating(dtype) ? tolerance_in(least, 4 * trial.info.tolerance) : 0;
-    const std::string wrong = difference(to_array(outputs[i]), want[i], tolerance);
+    const std::string wrong = difference(read_back(outputs[i]), want[i], tolerance);
     if (!wrong.empty()) return concat("output ", i, where, ": ", wrong, "\n  ", trial.text());
   }
   return {};
@@ -113,9 +115,10 @@ std::string check_given(const Trial& trial, const std::vector<Tensor>& made, con
     given = {first};
   } else {
     for (const Tensor& out : made)
-      given.push_back(allocate_laid(out.shape(), out.dtype(), host(), Lay::kRandom, random));
+      given.push_back(
+          on_device(allocate_laid(out.shape(), out.dtype(), host(), Lay::kRandom, random), tested_device()));
   }
-  call_sample(trial.info, trial.sample, host(), trial.inputs, given);
+  call_sample(trial.info, trial.sample, tested_device(), trial.inputs, given);
   return wrong_in(trial, given, want, is_over ? " over the argument" : " in a given tensor");
 }
 
@@ -146,7 +149,7 @@ std::string check_one(std::uint64_t seed) {
   trial.place(random);
   if (is_refused(trial)) return {};
   std::vector<Tensor> outputs(static_cast<std::size_t>(trial.sample.outputs));
-  call_sample(info, trial.sample, host(), trial.inputs, outputs);
+  call_sample(info, trial.sample, tested_device(), trial.inputs, outputs);
   const std::vector<Array> want = info.reference(trial.arrays, trial.sample.attributes.ref());
   std::string wrong = wrong_in(trial, outputs, want, "");
   if (wrong.empty() && tensor::find_op(info.op)->def.view == nullptr) wrong = check_given(trial, outputs, want, random);

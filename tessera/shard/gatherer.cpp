@@ -35,9 +35,14 @@ struct Unit {
 
 // A gathered unit.
 struct Gathered {
-  Gathered(std::vector<Tensor> parts, std::shared_ptr<HeldBytes> counter)
+  // Tensors in the memory of `other` do not count again.
+  Gathered(std::vector<Tensor> parts, std::shared_ptr<HeldBytes> counter, const Gathered* other = nullptr)
       : tensors(std::move(parts)), held(std::move(counter)) {
-    for (const Tensor& tensor : tensors) nbytes += static_cast<std::int64_t>(tensor.local().nbytes());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor own = tensors[i].local();
+      const bool is_shared = other != nullptr && &own.storage() == &other->tensors[i].local().storage();
+      if (!is_shared) nbytes += static_cast<std::int64_t>(own.nbytes());
+    }
     held->now += nbytes;
     held->peak = std::max(held->peak, held->now);
   }
@@ -46,6 +51,7 @@ struct Gathered {
   Gathered& operator=(const Gathered&) = delete;
 
   std::vector<Tensor> tensors;
+  std::shared_ptr<Gathered> kept;       // counts the memory that the tensors share with it
   std::vector<std::uint64_t> versions;  // of the leaves, when the gather was enqueued
   device::Event ready;                  // empty: on the requesting stream
   std::int64_t nbytes = 0;
@@ -114,6 +120,7 @@ struct Gatherer::State : std::enable_shared_from_this<Gatherer::State> {
     if (is_sharded && options.prefetches && !side)
       side = unit->leaves[0].device().create_stream({.name = "gather", .may_spin = true});
     units.push_back(std::move(unit));
+    casts.emplace_back();
   }
 
   // Starts to gather a unit on the side stream, after the work enqueued on the current stream so far. The side stream
@@ -129,7 +136,7 @@ struct Gatherer::State : std::enable_shared_from_this<Gatherer::State> {
     }
     std::optional<ExposedTime::Scope> waiting;
     if (is_sharded && !side) waiting.emplace(exposed, tensor::current_stream(unit.leaves[0].device()));
-    auto out = std::make_shared<Gathered>(gathered(unit), held);
+    auto out = gathered(number);
     out->versions = unit.versions();
     waiting.reset();
     if (side) {
@@ -139,11 +146,33 @@ struct Gatherer::State : std::enable_shared_from_this<Gatherer::State> {
     return out;
   }
 
-  std::vector<Tensor> gathered(const Unit& unit) const {
-    if (!unit.in_use.empty()) return redistribute(unit.leaves, unit.in_use, {.forward_dtype = options.dtype});
+  std::shared_ptr<Gathered> gathered(std::size_t number) {
+    const Unit& unit = *units[number];
+    if (keeps_casts && unit.dtype() != options.dtype) return gathered_cast(number);
     std::vector<Tensor> out;
-    for (const Tensor& leaf : unit.leaves) out.push_back(ops::cast(leaf, options.dtype));
-    return out;
+    if (!unit.in_use.empty()) {
+      out = redistribute(unit.leaves, unit.in_use, {.forward_dtype = options.dtype});
+    } else {
+      for (const Tensor& leaf : unit.leaves) out.push_back(ops::cast(leaf, options.dtype));
+    }
+    return std::make_shared<Gathered>(std::move(out), held);
+  }
+
+  // Gathers from shards that are cast once. Each use has other handles, because it has its own tape node.
+  std::shared_ptr<Gathered> gathered_cast(std::size_t number) {
+    const Unit& unit = *units[number];
+    std::shared_ptr<Gathered>& cast = casts[number];
+    if (!cast) {
+      std::vector<Tensor> own;
+      for (const Tensor& leaf : unit.leaves) own.push_back(ops::cast(leaf, options.dtype));
+      cast = std::make_shared<Gathered>(std::move(own), held);
+    }
+    std::vector<Tensor> out;
+    for (const Tensor& tensor : cast->tensors) out.push_back(tensor.detach());
+    if (!unit.in_use.empty()) out = redistribute(out, unit.in_use);
+    auto made = std::make_shared<Gathered>(std::move(out), held, cast.get());
+    made->kept = cast;
+    return made;
   }
 
   // Returns a unit for calls on the current stream, and starts the next one in this direction.
@@ -200,6 +229,8 @@ struct Gatherer::State : std::enable_shared_from_this<Gatherer::State> {
   ExposedTime& exposed;
   device::Stream side;  // empty: units are gathered on the current stream when they are used
   std::vector<std::shared_ptr<Unit>> units;
+  bool keeps_casts = false;
+  std::vector<std::shared_ptr<Gathered>> casts;  // by unit; null: not kept
   std::shared_ptr<Gathered> ahead;
   std::optional<std::size_t> ahead_of;
   std::shared_ptr<HeldBytes> held = std::make_shared<HeldBytes>();
@@ -305,6 +336,12 @@ GatheredUnit Gatherer::use(std::size_t number, SavedWeights saved) {
     unit.is_read_in_backward = true;
   }
   return out;
+}
+
+void Gatherer::keep_casts(bool is_kept) {
+  state_->keeps_casts = is_kept;
+  if (is_kept) return;
+  for (std::shared_ptr<Gathered>& cast : state_->casts) cast = nullptr;
 }
 
 const HeldBytes& Gatherer::held() const { return *state_->held; }

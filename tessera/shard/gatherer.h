@@ -77,7 +77,10 @@ class TESSERA_API Gatherer {
   std::size_t add_unit(std::vector<UnitParameter> parameters);
   /// Returns the parameters of a unit for calls on the current stream.
   [[nodiscard]] GatheredUnit use(std::size_t unit, SavedWeights saved);
-  /// Returns the current and the maximum number of gathered bytes.
+  /// Sets whether a unit keeps its shards in the compute dtype after their first use, so that later uses do not cast
+  /// again. While they are kept, the leaves must not change. `false` releases them.
+  void keep_casts(bool is_kept);
+  /// Returns the current and the maximum number of gathered bytes, with kept casts.
   [[nodiscard]] const HeldBytes& held() const;
 
  private:

@@ -14,6 +14,7 @@
 #include "tessera/base/nearest.h"
 #include "tessera/base/rank.h"
 #include "tessera/shard/detail/rank_state.h"
+#include "tessera/tensor/device_context.h"
 
 namespace tessera::shard {
 namespace {
@@ -95,7 +96,7 @@ void check_axes(const Mesh& mesh, std::span<const SubAxis> axes) {
 std::string name_of(const std::vector<Rank>& ranks, const comm::GroupOptions& options) {
   std::string name;
   for (const Rank rank : ranks) name += to_string(rank) + ",";
-  name += options.backend;
+  name += options.backend + options.device_kind;
   if (options.deadline) name += "," + std::to_string(options.deadline->count());
   if (options.fixed_order) name += *options.fixed_order ? ",fixed" : ",free";
   return name;
@@ -103,7 +104,10 @@ std::string name_of(const std::vector<Rank>& ranks, const comm::GroupOptions& op
 
 const comm::ProcessGroup& make_group(RankGroups& all, const Mesh& mesh, std::span<const SubAxis> axes) {
   const std::vector<Rank> ranks = ranks_along(mesh, axes, current_place().rank);
-  const comm::GroupOptions options = group_options(mesh, axes);
+  comm::GroupOptions options = group_options(mesh, axes);
+  // The host uses the preferred backend of all.
+  const device::Device device = tensor::default_device();
+  if (device != tensor::host_device() && device.properties().has_values) options.device_kind = device.properties().kind;
   const std::string name = name_of(ranks, options);
   {
     const std::lock_guard lock(all.mutex);

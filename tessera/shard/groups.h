@@ -3,6 +3,7 @@
 //
 //   AxisSpec::options: ("backend", "shm"), ("deadline_ms", "5000"), ("fixed_order", "false")
 //
+// Without a backend, a group communicates memory of the default device of the thread that creates it.
 // Axes merged in one group must not set an option to different values. An axis without an option accepts any value.
 #pragma once
 

@@ -27,21 +27,32 @@ Kinds& kinds() {
 }
 
 // The contexts of one rank.
-struct RankDevices {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<DeviceContext>> contexts;
-
+class RankDevices {
+ public:
   const DeviceContext& of(const device::Device& device) {
-    const std::lock_guard lock(mutex);
-    for (const auto& context : contexts) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& context : contexts_) {
       if (context->device.state() == device.state()) return *context;
     }
     const device::DeviceProperties& properties = device.properties();
-    contexts.push_back(
-        std::make_unique<DeviceContext>(DeviceContext{device, memory::Allocator::of(device), device.default_stream(),
+    contexts_.push_back(
+        std::make_unique<DeviceContext>(DeviceContext{device, memory::Allocator::of(device), own_stream(device),
                                                       device_kind(properties.kind), properties.has_values}));
-    return *contexts.back();
+    return *contexts_.back();
   }
+
+ private:
+  // Ranks that are threads share a GPU. Kernels of collectives wait for those of other ranks, so each rank needs a
+  // stream.
+  static device::Stream own_stream(const device::Device& device) {
+    const RankPlace& place = current_place();
+    const bool is_shared = place.local_world_size > 1 && device.properties().has_values && device != host_device();
+    return is_shared ? device.create_stream({.name = "the default stream of rank " + to_string(place.rank)})
+                     : device.default_stream();
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<DeviceContext>> contexts_;
 };
 
 // Cached device of a thread; valid while the thread belongs to the same rank.

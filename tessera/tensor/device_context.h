@@ -4,7 +4,7 @@
 //   StreamScope scope(side);            // calls of this thread on the device of `side` use `side`
 //   Tensor c = zeros({4}) + ones({4});
 //
-// Each thread has its own current stream per device; by default, it is the default stream of the device. The caller
+// Each thread has its own current stream per device; by default, it is DeviceContext::default_stream. The caller
 // orders work on different streams with events. Memory is safe without events: a call reports each buffer that it uses
 // on another stream to the allocator.
 #pragma once
@@ -30,11 +30,13 @@ TESSERA_API std::string_view device_kind_name(DeviceKind kind);
 
 /// A device and the resources of this rank on it. Lives as long as the rank.
 struct DeviceContext {
-  device::Device device;          ///< The device.
-  memory::Allocator allocator;    ///< Allocator of this rank.
-  device::Stream default_stream;  ///< Stream of calls outside every StreamScope.
-  DeviceKind kind = kHostKind;    ///< Kind of the device.
-  bool has_values = true;         ///< DeviceProperties::has_values: if false, calls run no kernel.
+  device::Device device;        ///< The device.
+  memory::Allocator allocator;  ///< Allocator of this rank.
+  /// Stream of calls outside every StreamScope: the default stream of the device, or one of this rank if other ranks of
+  /// this machine may use the device too.
+  device::Stream default_stream;
+  DeviceKind kind = kHostKind;  ///< Kind of the device.
+  bool has_values = true;       ///< DeviceProperties::has_values: if false, calls run no kernel.
 };
 
 /// The context of a device and the current stream of this thread.

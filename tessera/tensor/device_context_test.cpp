@@ -5,6 +5,7 @@
 
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/device/example/example_device.h"
 #include "tessera/device/host/host_device.h"
 
 namespace tessera::tensor {
@@ -99,6 +100,23 @@ TEST(RankChange, KeepsTheStreamsOfTheThread) {
   const StreamScope stream_scope(side);
   const RankScope scope(std::make_shared<RankContext>(RankPlace{.rank = Rank(1), .world_size = 2}));
   EXPECT_EQ(current_stream(shared).id(), side.id());
+}
+
+// Collectives of ranks that are threads wait for each other in kernels.
+TEST(DeviceContext, RanksThatShareADeviceHaveSeparateDefaultStreams) {
+  const device::Device shared = device::example::make_example_device();
+  EXPECT_EQ(current_stream(shared).id(), shared.default_stream().id()) << "one rank";
+  std::vector<std::shared_ptr<RankContext>> ranks;
+  std::vector<StreamId> streams;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.push_back(std::make_shared<RankContext>(
+        RankPlace{.rank = Rank(rank), .world_size = 2, .local_rank = rank, .local_world_size = 2}));
+    const RankScope scope(ranks.back());
+    streams.push_back(current_stream(shared).id());
+    EXPECT_EQ(current_stream(host_device()).id(), host_device().default_stream().id()) << "each rank has a host";
+  }
+  EXPECT_NE(streams[0], streams[1]);
+  EXPECT_NE(streams[0], shared.default_stream().id());
 }
 
 }  // namespace

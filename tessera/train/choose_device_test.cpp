@@ -5,33 +5,43 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
-#include "tessera/device/backend.h"
-#include "tessera/device/example/example_device.h"
+#include "tessera/comm/world.h"
 #include "tessera/ops/create/generator.h"
+#include "tessera/train/testing/example_device.h"
 #include "tessera/train/testing/told_runs.h"
 
 namespace tessera::train {
 namespace {
 
-// Adds a device of another kind, with memory and streams but no operator.
-void add_example_device() {
-  [[maybe_unused]] static const bool kIsRegistered = device::register_device_kind(
-      {"example", [](std::string& /*why_none*/) { return std::vector{device::example::make_example_device()}; }});
-}
+using testing::ExampleDeviceScope;
 
 TEST(ChooseDevice, TakesTheHostIfNoOtherHasEveryOperator) {
-  add_example_device();
+  const ExampleDeviceScope example;
   ops::manual_seed(4);
   const ops::GeneratorState before = ops::generator_state();
-  EXPECT_EQ(detail::choose_device(resolved({}, 1)).name(), "host");
+  const detail::ChosenDevice chosen = detail::choose_device(resolved({}, 1));
+  EXPECT_EQ(chosen.device.name(), "host");
+  EXPECT_NE(chosen.why_not.find("the example device has no address ranges"), std::string::npos) << chosen.why_not;
   EXPECT_EQ(ops::generator_state().call, before.call) << "a trial draws nothing";
   Config config;
   config.run.device = "host";
-  EXPECT_EQ(detail::choose_device(resolved(config, 1)).name(), "host");
+  EXPECT_EQ(detail::choose_device(resolved(config, 1)).device.name(), "host");
+  EXPECT_EQ(detail::choose_device(resolved(config, 1)).why_not, "");
+}
+
+TEST(ChooseDevice, RanksThatNoBackendConnectsStayOnTheHost) {
+  const ExampleDeviceScope example;
+  simulate(2, [] {
+    Config config;
+    EXPECT_EQ(detail::choose_device(resolved(config, 2)).device.name(), "host");
+    config.run.device = "example";
+    expect_error<InvalidArgument>([&] { (void)detail::choose_device(resolved(config, 2)); },
+                                  {"run.device: example must connect the ranks", "no backend connects ranks"});
+  });
 }
 
 TEST(ChooseDevice, ErrorsNameTheOperatorOrTheDevices) {
-  add_example_device();
+  const ExampleDeviceScope example;
   Config config;
   config.run.device = "example";
   expect_error<InvalidArgument>([&] { (void)detail::choose_device(resolved(config, 1)); },
@@ -44,7 +54,7 @@ TEST(ChooseDevice, ErrorsNameTheOperatorOrTheDevices) {
 class RunDevice : public testing::ToldRuns {};
 
 TEST_F(RunDevice, ARefusedDeviceLeavesNoDirectory) {
-  add_example_device();
+  const ExampleDeviceScope example;
   Config refused = config();
   refused.run.device = "example";
   expect_error<InvalidArgument>([&] { (void)run_and(refused); }, {"run.device: example must have every operator"});

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "tessera/base/bytes.h"
+#include "tessera/tensor/device_context.h"
 #include "tessera/train/detail/loop.h"
 #include "tessera/train/detail/start_text.h"
 #include "tessera/train/memory_fit.h"
@@ -33,12 +34,27 @@ std::string memory_text(const Prediction& prediction) {
   return text;
 }
 
+// Returns the limits of the named device, or those of the host. Each rank has a device.
+MemoryLimits limits_of_run(const Config& config, int ranks) {
+  MemoryLimits limits = host_limits(ranks);
+  const std::string& name = config.run.device;
+  if (name == "auto" || name == tensor::host_device().properties().kind) return limits;
+  const MemoryLimits of_device = limits_of(device::Device::get(name));
+  limits.device_nbytes = of_device.device_nbytes;
+  limits.device = of_device.device;
+  return limits;
+}
+
 std::string fit_text(const Config& config, int world_size, int ranks) {
-  const MemoryLimits limits = host_limits(ranks);
+  const MemoryLimits limits = limits_of_run(config, ranks);
   const std::string refusal = memory_refusal(config, world_size, limits);
   if (!refusal.empty()) return "does not fit: " + refusal + "\n";
   const std::string need = bytes_text(predicted_peak(config, world_size));
   const std::string here = ranks == 1 ? "one rank" : fmt::format("each of {} ranks", ranks);
+  if (limits.device_nbytes)
+    return fmt::format("fits: {} for {}; {} free on {}\n",
+                       bytes_text(detail::total_of(predicted_memory(config, world_size))), here,
+                       bytes_text(*limits.device_nbytes), limits.device);
   if (!limits.host_nbytes) return fmt::format("fits: {} for {}; the free memory of this host is unknown\n", need, here);
   return fmt::format("fits: {} for {}; {} free on this host\n", need, here, bytes_text(*limits.host_nbytes));
 }

@@ -11,7 +11,10 @@
 #include "tessera/base/bytes.h"
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/device_of_rank.h"
 #include "tessera/nn/language_model.h"
+#include "tessera/tensor/device_context.h"
 #include "tessera/train/detail/loop.h"
 #include "tessera/train/predict.h"
 
@@ -78,7 +81,14 @@ void lower_to_cgroups(const fs::path& mount, fs::path path, const CgroupFiles& f
 struct Need {
   std::int64_t tensors = 0;  // peak on its device
   std::int64_t staging = 0;  // host memory besides that of the device, from which a checkpoint is written
-  [[nodiscard]] std::int64_t total() const { return tensors + staging; }
+  // Returns the bytes on the device of the tensors.
+  [[nodiscard]] std::int64_t of_device(const MemoryLimits& limits) const {
+    return limits.device_nbytes ? tensors : tensors + staging;
+  }
+  // Returns the bytes in host memory.
+  [[nodiscard]] std::int64_t of_host(const MemoryLimits& limits) const {
+    return limits.device_nbytes ? staging : tensors + staging;
+  }
 };
 
 // Throws OutOfMemory, soon, if the tensors need more than `limit` by far; 0: no limit.
@@ -94,18 +104,28 @@ Need need_of(const Config& config, int world_size, std::int64_t limit = 0) {
   return need;
 }
 
+// Returns a clause with the bytes of all ranks together; empty for one rank.
+std::string shared_by(std::int64_t nbytes, int ranks, const std::string& where) {
+  if (ranks == 1) return {};
+  return ", " + bytes_text(nbytes * ranks) + " for " + std::to_string(ranks) + " ranks on " + where + ",";
+}
+
 // Returns the exceeded limit as a clause; empty if none.
 std::string exceeded(const Need& need, const MemoryLimits& limits) {
-  if (limits.rank_nbytes > 0 && need.tensors > limits.rank_nbytes)
+  if (limits.device_nbytes) {
+    if (need.tensors > *limits.device_nbytes / limits.device_ranks)
+      return shared_by(need.tensors, limits.device_ranks, limits.device) + " exceeds " +
+             bytes_text(*limits.device_nbytes) + " free on " + limits.device;
+  } else if (limits.rank_nbytes > 0 && need.tensors > limits.rank_nbytes) {
     return " exceeds TESSERA_HOST_CAPACITY, " + bytes_text(limits.rank_nbytes);
-  if (limits.address_nbytes && need.total() > *limits.address_nbytes)
-    return " exceeds " + bytes_text(*limits.address_nbytes) + " of remaining address space (ulimit -v)";
-  if (!limits.host_nbytes || need.total() <= *limits.host_nbytes / limits.ranks) return {};
-  std::string text;
-  if (limits.ranks > 1)
-    text = ", " + bytes_text(need.total() * limits.ranks) + " for " + std::to_string(limits.ranks) +
-           " ranks on this host,";
-  return text + " exceeds " + bytes_text(*limits.host_nbytes) + " free on host";
+  }
+  const std::int64_t on_host = need.of_host(limits);
+  const std::string what = limits.device_nbytes ? " with " + bytes_text(on_host) + " for checkpoints on the host" : "";
+  if (limits.address_nbytes && on_host > *limits.address_nbytes)
+    return what + " exceeds " + bytes_text(*limits.address_nbytes) + " of remaining address space (ulimit -v)";
+  if (!limits.host_nbytes || on_host <= *limits.host_nbytes / limits.ranks) return {};
+  return what + shared_by(on_host, limits.ranks, "this host") + " exceeds " + bytes_text(*limits.host_nbytes) +
+         " free on host";
 }
 
 // Returns the peak of a configuration that fits; nothing if it does not, or if it is invalid.
@@ -113,13 +133,17 @@ std::optional<std::int64_t> fitting_peak(const Config& config, int world_size, c
   // Mapped memory is less than twice the tensors in it, and some granules.
   constexpr std::int64_t kGranules = std::int64_t{64} << 20;
   std::int64_t most = std::numeric_limits<std::int64_t>::max() / 4;
-  if (limits.rank_nbytes > 0) most = std::min(most, limits.rank_nbytes);
-  if (limits.address_nbytes) most = std::min(most, *limits.address_nbytes);
-  if (limits.host_nbytes) most = std::min(most, *limits.host_nbytes / limits.ranks);
+  if (limits.device_nbytes) {
+    most = std::min(most, *limits.device_nbytes / limits.device_ranks);
+  } else {
+    if (limits.rank_nbytes > 0) most = std::min(most, limits.rank_nbytes);
+    if (limits.address_nbytes) most = std::min(most, *limits.address_nbytes);
+    if (limits.host_nbytes) most = std::min(most, *limits.host_nbytes / limits.ranks);
+  }
   try {
     const Need need = need_of(config, world_size, 2 * most + kGranules);
     if (!exceeded(need, limits).empty()) return std::nullopt;
-    return need.total();
+    return need.of_device(limits);
   } catch (const InvalidArgument&) {
     return std::nullopt;
   } catch (const OutOfMemory&) {
@@ -290,13 +314,13 @@ std::optional<std::int64_t> free_address_space() {
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used);
 }
 
-std::int64_t predicted_peak(const Config& config, int world_size) { return need_of(config, world_size).total(); }
+std::int64_t predicted_peak(const Config& config, int world_size) { return need_of(config, world_size).of_host({}); }
 
 std::string memory_refusal(const Config& config, int world_size, const MemoryLimits& limits) {
   const Need need = need_of(config, world_size);
   const std::string limit = exceeded(need, limits);
   if (limit.empty()) return {};
-  const std::string text = "train: predicted peak " + bytes_text(need.total()) + " per rank" + limit;
+  const std::string text = "train: predicted peak " + bytes_text(need.of_device(limits)) + " per rank" + limit;
   const std::string fixes = Fixes(config, world_size, limits).text();
   return text + "; " + (fixes.empty() ? "use more hosts, or a smaller model" : fixes) + "; --force starts anyway";
 }
@@ -308,9 +332,56 @@ MemoryLimits host_limits(int ranks) {
           .address_nbytes = free_address_space()};
 }
 
-void check_memory(const Config& config, int world_size, int ranks) {
+MemoryLimits limits_of(const device::Device& device) {
+  const RankPlace& place = current_place();
+  MemoryLimits limits = host_limits(place.local_world_size);
+  if (device == tensor::host_device()) return limits;
+  limits.device_nbytes = static_cast<std::int64_t>(device.memory_use().free_nbytes);
+  limits.device = device.name();
+  limits.device_ranks = comm::ranks_are_threads() ? place.local_world_size : 1;
+  return limits;
+}
+
+std::optional<std::int64_t> largest_batch(const Config& config, int world_size, std::int64_t nbytes) {
+  const Config now = resolved(config, world_size);
+  const std::int64_t step = now.train.accumulate * now.mesh.dp * now.mesh.fsdp;
+  const MemoryLimits limits{.device_nbytes = nbytes};
+  const auto fits = [&](std::int64_t count) {
+    Config smaller = now;
+    smaller.train.batch = count * step;
+    return fitting_peak(smaller, world_size, limits).has_value();
+  };
+  std::int64_t least = 0;  // fits
+  std::int64_t most = now.train.batch / step;
+  if (most > 0 && fits(most)) return most * step;
+  while (most - least > 1) {
+    const std::int64_t middle = least + (most - least) / 2;
+    (fits(middle) ? least : most) = middle;
+  }
+  if (least == 0) return std::nullopt;
+  return least * step;
+}
+
+std::string batch_advice(const Config& config, int world_size, const device::Device& device) {
+  const device::MemoryUse use = device.memory_use();
+  const int ranks = limits_of(device).device_ranks;
+  const auto usable = static_cast<std::int64_t>(use.free_nbytes + use.own_nbytes) / ranks;
+  const std::optional<std::int64_t> batch = largest_batch(config, world_size, usable);
+  const std::string of = " of " + bytes_text(usable) + " per rank on " + device.name();
+  if (!batch) return "no batch fits by prediction" + of + "; use more ranks with --mesh.fsdp, or a smaller model";
+  Config smaller = resolved(config, world_size);
+  if (*batch == smaller.train.batch)
+    return "--train.batch " + std::to_string(*batch) + " fits by prediction" + of +
+           "; fragmentation or other memory takes the rest; use --train.accumulate " +
+           std::to_string(2 * smaller.train.accumulate) + ", or a smaller batch";
+  smaller.train.batch = *batch;
+  return "the largest batch that fits is --train.batch " + std::to_string(*batch) + ", predicted " +
+         bytes_text(need_of(smaller, world_size).tensors) + of;
+}
+
+void check_memory(const Config& config, int world_size, const MemoryLimits& limits) {
   if (config.run.force || is_own(config.model)) return;
-  const std::string refusal = memory_refusal(config, world_size, host_limits(ranks));
+  const std::string refusal = memory_refusal(config, world_size, limits);
   TESSERA_CHECK(refusal.empty(), refusal);
 }
 

@@ -10,6 +10,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
+#include "tessera/tensor/device_context.h"
 #include "tessera/train/predict.h"
 #include "tessera/train/testing/told_runs.h"
 
@@ -136,6 +137,50 @@ TEST_F(FreeHostMemory, KnowsCgroupsOfTheFirstVersion) {
   EXPECT_EQ(free_host_memory(root.path()), 0) << "never less than nothing";
 }
 
+TEST(MemoryFit, TensorsOnADeviceUseItsMemory) {
+  Config config = of_preset("1b");
+  config.checkpoint.every = 0;
+  const std::int64_t tensors = predicted_peak(config, 1);
+  EXPECT_EQ(memory_refusal(config, 1, {.host_nbytes = kGiB, .device_nbytes = tensors, .device = "abacus:0"}), "")
+      << "the host holds no tensor";
+  const std::string refusal =
+      memory_refusal(config, 1, {.host_nbytes = kGiB, .device_nbytes = tensors - 1, .device = "abacus:0"});
+  EXPECT_TRUE(contains(refusal, " per rank exceeds ")) << refusal;
+  EXPECT_TRUE(contains(refusal, " free on abacus:0; use ")) << refusal;
+  const std::string shared =
+      memory_refusal(config, 2, {.ranks = 2, .device_nbytes = tensors, .device = "abacus:0", .device_ranks = 2});
+  EXPECT_TRUE(contains(shared, " for 2 ranks on abacus:0, exceeds ")) << shared;
+  config.checkpoint.every = 10;
+  const std::string staging =
+      memory_refusal(config, 1, {.host_nbytes = kGiB, .device_nbytes = tensors, .device = "abacus:0"});
+  EXPECT_TRUE(contains(staging, " for checkpoints on the host exceeds ")) << staging;
+}
+
+TEST(MemoryFit, TheLargestBatchThatFitsIsExact) {
+  Config config = of_preset("tiny");
+  config.checkpoint.every = 0;
+  config.train.batch = 16;
+  const auto peak_of = [&](std::int64_t batch) {
+    Config of = config;
+    of.train.batch = batch;
+    return predicted_peak(of, 1);
+  };
+  EXPECT_EQ(largest_batch(config, 1, peak_of(16)), 16);
+  EXPECT_EQ(largest_batch(config, 1, peak_of(16) - 1), 15);
+  EXPECT_EQ(largest_batch(config, 1, peak_of(5)), 5);
+  EXPECT_EQ(largest_batch(config, 1, 1000), std::nullopt);
+  config.train.accumulate = 2;
+  EXPECT_EQ(largest_batch(config, 1, peak_of(6)), 6);
+}
+
+TEST(MemoryFit, AdviceAfterAStepWithoutMemoryNamesABatch) {
+  Config config = of_preset("1b");
+  config.train.batch = 4096;
+  const std::string advice = batch_advice(config, 1, tensor::host_device());
+  EXPECT_TRUE(contains(advice, "--train.batch ") || contains(advice, "no batch fits")) << advice;
+  EXPECT_TRUE(contains(advice, " per rank on host")) << advice;
+}
+
 class MemoryOfRuns : public testing::ToldRuns {};
 
 TEST_F(MemoryOfRuns, AStartThatDoesNotFitIsRefusedUnlessForced) {
@@ -150,7 +195,7 @@ TEST_F(MemoryOfRuns, AStartThatDoesNotFitIsRefusedUnlessForced) {
   });
   EXPECT_FALSE(std::filesystem::exists(path()));
   large.run.force = true;
-  EXPECT_NO_THROW(check_memory(large, 1, 1));
+  EXPECT_NO_THROW(check_memory(large, 1, host_limits(1)));
 }
 
 }  // namespace

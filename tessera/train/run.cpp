@@ -12,6 +12,7 @@
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/process_group.h"
+#include "tessera/memory/oom_report.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/bad_step.h"
 #include "tessera/train/checkpoint/checkpoint.h"
@@ -28,6 +29,7 @@
 #include "tessera/train/detail/run_task.h"
 #include "tessera/train/detail/shrinking.h"
 #include "tessera/train/detail/start_text.h"
+#include "tessera/train/detail/step_failure.h"
 #include "tessera/train/memory_fit.h"
 #include "tessera/train/trainer.h"
 
@@ -64,14 +66,13 @@ Phases phases_until_asked(Progress& progress) {
 }
 
 // Returns the resolved configuration, equal on all ranks except for options that may differ. Collective. Throws on all
-// ranks if one of them cannot start. Later worlds are shrunk worlds of the run, whose memory is still in use.
-Config agreed_config(const Config& given, const detail::RunTask& task, int world_size, bool is_first_world) {
+// ranks if one of them cannot start.
+Config agreed_config(const Config& given, const detail::RunTask& task, int world_size) {
   Config config;
   detail::StartCheck check;
   try {
     config = resolved(given, world_size);
     task.check(config);
-    if (is_first_world) check_memory(given, world_size, current_place().local_world_size);
     check.facts = detail::start_facts(config);
   } catch (const std::exception&) {
     check.error = std::current_exception();
@@ -80,18 +81,20 @@ Config agreed_config(const Config& given, const detail::RunTask& task, int world
   return config;
 }
 
-// Returns the device of this rank. Collective. Throws on all ranks if one of them has none.
-device::Device agreed_device(const Config& config) {
-  device::Device device;
+// Returns the device of this rank. Collective. Throws on all ranks if one of them has none, or too little memory. Later
+// worlds are shrunk worlds of the run, whose memory is still in use.
+detail::ChosenDevice agreed_device(const Config& given, const Config& config, int world_size, bool is_first_world) {
+  detail::ChosenDevice chosen;
   detail::StartCheck check;
   try {
-    device = detail::choose_device(config);
-    check.facts = {{"the kind of device", device.properties().kind}};
+    chosen = detail::choose_device(config);
+    if (is_first_world) check_memory(given, world_size, limits_of(chosen.device));
+    check.facts = {{"the kind of device", chosen.device.properties().kind}};
   } catch (const std::exception&) {
     check.error = std::current_exception();
   }
   detail::check_same_on_all_ranks(check);
-  return device;
+  return chosen;
 }
 
 // Removes a run directory that this start created if the start is rejected: it is empty then.
@@ -249,9 +252,13 @@ void take_steps(Trainer& trainer, const detail::RunTask& task, const detail::Run
   } catch (const Error& error) {
     between.abandon();
     summary.end = RunEnd::kFailed;
-    summary.reason = error.message();
+    summary.reason = detail::failure_reason(error, summary);
     summary.ranks = {numbers_of(tally, trainer, summary, rank)};
     if (!detail::may_shrink(summary.config, error) && ranks.is_first_to_fail()) write_summary(summary, lock);
+    const auto* no_memory = dynamic_cast<const memory::OutOfMemoryError*>(&error);
+    if (no_memory != nullptr) progress.say(no_memory->report() + "\n");
+    if (no_memory != nullptr) TESSERA_THROW(OutOfMemory, "step ", summary.steps + 1, ": ", summary.reason);
+    if (summary.reason != error.message()) TESSERA_THROW(DeviceError, "step ", summary.steps + 1, ": ", summary.reason);
     throw;
   }
 }
@@ -296,15 +303,19 @@ struct Worlds {
 };
 
 void say_start(const detail::RunTask& task, const detail::RunRanks& ranks, const Trainer& trainer,
-               std::optional<std::int64_t> free_host, const RunSummary& summary, Progress& progress) {
-  detail::StartFacts facts{.config = summary.config,
-                           .parameters = summary.parameters,
-                           .device = tensor::default_device().name(),
-                           .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
-                           .compute = ranks.rank() == 0 ? detail::compute_text(summary.config.train.dtype) : "",
-                           .predicted = trainer.memory_predicted(),
-                           .free_host_nbytes = free_host,
-                           .directory = summary.directory};
+               const detail::ChosenDevice& chosen, std::optional<std::int64_t> free_host, const RunSummary& summary,
+               Progress& progress) {
+  const bool is_on_host = chosen.device == tensor::host_device();
+  detail::StartFacts facts{
+      .config = summary.config,
+      .parameters = summary.parameters,
+      .device = chosen.device.name(),
+      .why_host = chosen.why_not,
+      .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
+      .compute = ranks.rank() == 0 && is_on_host ? detail::compute_text(summary.config.train.dtype) : "",
+      .predicted = trainer.memory_predicted(),
+      .free_host_nbytes = free_host,
+      .directory = summary.directory};
   task.describe(facts);
   progress.say(detail::start_text(facts));
 }
@@ -313,10 +324,11 @@ void say_start(const detail::RunTask& task, const detail::RunRanks& ranks, const
 void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, std::FILE* out, RunSummary& summary) {
   const detail::RunRanks ranks;
   const std::optional<std::int64_t> free_host = free_host_memory();
-  summary.config = agreed_config(given, task, ranks.size(), worlds.is_first);
+  summary.config = agreed_config(given, task, ranks.size());
   summary.world_size = ranks.size();
   const Config& config = summary.config;
-  const tensor::DeviceScope on_device(agreed_device(config));
+  const detail::ChosenDevice chosen = agreed_device(given, config, ranks.size(), worlds.is_first);
+  const tensor::DeviceScope on_device(chosen.device);
   Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
   NewDirectory made(config.run);
   const Phases phases = phases_until_asked(progress);
@@ -345,10 +357,12 @@ void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, st
   ranks.take_directory(start, config, say_on(progress));
   made.keep();
   summary.directory = start.directory.string();
-  if (ranks.rank() == 0) summary.measured_flops = detail::measured_flops(config.train.dtype);
+  const bool is_on_host = chosen.device == tensor::host_device();
+  if (ranks.rank() == 0 && is_on_host) summary.measured_flops = detail::measured_flops(config.train.dtype);
   progress.show_mfu(mfu_per_rate(summary));
   progress.show_unit(unit_of(config.model));
-  if (!std::exchange(worlds.has_told_start, true)) say_start(task, ranks, trainer, free_host, summary, progress);
+  if (!std::exchange(worlds.has_told_start, true))
+    say_start(task, ranks, trainer, chosen, free_host, summary, progress);
   tell_what_lies_behind(summary, progress);
 
   keep_what_is_asked_for(trainer, summary, ranks.rank());
@@ -431,7 +445,16 @@ void check_start(const Config& given, int world_size, int ranks, std::FILE* out)
   if (given.data.tokenizer != "bytes") paths.push_back(given.data.tokenizer);
   for (const std::string& path : paths)
     TESSERA_CHECK_AS(IoError, std::filesystem::exists(path), "'", path, "': No such file or directory");
-  check_memory(given, world_size, ranks);
+  // The ranks find their devices, and compare their memory. Ranks on the host would all report the same.
+  const std::string& name = config.run.device;
+  const bool is_host = name == tensor::host_device().properties().kind;
+  if (is_host || name == "auto") {
+    try {
+      check_memory(given, world_size, host_limits(ranks));
+    } catch (const InvalidArgument&) {
+      if (is_host || device::Device::all().size() == 1) throw;
+    }
+  }
   Progress progress(config.run, 0, out);
   task->open(config, detail::phases_on(progress));
 }

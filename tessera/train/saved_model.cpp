@@ -8,6 +8,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/nn/distribute.h"
 #include "tessera/ops/create/generator.h"
+#include "tessera/train/detail/choose_device.h"
 #include "tessera/train/make_model.h"
 
 namespace tessera::train {
@@ -46,6 +47,13 @@ Config saved_config(const CheckpointInfo& from) {
     for (const std::string& value : values) set(config, name, value);
   }
   return config;
+}
+
+device::Device saved_model_device(const CheckpointInfo& from, const SavedModelOptions& options, ModelUse use) {
+  Config config = saved_config(from);
+  config.run.device = options.device.empty() ? "auto" : options.device;
+  if (!options.dtype.empty()) set(config, "train.dtype", options.dtype);
+  return detail::choose_device(config, use).device;
 }
 
 SavedModel open_saved_model(const CheckpointInfo& from, const SavedModelOptions& options) {

@@ -7,11 +7,13 @@
 // shard.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 
 #include "tessera/base/export.h"
+#include "tessera/device/device.h"
 #include "tessera/nn/language_model.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/config.h"
@@ -25,7 +27,19 @@ struct SavedModelOptions {
   MeshConfig mesh = {};        ///< Mesh to compute on; its product must be the world size.
   std::string dtype = {};      ///< f32 or bf16. Empty: train.dtype of the run.
   std::string tokenizer = {};  ///< bytes, or the path of a tokenizer.json. Empty: that of the run.
+  std::string device = {};     ///< Device to compute on, as for run.device. Empty: auto.
 };
+
+/// Work that a device must be able to do with a model.
+enum class ModelUse : std::uint8_t {
+  kTraining,    ///< Steps.
+  kLoss,        ///< Losses without gradients.
+  kGeneration,  ///< Text.
+};
+/// Returns the device of this rank for the model of a checkpoint, by options.device. With auto, it is the best one of
+/// the machine that can do the work. Throws InvalidArgument if a named device does not exist or cannot do it.
+TESSERA_API device::Device saved_model_device(const CheckpointInfo& from, const SavedModelOptions& options,
+                                              ModelUse use);
 
 /// A model with its weights, in evaluation mode.
 struct SavedModel {
@@ -37,8 +51,8 @@ struct SavedModel {
 /// Returns the configuration in the metadata of a checkpoint. Throws MismatchError if it has none, or has an unknown
 /// option of the model.
 TESSERA_API Config saved_config(const CheckpointInfo& from);
-/// Creates the model of a checkpoint on the mesh of the options, and reads its weights. Throws InvalidArgument if the
-/// model does not fit the mesh, and what load_checkpoint() throws.
+/// Creates the model of a checkpoint on the mesh of the options and the default device, and reads its weights. Throws
+/// InvalidArgument if the model does not fit the mesh, and what load_checkpoint() throws.
 TESSERA_API SavedModel open_saved_model(const CheckpointInfo& from, const SavedModelOptions& options = {});
 
 /// Returns the directory of the run that wrote a checkpoint: the first directory above it with a config.toml. Empty if

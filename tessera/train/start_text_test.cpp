@@ -47,6 +47,8 @@ TEST(StartText, AMeshOfOneRankHasAnAxisToo) {
   EXPECT_NE(text.find("\nmesh dp=1 on 1 rank (host); batch 8 x 128 tokens; f32 compute, f32 state\n"),
             std::string::npos)
       << text;
+  const std::string reason = start_text({.config = config, .device = "host", .why_host = "x lacks y"});
+  EXPECT_NE(reason.find(" f32 state\ncomputing on the host, since x lacks y\n"), std::string::npos) << reason;
 }
 
 // The line and the peak of the MFU are those of the dtype of the blocks.

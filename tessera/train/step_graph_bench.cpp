@@ -73,7 +73,10 @@ class Step {
     graph_.replay(1e-3, INFINITY, stream());
   }
   // Returns the values read after a replay.
-  [[nodiscard]] double results() const { return graph_.loss() + graph_.grad_norm() + (graph_.is_skipped() ? 1 : 0); }
+  [[nodiscard]] double results() const {
+    const detail::StepReadings& of = graph_.readings();
+    return of.loss() + of.grad_norm() + (of.is_skipped() ? 1 : 0);
+  }
   // Returns a graph with the nodes and edges of the captured step, whose nodes do nothing.
   [[nodiscard]] device::GraphExec hollow() const {
     const std::vector<device::NodeInfo> nodes = graph_.graph().graph().nodes();

@@ -161,8 +161,8 @@ TEST(StepGraph, DecidesInDeviceMemoryWhetherAStepIsTaken) {
       ops::fill_(taken, 0);
       graph.replay(0.5, most, stream);
       stream.synchronize();
-      EXPECT_EQ(ops::item(taken).as_double(), graph.is_skipped() ? 0 : -0.5);
-      return graph.is_skipped();
+      EXPECT_EQ(ops::item(taken).as_double(), graph.readings().is_skipped() ? 0 : -0.5);
+      return graph.readings().is_skipped();
     };
     EXPECT_FALSE(skips(1, 2, INFINITY));
     EXPECT_FALSE(skips(-1, 2, 2));

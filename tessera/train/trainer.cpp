@@ -13,9 +13,9 @@
 #include "tessera/nn/distribute.h"
 #include "tessera/nn/generation.h"
 #include "tessera/nn/packing.h"
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/create/generator.h"
 #include "tessera/ops/pointwise/pointwise.h"
-#include "tessera/ops/reduce/host_values.h"
 #include "tessera/ops/update/update.h"
 #include "tessera/shard/gradients.h"
 #include "tessera/shard/redistribute.h"
@@ -31,6 +31,7 @@
 namespace tessera::train {
 namespace {
 
+using detail::StepReadings;
 using detail::StepValues;
 using Clock = std::chrono::steady_clock;
 
@@ -43,9 +44,6 @@ constexpr double kMeanStays = 0.9;  // weight of the previous running mean of gr
 Tensor whole(const Tensor& x) {
   return x.has_layout() ? shard::redistribute(x, layout::Layout::replicated(x.layout().mesh())).local() : x;
 }
-
-// Returns the element of a tensor that is complete on this rank; 0 if it has no value (nn/meta.h).
-double value_of(const Tensor& x) { return x.storage().has_values() ? ops::item(x).as_double() : 0; }
 
 // Returns the plan of this rank and restarts its generator.
 ParallelPlan begin(const Config& config) {
@@ -70,10 +68,35 @@ Trainer::State::State(const Config& given, const MakeWorkload& make)
       book(work->module(), *optimizer) {}
 
 // Annotated, so that the record shows a rank that waits for its data.
+Batch Trainer::State::read_batch(std::uint64_t k) const {
+  const probe::Annotation mark("data", static_cast<std::int64_t>(k));
+  const memory::Label label("activations");
+  return work->batch(k);
+}
+
 Batch Trainer::State::next_batch(std::int64_t m) {
   const std::uint64_t k = number_of_batch(m);
-  const probe::Annotation mark("data", static_cast<std::int64_t>(k));
-  return work->batch(k);
+  if (!prepared.empty() && prepared.front().number != k) prepared.clear();  // the step was changed
+  if (prepared.empty()) return read_batch(k);
+  Prepared next = std::move(prepared.front());
+  prepared.pop_front();
+  if (next.error) std::rethrow_exception(next.error);
+  return std::move(next.batch);
+}
+
+void Trainer::State::prepare_batches(std::int64_t count) {
+  const device::Device device = tensor::default_device();
+  if (device == tensor::host_device() || !device.properties().has_values || steps >= config.train.steps) return;
+  for (std::int64_t m = 0; m < count; ++m) {
+    Prepared& next = prepared.emplace_back();
+    next.number = number_of_batch(config.train.accumulate + m);
+    try {
+      next.batch = read_batch(next.number);
+    } catch (...) {
+      next.error = std::current_exception();
+      return;
+    }
+  }
 }
 
 const detail::LanguageWorkload& Trainer::State::language(const char* what) const {
@@ -84,6 +107,7 @@ const detail::LanguageWorkload& Trainer::State::language(const char* what) const
 
 StepValues Trainer::State::compute(const std::function<Batch(std::int64_t m)>& batch_at) {
   Tensor loss;
+  std::optional<nn::CastScope> cast_once(work->module());
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) {
     const memory::Label label("activations");
     const Batch batch = batch_at(m);
@@ -94,6 +118,7 @@ StepValues Trainer::State::compute(const std::function<Batch(std::int64_t m)>& b
     book.note();
     loss = loss ? ops::add(loss, part.detach()) : part.detach();
   }
+  cast_once.reset();
   const autograd::NoGrad no_grad;
   std::optional<shard::ExposedTime::Scope> waiting;
   if (plan.mesh()) waiting.emplace(*exposed, stream());
@@ -164,19 +189,42 @@ void Trainer::State::take_step(StepReport& report) {
     return batch;
   });
   work->module().set_observer({});
-  report.loss = value_of(values.loss);
-  report.grad_norm = value_of(values.norm.norm);
-  if (is_looked_at()) before_update(report, activations.kept());
-  report.end = judged(report);
-  if (report.end == StepEnd::kDone) update(report.learning_rate, values.norm.factor);
-  drop_gradients();
+  const autograd::NoGrad no_grad;
+  const Tensor skip = detail::skip_flag(values, ops::full({}, largest_norm(), {.dtype = DType::kF64}));
+  readings.read(values, skip);
+  if (is_looked_at()) {
+    stream().synchronize();
+    report.loss = readings.loss();
+    report.grad_norm = readings.grad_norm();
+    before_update(report, activations.kept());
+  }
+  update(report.learning_rate, values.norm.factor, skip);
+  prepare_batches(1);
   stream().synchronize();
   report.exposed_seconds = exposed->take_seconds();
+  conclude(report, readings);
 }
 
-void Trainer::State::update(double learning_rate, const Tensor& clip_factor) {
+void Trainer::State::wait_for_copies() {
+  for (const device::Event& copied : std::exchange(update_after, {})) stream().wait(copied);
+}
+
+void Trainer::State::update(double learning_rate, const Tensor& clip_factor, const Tensor& skip) {
+  wait_for_copies();
   optimizer->set_learning_rate(learning_rate);
-  optimizer->step({.scalars = {.clip_factor = clip_factor}, .keeps_gradients = true});
+  optimizer->step({.scalars = {.clip_factor = clip_factor, .skip = skip}, .keeps_gradients = true});
+}
+
+void Trainer::State::conclude(StepReport& report, const StepReadings& of) {
+  if (tensor::default_device().properties().has_values) {
+    report.loss = of.loss();
+    report.grad_norm = of.grad_norm();
+    report.end = judged(report);
+    TESSERA_CHECK_AS(MismatchError, of.is_skipped() == (report.end != StepEnd::kDone), "step ", report.step,
+                     ": the device ", of.is_skipped() ? "skipped" : "took", " a step with loss ", report.loss,
+                     " and gradient norm ", report.grad_norm, ", the trainer did not");
+  }
+  drop_gradients();
 }
 
 void Trainer::State::check_replicas_if_due() {

@@ -99,7 +99,7 @@ class TESSERA_API Trainer {
   [[nodiscard]] std::int64_t step_count() const;
   /// Returns the contents of a checkpoint: the tensors of the parameters, with LoRA of the adapters alone, and of the
   /// optimizer state, and as metadata "trainer" the step, the state of the random generator and the running mean of
-  /// norms.
+  /// norms. If it is saved, the next step waits for the copies before its update. It must not outlive the trainer.
   [[nodiscard]] CheckpointState checkpoint_state() const;
   /// Returns the weights that a run starts from another checkpoint with (checkpoint.init): the tensors of all
   /// parameters but LoRA adapters.

@@ -49,6 +49,7 @@ CheckpointState Trainer::checkpoint_state() const {
       {"step", state_->steps}, {"random", {{"seed", random.seed}, {"call", random.call}}}, {"mean_norm", nullptr}};
   if (state_->mean_norm) json["mean_norm"] = *state_->mean_norm;
   out.texts["trainer"] = json.dump();
+  out.on_copied = [state = state_.get()](const device::Event& copied) { state->update_after.push_back(copied); };
   return out;
 }
 

@@ -12,10 +12,6 @@ using detail::StepValues;
 bool Trainer::State::is_replayed() {
   if (!config.train.graph || steps == looked_at_step) return false;
   if (graph) return true;
-  const device::Device device = tensor::default_device();
-  TESSERA_CHECK(device == tensor::host_device() || !device.properties().has_values,
-                "train.graph: requires the host device, got ", device.name(),
-                "; omit train.graph, or use run.device host");
   graph.emplace(config.train.accumulate);
   return false;
 }
@@ -50,20 +46,16 @@ void Trainer::State::replay_step(StepReport& report) {
   if (!graph->is_ready()) capture_step();
   if (!tensor::default_device().properties().has_values) return drop_gradients();  // no batch to read, nothing to run
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) graph->set_batch(m, next_batch(m), plan);
+  wait_for_copies();
   graph->replay(report.learning_rate, largest_norm(), stream());
+  prepare_batches(config.train.accumulate);
   stream().synchronize();
-  report.loss = graph->loss();
-  report.grad_norm = graph->grad_norm();
   report.exposed_seconds = exposed->replayed_seconds();
   // Inspectors of a bad step find its gradients where those of other steps are.
-  if (graph->is_skipped()) {
+  if (graph->readings().is_skipped()) {
     for (std::size_t i = 0; i < leaves.size(); ++i) autograd::set_grad(leaves[i], graph->gradients()[i]);
   }
-  report.end = judged(report);
-  TESSERA_CHECK_AS(MismatchError, graph->is_skipped() == (report.end != StepEnd::kDone), "step ", report.step,
-                   ": the graph ", graph->is_skipped() ? "skipped" : "took", " a step with loss ", report.loss,
-                   " and gradient norm ", report.grad_norm, ", the trainer did not");
-  drop_gradients();
+  conclude(report, graph->readings());
 }
 
 }  // namespace tessera::train

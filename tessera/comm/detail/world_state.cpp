@@ -49,18 +49,22 @@ namespace {
 
 constexpr const char* kAborted = "aborted";  // key of the store: why a rank aborted all groups
 
-// Returns the named backend, or the preferred usable one. Backends of lower preference are not queried, since some load
-// a library to answer.
-BackendInfo choose(std::string_view name, const ConnectRequest& request) {
+// Returns the named backend, or the preferred usable one of memory of this kind. Backends of lower preference are not
+// queried, since some load a library to answer.
+BackendInfo choose(std::string_view name, const std::string& device_kind, const ConnectRequest& request) {
   std::string reasons;
   std::vector<BackendInfo> candidates = all_backends();
   std::ranges::stable_sort(candidates, std::greater<>(), &BackendInfo::preference);
   for (const BackendInfo& backend : candidates) {
     if (!name.empty() && backend.name != name) continue;
+    const auto& kinds = backend.capabilities.device_kinds;
+    if (name.empty() && !device_kind.empty() && std::ranges::find(kinds, device_kind) == kinds.end()) continue;
     const std::string why_not = backend.why_not(request);
     if (why_not.empty()) return backend;
     reasons += std::string(reasons.empty() ? "" : "; ") + std::string(backend.name) + ": " + why_not;
   }
+  TESSERA_CHECK_AS(NotSupported, !reasons.empty() || !name.empty(), "no backend of this build communicates memory of ",
+                   device_kind);
   if (reasons.empty()) {
     for (const BackendInfo& backend : all_backends()) reasons += " " + std::string(backend.name);
     TESSERA_THROW(InvalidArgument, "unknown backend '", name, "'; available backends:", reasons);
@@ -88,8 +92,9 @@ WorldState& WorldState::current() {
 }
 
 std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& ranks, std::string_view backend,
-                                                       std::uint64_t generation, std::string_view parent,
-                                                       std::chrono::nanoseconds timeout, std::string& chosen) {
+                                                       const std::string& device_kind, std::uint64_t generation,
+                                                       std::string_view parent, std::chrono::nanoseconds timeout,
+                                                       std::string& chosen) {
   const auto self = std::ranges::find(ranks, current_place().rank);
   const std::string within = parent.empty() ? "" : " in " + std::string(parent);
   ConnectRequest request{.name = text_of(ranks) + within + (generation == 0 ? "" : " #" + std::to_string(generation)),
@@ -98,7 +103,7 @@ std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& 
                          .timeout = timeout};
   // Groups that survivors create after a failure work on.
   if (processes_ != nullptr && generation == 0) request.why_over = [this] { return why_aborted(); };
-  const BackendInfo info = choose(is_alone() && backend.empty() ? backend_ : backend, request);
+  const BackendInfo info = choose(is_alone() && backend.empty() ? backend_ : backend, device_kind, request);
   chosen = info.name;
   const std::string key = chosen + " " + request.name;
   request.store = std::make_shared<PrefixStore>("communicator " + key, store_);

@@ -95,12 +95,14 @@ class WorldState {
   [[nodiscard]] std::string why_aborted() const noexcept;
   /// Releases all communicators. Each informs its peers, immediately or when its last pending work releases it.
   void let_go();
-  /// Returns the communicator of these ranks on this backend ("": the preferred usable one), and connects it on first
-  /// use. `generation` distinguishes communicators created after a failure. `parent` names a group of the same ranks
-  /// that must fail separately, or is empty.
+  /// Returns the communicator of these ranks on this backend, and connects it on first use. If `backend` is empty, it
+  /// is the preferred usable one with memory of this kind of device (empty: of any). `generation` distinguishes
+  /// communicators created after a failure. `parent` names a group of the same ranks that must fail separately, or is
+  /// empty.
   std::shared_ptr<Communicator> communicator(const std::vector<Rank>& ranks, std::string_view backend,
-                                             std::uint64_t generation, std::string_view parent,
-                                             std::chrono::nanoseconds timeout, std::string& chosen);
+                                             const std::string& device_kind, std::uint64_t generation,
+                                             std::string_view parent, std::chrono::nanoseconds timeout,
+                                             std::string& chosen);
   /// Returns true if several groups use this communicator.
   bool is_shared(const Communicator& communicator);
   /// Returns the symmetric memory of groups over this communicator.

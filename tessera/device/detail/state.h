@@ -15,6 +15,7 @@
 #include "tessera/device/backend.h"
 #include "tessera/device/detail/access_checker.h"
 #include "tessera/device/detail/launch_log.h"
+#include "tessera/device/device.h"
 #include "tessera/device/stream_slot.h"
 
 namespace tessera::device {
@@ -78,7 +79,8 @@ struct DeviceState : std::enable_shared_from_this<DeviceState> {
   DeviceProperties properties;
   std::unique_ptr<DeviceBackend> backend;
   FaultInjector faults;
-  std::unique_ptr<detail::AccessChecker> checker;  // null if not checked
+  std::atomic<Device::WaitCheck> wait_check{nullptr};  // see Device::set_wait_check
+  std::unique_ptr<detail::AccessChecker> checker;      // null if not checked
   std::atomic<std::size_t> own_nbytes{0};
 
   std::mutex mutex;
@@ -101,6 +103,9 @@ struct DeviceState : std::enable_shared_from_this<DeviceState> {
   void retire(std::unique_ptr<StreamBackend> stream, ClockSlot* slot);
   void reap();  // destroys retiring streams whose work has completed
   std::shared_ptr<CaptureState> find_capture(CaptureId id);
+  void check_work(bool is_reset) {  // after a wait or a reset
+    if (const auto check = wait_check.load(std::memory_order_acquire)) check(*this, is_reset);
+  }
 };
 
 struct StreamState {

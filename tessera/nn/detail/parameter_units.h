@@ -28,6 +28,8 @@ class ParameterUnits {
   Tensor read(const ParameterSlot& slot);
   /// Releases the active unit.
   void release();
+  /// Keeps parameters in the compute dtype (Gatherer::keep_casts).
+  void keep_casts(bool is_kept) { gatherer_.keep_casts(is_kept); }
   /// Returns the bytes of gathered parameters.
   [[nodiscard]] const shard::HeldBytes& held() const { return gatherer_.held(); }
 

@@ -1,12 +1,11 @@
 #include "tessera/ops/create/random.h"
 
-#include <bit>
 #include <cmath>
 
 #include "tessera/ops/create/detail/fill.h"
 #include "tessera/ops/create/generator.h"
 #include "tessera/ops/detail/draws.h"
-#include "tessera/ops/detail/philox.h"
+#include "tessera/ops/detail/integer_draws.h"
 #include "tessera/tensor/call.h"
 #include "tessera/tensor/device_context.h"
 
@@ -165,30 +164,21 @@ void run_bernoulli(const KernelCall& call) {
                              BernoulliDraw{keyed(call), static_cast<float>(call.as<RandomAttributes>().a.as_double())});
 }
 
-// Takes the upper half of the product of a random word and the range: 32 bits, or 64 for long ranges.
 struct IntegerDraw : Keyed {
-  std::int64_t low;
-  std::uint64_t range;  // 0: 2^64
+  detail::IntegerRange range;
   void operator()(std::int64_t* tile, std::uint64_t first, std::int64_t n) const {
-    if (range != 0 && range <= (std::uint64_t{1} << 32)) {
+    if (range.is_short()) {
       std::uint32_t words[detail::kTile];
       detail::draw_words(words, key, first, n);
-      for (std::int64_t i = 0; i < n; ++i) put(tile[i], words[i] * range >> 32);
+      for (std::int64_t i = 0; i < n; ++i) tile[i] = range.of_word(words[i]);
       return;
     }
     for (std::int64_t i = 0; i < n; ++i) {
       const std::uint64_t element = first + static_cast<std::uint64_t>(i);
       std::uint32_t words[4];
       detail::words_of_block(key.seed, key.call, element / 2, words);
-      const std::uint64_t word = words[element % 2 * 2] | std::uint64_t{words[element % 2 * 2 + 1]} << 32;
-      put(tile[i], range == 0 ? word : static_cast<std::uint64_t>(Wide{word} * range >> 64));
+      tile[i] = range.of_words(words, element);
     }
-  }
-
- private:
-  __extension__ using Wide = unsigned __int128;
-  void put(std::int64_t& to, std::uint64_t offset) const {
-    to = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + offset);
   }
 };
 void infer_integers(const Call& call, std::span<OutputInfo> outputs) {
@@ -201,45 +191,17 @@ void run_integers(const KernelCall& call) {
   const auto& attributes = call.as<RandomAttributes>();
   const std::int64_t low = attributes.a.as_int64();
   const auto range = static_cast<std::uint64_t>(attributes.b.as_int64()) - static_cast<std::uint64_t>(low);
-  detail::launch_fill<std::int64_t>(call, places_of(call), IntegerDraw{keyed(call), low, range});
+  detail::launch_fill<std::int64_t>(call, places_of(call), IntegerDraw{keyed(call), {low, range}});
 }
 
-// A permutation of the integers below a power of two: a Feistel network with keys from the generator. Values past the
-// end go through it again. Each element is computed independently, so that shards agree.
 struct PermutationDraw : Keyed {
-  std::uint64_t n;
-  int half;  // bits of each half
-  static constexpr int kRounds = 12;
-  std::uint32_t keys[kRounds] = {};
-
+  detail::Permutation permutation;
   void prepare() {
     Keyed::prepare();
-    detail::draw_words(keys, key, 0, kRounds);
+    detail::draw_words(permutation.keys, key, 0, detail::Permutation::kRounds);
   }
-  void operator()(std::int64_t* tile, std::uint64_t first, std::int64_t count) const {
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::uint64_t at = first + static_cast<std::uint64_t>(i);
-      do {
-        at = mixed(at);
-      } while (at >= n);
-      tile[i] = static_cast<std::int64_t>(at);
-    }
-  }
-
- private:
-  [[nodiscard]] std::uint64_t mixed(std::uint64_t at) const {
-    const auto mask = static_cast<std::uint32_t>((std::uint64_t{1} << half) - 1);
-    auto left = static_cast<std::uint32_t>(at >> half);
-    auto right = static_cast<std::uint32_t>(at) & mask;
-    for (const std::uint32_t round_key : keys) {
-      std::uint64_t word = (right ^ round_key) * std::uint64_t{0x9E3779B97F4A7C15U};
-      word ^= word >> 29;
-      word *= 0xBF58476D1CE4E5B9U;
-      const std::uint32_t next = (left ^ static_cast<std::uint32_t>(word >> 32)) & mask;
-      left = right;
-      right = next;
-    }
-    return std::uint64_t{left} << half | right;
+  void operator()(std::int64_t* tile, std::uint64_t first, std::int64_t n) const {
+    for (std::int64_t i = 0; i < n; ++i) tile[i] = permutation.of(first + static_cast<std::uint64_t>(i));
   }
 };
 void infer_permutation(const Call& call, std::span<OutputInfo> outputs) {
@@ -251,9 +213,8 @@ void infer_permutation(const Call& call, std::span<OutputInfo> outputs) {
 }
 void run_permutation(const KernelCall& call) {
   const auto n = static_cast<std::uint64_t>(call.as<RandomAttributes>().a.as_int64());
-  // At least 8 bits: shorter networks have too few permutations.
-  const int bits = std::max(8, static_cast<int>(std::bit_width(n)));
-  detail::launch_fill<std::int64_t>(call, places_of(call), PermutationDraw{keyed(call), n, (bits + 1) / 2});
+  detail::launch_fill<std::int64_t>(call, places_of(call),
+                                    PermutationDraw{keyed(call), {n, detail::permutation_half(n)}});
 }
 
 // Operators

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "tessera/base/dtype.h"
+#include "tessera/ops/cuda/halves.cuh"
 #include "tessera/ops/detail/conversions.h"
 
 namespace tessera::ops::cuda {
@@ -23,35 +24,14 @@ struct alignas(2 * sizeof(Part)) Complex {
   using value_type = Part;
   Part re;
   Part im;
+  Complex() = default;
+  constexpr Complex(Part real, Part imag) : re(real), im(imag) {}
+  explicit constexpr Complex(Part real) : re(real), im(0) {}
   constexpr Part real() const { return re; }
   constexpr Part imag() const { return im; }
 };
 
 using detail::convert;
-
-/// Converts exactly.
-__device__ inline float widen(bf16 value) { return __uint_as_float(std::uint32_t{value.bits()} << 16); }
-/// Converts exactly, including nan payloads, which the hardware does not keep.
-__device__ inline float widen(f16 value) {
-  if ((value.bits() & 0x7fff) > 0x7c00) return static_cast<float>(value);
-  float wide;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits()));
-  return wide;
-}
-/// Rounds to nearest, ties to even; a nan keeps its sign and the upper bits of its payload.
-__device__ inline bf16 narrow_to_bf16(float value) {
-  const std::uint32_t bits = __float_as_uint(value);
-  const std::uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
-  return bf16::from_bits(static_cast<std::uint16_t>((is_nan ? bits | 0x400000 : rounded) >> 16));
-}
-/// Rounds to nearest, ties to even; a nan keeps its sign and the upper bits of its payload.
-__device__ inline f16 narrow_to_f16(float value) {
-  if ((__float_as_uint(value) & 0x7fffffff) > 0x7f800000) return f16(value);
-  std::uint16_t bits;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  return f16::from_bits(bits);
-}
 
 /// Converts an element of type S, as stored in memory, to T.
 template <class T, class S>
@@ -175,6 +155,18 @@ __device__ S to_memory(T value) {
     return as_element<S>(value);
   }
 }
+/// Converts values to the words of their elements.
+template <class S, class T, int N>
+__device__ inline void to_words(std::uint32_t (&to)[N * sizeof(S) / 4], const T (&from)[N]) {
+  if constexpr (std::is_same_v<T, float> && (std::is_same_v<S, bf16> || std::is_same_v<S, f16>)) {
+    narrow_all<S>(to, from);
+  } else {
+    S written[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) written[k] = to_memory<S>(from[k]);
+    memcpy(to, written, sizeof to);
+  }
+}
 
 }  // namespace elements
 
@@ -227,12 +219,11 @@ __device__ inline void store_vector(const T (&from)[N], void* to, DType dtype, s
     constexpr int kNbytes = N * static_cast<int>(sizeof(S));
     using Word =
         std::conditional_t<kNbytes % 16 == 0, uint4, std::conditional_t<kNbytes % 8 == 0, uint2, std::uint32_t>>;
-    S written[N];
-#pragma unroll
-    for (int k = 0; k < N; ++k) written[k] = elements::to_memory<S>(from[k]);
     if constexpr (kNbytes < 4) {
-      for (int k = 0; k < N; ++k) static_cast<S*>(to)[i + k] = written[k];
+      for (int k = 0; k < N; ++k) static_cast<S*>(to)[i + k] = elements::to_memory<S>(from[k]);
     } else {
+      std::uint32_t written[kNbytes / 4];
+      elements::to_words<S>(written, from);
       Word words[kNbytes / sizeof(Word)];
       memcpy(words, written, kNbytes);
       auto* at = reinterpret_cast<Word*>(static_cast<S*>(to) + i);

@@ -2,6 +2,8 @@
 // sample.
 #include "tessera/base/testing/bench.h"
 #include "tessera/ops/create/create.h"
+#include "tessera/ops/create/random.h"
+#include "tessera/ops/pointwise/activations.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/reduce.h"
@@ -10,17 +12,14 @@
 namespace tessera::ops {
 namespace {
 
-constexpr std::int64_t kCount = (std::int64_t{64} << 20) / 4;  // 64 MiB of f32
-constexpr std::size_t kLaunches = 200;                         // per sample, well below the capacity of a queue
-constexpr std::size_t kPasses = 10;                            // over memory, well below the capacity of a queue
+constexpr std::int64_t kCount = (std::int64_t{256} << 20) / 4;  // 256 MiB of f32
+constexpr std::size_t kLaunches = 200;                          // per sample, well below the capacity of a queue
+constexpr std::size_t kPasses = 10;                             // over memory, well below the capacity of a queue
 
 struct Setup {
   device::Device gpu = device::Device::get("cuda:0");
   device::Stream stream = gpu.default_stream();
   CreateOptions f32{.dtype = DType::kF32, .device = gpu};
-  Tensor a = full({kCount}, 1, f32);
-  Tensor b = full({kCount}, 2, f32);
-  Tensor out = full({kCount}, 0, f32);
   Tensor copied = full({2 * kCount}, 1, f32);
   Tensor copy = full({2 * kCount}, 0, f32);
 
@@ -29,7 +28,7 @@ struct Setup {
 };
 
 // Runs `body` over `nbytes` `passes` times, then waits.
-void measure_stream(bench::Context& context, const Setup& setup, const char* name, std::size_t nbytes,
+void measure_stream(bench::Context& context, const Setup& setup, const std::string& name, std::size_t nbytes,
                     const std::function<void()>& body, std::optional<double> must_ratio) {
   if (!context.wants(name)) return;
   const auto passes = [&setup](const std::function<void()>& each) {
@@ -70,25 +69,32 @@ TESSERA_BENCH(ops_on_cuda) {
   const Setup setup;
   context.describe_machine("gpu", setup.gpu.properties().description);
   measure_small_calls(context, setup);
-  const std::size_t one = setup.a.nbytes();
-  measure_stream(
-      context, setup, "cuda_stream_add", 3 * one, [&] { add(setup.a, setup.b, {.out = setup.out}); }, 0.9);
-  const Tensor many = full({4 * kCount}, 1, setup.f32);  // exceeds the caches
   const Tensor total = full({}, 0, setup.f32);
   const tensor::Operator sum_op = tensor::find_op("sum");
-  measure_stream(
-      context, setup, "cuda_stream_sum", many.nbytes(),
-      [&] {
-        tensor::call_out(sum_op, total, {many}, SumAttributes{{}, false, DType::kF32});
-      },
-      0.9);
-  const Tensor halves = full({kCount}, 0, {.dtype = DType::kBF16, .device = setup.gpu});
-  measure_stream(
-      context, setup, "cuda_cast_bf16", one + one / 2, [&] { copy_(halves, setup.a); }, 0.9);
-  const Tensor more = full({kCount}, 1, {.dtype = DType::kBF16, .device = setup.gpu});
-  const Tensor to = full({kCount}, 0, {.dtype = DType::kBF16, .device = setup.gpu});
-  measure_stream(
-      context, setup, "cuda_stream_add_bf16", one + one / 2, [&] { add(halves, more, {.out = to}); }, 0.9);
+  const std::size_t one = setup.copied.nbytes() / 2;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const std::string suffix = dtype == DType::kF32 ? "" : "_bf16";
+    const double must = dtype == DType::kF32 ? 0.95 : 0.92;
+    const CreateOptions options{.dtype = dtype, .device = setup.gpu};
+    const std::int64_t count = static_cast<std::int64_t>(one / itemsize(dtype));
+    const Tensor a = randn({count}, options);
+    const Tensor b = randn({count}, options);
+    const Tensor out = empty({count}, options);
+    measure_stream(
+        context, setup, "cuda_stream_add" + suffix, 3 * one, [&] { add(a, b, {.out = out}); }, must);
+    measure_stream(
+        context, setup, "cuda_stream_gelu" + suffix, 2 * one, [&] { gelu(a, {.out = out}); }, must);
+    measure_stream(
+        context, setup, "cuda_stream_sum" + suffix, one,
+        [&] {
+          tensor::call_out(sum_op, total, {a}, SumAttributes{{}, false, DType::kF32});
+        },
+        must);
+    const DType other = dtype == DType::kF32 ? DType::kBF16 : DType::kF32;
+    const Tensor converted = empty({count}, {.dtype = other, .device = setup.gpu});
+    measure_stream(
+        context, setup, "cuda_stream_cast" + suffix, one + converted.nbytes(), [&] { copy_(converted, a); }, must);
+  }
 }
 
 }  // namespace

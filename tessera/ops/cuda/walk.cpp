@@ -58,6 +58,38 @@ Walk walk_of(const detail::Loop& loop, std::int64_t width) {
   return walk;
 }
 
+std::int64_t items_together(const Walk& walk, std::int64_t item, std::initializer_list<const void*> moved) {
+  const auto count = static_cast<int>(moved.size());
+  const auto fits = [&](std::int64_t together) {
+    bool all = walk.ndim > 0 && walk.sizes[0] % together == 0;
+    int o = 0;
+    for (const void* address : moved) {
+      all = all && walk.steps[0][o] == 1 && walk.first[o] % together == 0 &&
+            reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(item * together) == 0;
+      for (int d = 1; all && d < walk.ndim; ++d) all = walk.steps[d][o] % together == 0;
+      ++o;
+    }
+    for (; all && o < Walk::kMaxOperands; ++o) all = walk.steps[0][o] == 0;
+    return all;
+  };
+  std::int64_t together = 1;
+  while (count > 0 && item * together < 16 && fits(2 * together)) together *= 2;
+  return together;
+}
+
+Walk in_groups(const Walk& walk, std::int64_t together, int moved) {
+  Walk groups = empty_walk();
+  for (int o = 0; o < Walk::kMaxOperands; ++o) groups.first[o] = walk.first[o] / (o < moved ? together : 1);
+  for (int d = 0; d < walk.ndim; ++d) {
+    std::int64_t along[Walk::kMaxOperands];
+    for (int o = 0; o < Walk::kMaxOperands; ++o) {
+      along[o] = walk.steps[d][o] / (d > 0 && o < moved ? together : 1);
+    }
+    groups.add(walk.sizes[d] / (d == 0 ? together : 1), along, Walk::kMaxOperands);
+  }
+  return groups;
+}
+
 bool has_vectors(const detail::Loop& loop, std::int64_t width) {
   if (loop.ndim() == 0 || loop.run() % width != 0) return false;
   for (std::size_t o = 0; o < loop.operands(); ++o) {

@@ -3,10 +3,14 @@
 // elements, a division is a multiplication and a shift.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace tessera::ops::detail {
 class Loop;
+template <std::size_t N>
+class StridedLoop;
 }  // namespace tessera::ops::detail
 
 namespace tessera::ops::cuda {
@@ -20,7 +24,7 @@ struct Divider {
 /// The sizes and strides of a loop, innermost dimension first.
 struct Walk {
   static constexpr int kMaxDims = 16;     // after merging
-  static constexpr int kMaxOperands = 4;  // the result and three inputs
+  static constexpr int kMaxOperands = 5;  // the result and four inputs
 
   std::int64_t numel;
   std::int32_t ndim;  // at least 1
@@ -40,6 +44,24 @@ struct Walk {
 Walk walk_of(const detail::Loop& loop, std::int64_t width = 1);
 /// Returns a walk without dimensions.
 Walk empty_walk();
+/// Converts a strided loop (ops/shape/detail/strided_loop.h).
+template <std::size_t N>
+Walk walk_of(const detail::StridedLoop<N>& loop) {
+  static_assert(N <= Walk::kMaxOperands);
+  Walk walk = empty_walk();
+  for (std::size_t d = loop.ndim(); d-- > 0;) {
+    std::int64_t along[N];
+    for (std::size_t o = 0; o < N; ++o) along[o] = loop.stride(o, d);
+    walk.add(loop.size(d), along, static_cast<int>(N));
+  }
+  return walk;
+}
+/// Returns the number of adjacent items of `item` bytes that can be moved as one of at most 16 bytes: 1, 2, 4, 8 or 16.
+/// The first `moved` operands are arrays of items at these addresses, contiguous along the innermost dimension; the
+/// other operands are constant along it.
+std::int64_t items_together(const Walk& walk, std::int64_t item, std::initializer_list<const void*> moved);
+/// Returns the walk over groups of `together` items. Offsets of the first `moved` operands count groups.
+Walk in_groups(const Walk& walk, std::int64_t together, int moved);
 /// Returns true if vectors of `width` are possible: the innermost size is a multiple of `width`, operands have stride 1
 /// or (except the first) 0 along it, and all other strides are multiples of `width`.
 bool has_vectors(const detail::Loop& loop, std::int64_t width);

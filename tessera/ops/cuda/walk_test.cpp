@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tessera/ops/detail/loops.h"
+#include "tessera/ops/shape/detail/strided_loop.h"
 
 namespace tessera::ops::cuda {
 namespace {
@@ -80,6 +81,24 @@ TEST(Walk, TakesVectorsOfRows) {
   EXPECT_FALSE(has_vectors(loop, 16));
   const Tensor odd = Tensor::allocate({6, 9}, DType::kF32, host).as_strided({6, 8}, Strides({9, 1}), 0);
   EXPECT_FALSE(has_vectors(detail::Loop({&out, &odd}), 4)) << "rows do not begin at multiples of 4";
+}
+
+TEST(Walk, GroupsAdjacentItems) {
+  detail::StridedLoop<3> loop;  // two arrays of items, and an operand per row
+  loop.add(6, {8, 24, 1});
+  loop.add(8, {1, 1, 0});
+  loop.collapse();
+  const Walk walk = walk_of(loop);
+  alignas(16) std::byte memory[64];
+  EXPECT_EQ(items_together(walk, 2, {memory, memory + 32}), 8);
+  EXPECT_EQ(items_together(walk, 4, {memory, memory + 32}), 4);
+  EXPECT_EQ(items_together(walk, 16, {memory, memory}), 1);
+  EXPECT_EQ(items_together(walk, 2, {memory, memory + 4}), 2) << "the second array is aligned to 4 bytes";
+  EXPECT_EQ(items_together(walk, 2, {memory}), 1) << "the second operand is not an array, but not constant";
+  const Walk groups = in_groups(walk, 4, 2);
+  EXPECT_EQ(groups.numel, 12);
+  EXPECT_EQ(offsets_at(groups, 5, 3), (std::vector<std::int64_t>{5, 13, 2}));
+  EXPECT_EQ(offsets_at(groups, 4, 3), (std::vector<std::int64_t>{4, 12, 2}));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // exp of numbers that are not positive, for softmax and the activations: e^x = 2^n e^r with integer n and
 // abs(r) <= ln 2 / 2. A polynomial computes e^r. The error in f32 is at most 2 ulp; results below the least normal
-// number are 0. This file is included once per vector width.
+// number are 0. This file is included once per vector width, and by CUDA code.
 #if defined(TESSERA_OPS_DETAIL_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_OPS_DETAIL_EXP_INL_H_
 #undef TESSERA_OPS_DETAIL_EXP_INL_H_
@@ -8,8 +8,7 @@
 #define TESSERA_OPS_DETAIL_EXP_INL_H_
 #endif
 
-#include <hwy/contrib/math/math-inl.h>
-#include <hwy/highway.h>
+#include "tessera/ops/detail/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::ops::HWY_NAMESPACE {

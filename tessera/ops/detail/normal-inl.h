@@ -7,7 +7,7 @@
 // register holds a table of 16. Otherwise it is the polynomial of erf, which needs a division.
 #include <cmath>
 
-#include <hwy/highway.h>
+#include "tessera/ops/detail/lanes-inl.h"
 #include "tessera/ops/detail/vector_math-inl.h"
 
 #if defined(TESSERA_OPS_DETAIL_NORMAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -29,7 +29,7 @@ struct NormalTail {
   V exponential;
 };
 
-#if HWY_TARGET <= HWY_AVX3
+#if !defined(__CUDACC__) && HWY_TARGET <= HWY_AVX3
 
 // The ratio in 16 intervals of t: polynomials of the distance from their lower end, fitted to 8e-8, most of them to
 // 1e-8. 1 + t is in [1, 16), and its exponent and the first two bits of its fraction are the index: [0, 1/4) is 12,
@@ -104,6 +104,17 @@ HWY_INLINE NormalTail<V> normal_tail_of(D d, V x) {
     return {t, hn::Mul(ratio_of_positive(d, t), exponential), exponential};
   }
 }
+
+#ifdef __CUDACC__
+// The ratio is a polynomial of 1 / (1 + 0.38 t), fitted to 4e-5.
+HWY_INLINE NormalTail<float> normal_tail_of(hn::NarrowLane d, float x) {
+  constexpr float kFit[] = {-0.0899283449F, 0.188876464F, 0.0919797428F, 0.157829474F, 0.151225137F};
+  const float t = hn::Min(hn::Abs(x), 14.9F);
+  const float exponential = exp_of_not_positive(d, -0.5F * t * t);
+  const float s = quotient_of(d, 1.0F, hn::MulAdd(t, 0.38F, 1.0F));
+  return {t, polynomial(d, s, kFit) * s * exponential, exponential};
+}
+#endif
 
 /// x times the normal distribution function.
 template <class D, class V>

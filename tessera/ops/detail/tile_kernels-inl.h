@@ -1,6 +1,5 @@
-// Tile kernels from functions of one element: `vec` takes vectors of f32 or f64, `one` takes an integer or a complex
-// number. This file is included once per Highway target. The remainder of a run also uses the vector code, in padded
-// buffers, so that a value never depends on its position.
+// Tile kernels from formulas (pointwise/detail/formulas.h). This file is included once per Highway target. The
+// remainder of a run also uses the vector code, in padded buffers, so that a value never depends on its position.
 #include <complex>
 #include <cstring>
 #include <utility>
@@ -51,17 +50,19 @@ void plain_kernel(void* const* operands, std::int64_t n) {
   plain_tile<Op, T>(operands, n, std::make_index_sequence<kInputs>());
 }
 
-/// Returns the kernels of Op, which takes `kInputs` elements, for the compute types among `kTypes`.
-template <class Op, int kInputs, std::uint8_t kTypes>
+/// Returns the kernels of Op for the compute types among Op::kTypes.
+template <class Op>
 constexpr detail::TileKernels kernels_of() {
   detail::TileKernels kernels;
-  kernels.by_compute[0] = &vector_kernel<Op, float, kInputs>;
-  kernels.by_compute[1] = &vector_kernel<Op, double, kInputs>;
-  if constexpr ((kTypes & (detail::kIntegers | detail::kBools)) != 0) {
-    kernels.by_compute[2] = &plain_kernel<Op, std::int64_t, kInputs>;
+  if constexpr ((Op::kTypes & detail::kFloats) != 0) {
+    kernels.by_compute[0] = &vector_kernel<Op, float, Op::kInputs>;
+    kernels.by_compute[1] = &vector_kernel<Op, double, Op::kInputs>;
   }
-  if constexpr ((kTypes & detail::kComplex) != 0) {
-    kernels.by_compute[3] = &plain_kernel<Op, std::complex<float>, kInputs>;
+  if constexpr ((Op::kTypes & (detail::kIntegers | detail::kBools)) != 0) {
+    kernels.by_compute[2] = &plain_kernel<Op, std::int64_t, Op::kInputs>;
+  }
+  if constexpr ((Op::kTypes & detail::kComplex) != 0) {
+    kernels.by_compute[3] = &plain_kernel<Op, std::complex<float>, Op::kInputs>;
   }
   return kernels;
 }

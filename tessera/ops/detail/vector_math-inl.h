@@ -1,11 +1,10 @@
-// Functions of vectors of f32 and f64, included once per Highway target. Special values follow IEEE: nan stays nan, log
-// of 0 is -inf, log of a negative number is nan, exp overflows to inf. f32 is accurate to a few ulp. Functions without
-// a vector form in double precision are computed lane by lane.
+// Functions of vectors of f32 and f64, included once per Highway target, and by CUDA code. Special values follow IEEE:
+// nan stays nan, log of 0 is -inf, log of a negative number is nan, exp overflows to inf. f32 is accurate to a few ulp.
+// Functions without a vector form in double precision are computed lane by lane.
 #include <cmath>
 
-#include <hwy/contrib/math/math-inl.h>
-#include <hwy/highway.h>
 #include "tessera/ops/detail/exp-inl.h"
+#include "tessera/ops/detail/lanes-inl.h"
 
 #if defined(TESSERA_OPS_DETAIL_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_OPS_DETAIL_VECTOR_MATH_INL_H_
@@ -27,6 +26,12 @@ HWY_INLINE hn::Vec<D> number(D d, double value) {
   return hn::Set(d, static_cast<TypeOf<D>>(value));
 }
 
+#ifndef __CUDACC__
+/// Returns a / b for b in [2^-120, 2^120]. On devices, the result is accurate to 1 ulp.
+template <class D, class V>
+HWY_INLINE V quotient_of(D, V a, V b) {
+  return hn::Div(a, b);
+}
 /// Applies f to each lane.
 template <class D, class V, class F>
 HWY_INLINE V lane_by_lane(D d, V x, F f) {
@@ -45,6 +50,7 @@ HWY_INLINE V lane_by_lane(D d, V a, V b, F f) {
   for (std::size_t i = 0; i < hn::MaxLanes(d); ++i) of_a[i] = f(of_a[i], of_b[i]);
   return hn::Load(d, of_a);
 }
+#endif
 
 /// Evaluates the polynomial with these coefficients, highest first.
 template <class D, class V, std::size_t kCount>
@@ -103,7 +109,7 @@ HWY_INLINE V sigmoid_of(D d, V x) {
   // Uses the exponential of a number that is not positive, which neither overflows nor loses normal numbers.
   const V e = exp_of_not_positive(d, hn::Neg(hn::Abs(x)));
   const V one = number(d, 1);
-  const V y = hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+  const V y = quotient_of(d, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
 
@@ -124,7 +130,7 @@ HWY_INLINE V scaled_erfc_of_positive(D d, V t) {
   const V three = number(d, 3);
   const V a = hn::Add(t, three);
   const V b = hn::MulAdd(t, number(d, 2), number(d, 1));
-  const V inverse = hn::Div(number(d, 1), hn::Mul(a, b));
+  const V inverse = quotient_of(d, number(d, 1), hn::Mul(a, b));
   const V u = hn::Mul(hn::Mul(hn::Sub(t, three), b), inverse);
   return hn::Mul(polynomial(d, u, kFit), hn::Mul(a, inverse));
 }

@@ -1,6 +1,6 @@
-// Operators that read or write at indices. Indices are integers (on CUDA i64 or i32) that count from 0. They are
-// checked when the work runs. An index out of range fails the next wait for the stream, with an error that names
-// operator, index and range.
+// Operators that read or write at indices. Indices are integers that count from 0. They are checked when the work runs.
+// An index out of range fails the next wait for the stream, with an error that names operator, index and range. On
+// CUDA, it fails all waits for the device until Stream::reset_error, also if a replayed graph reads it.
 //
 // Elements with the same index are added in the order of the index, so that results have the same bits for any number
 // of threads.

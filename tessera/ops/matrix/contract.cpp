@@ -100,6 +100,8 @@ void kernel(const KernelCall& call) {
 void infer_contract_add(const Call& call, std::span<tensor::OutputInfo> outputs) {
   TESSERA_CHECK_CALL(call, call.outputs.size() == 1 && call.outputs[0], "requires an output tensor to add to");
   infer<contract_labels>(call, outputs);
+  const bool is_half = outputs[0].dtype == DType::kBF16 || outputs[0].dtype == DType::kF16;
+  if (is_half && call.outputs[0].dtype() == DType::kF32) outputs[0].dtype = DType::kF32;
 }
 
 void contract_add_kernel(const KernelCall& call) {

@@ -44,8 +44,8 @@ TESSERA_API Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b
 /// Returns the product of two tensors, summed over labels that the result lacks: "bik,kj->bij". Each label names one
 /// size and occurs in at least two of the three operands. einsum handles all other equations.
 TESSERA_API Tensor contract(const Tensor& a, const Tensor& b, std::string_view labels);
-/// Adds contract(a, b, labels) to `sum` in place. With layouts, `sum` must have the layout of the product, so that
-/// partial sums add locally. Autograd does not record this operator.
+/// Adds contract(a, b, labels) to `sum` in place. The sum of products of half types may be f32. With layouts, `sum`
+/// must have the layout of the product, so that partial sums add locally. Autograd does not record this operator.
 TESSERA_API void contract_add_(const Tensor& sum, const Tensor& a, const Tensor& b, std::string_view labels);
 /// Returns the Einstein sum of any number of tensors: "bik,kj->bij". "..." stands for dimensions that are broadcast.
 /// Without "->", the result has the labels that occur once, in alphabetical order. A label that occurs twice in one

@@ -27,7 +27,8 @@ struct CrossEntropyAttributes {
 };
 
 /// Returns the loss of logits [..., classes] for targets [...] (i64 or i32), in f32 (f64 for f64). The mean of no rows
-/// is 0.
+/// is 0. A target that is neither a class nor ignored is an error at the next wait on the host. On CUDA, the loss of
+/// its row and the gradients of its logits are nan.
 TESSERA_API Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyAttributes& how = {});
 /// Loss, and the logsumexp of each row, which its gradient needs.
 struct CrossEntropyResult {

@@ -1,9 +1,10 @@
-// Activations. A row: name, algebra, flops, the function of a vector x, what the gradient reads, and the gradient: of
-// the gradient g of the result, by the input x() and the result y(). Rows of two inputs a, b have a gradient for each.
-// swiglu and its gradient, which has two results, are written after the table.
+// Activations: the operators of activation_rows.h. swiglu and its gradient, which has two results, are written after
+// the table.
 #include "tessera/ops/pointwise/activations.h"
 
 #include "tessera/ops/pointwise/compare.h"
+#include "tessera/ops/pointwise/detail/activation_rows.h"
+#include "tessera/ops/pointwise/detail/formulas.h"
 #include "tessera/ops/pointwise/detail/table.h"
 #include "tessera/ops/pointwise/functions.h"
 #include "tessera/ops/pointwise/pointwise.h"
@@ -17,33 +18,13 @@
 #include "tessera/ops/detail/tile_kernels-inl.h"
 #include "tessera/ops/detail/vector_math-inl.h"
 
-// clang-format off
-#define TESSERA_ROWS_1(ROW)                                                                                    \
-  ROW(sigmoid, kRising, 20, sigmoid_of(d, x), "out", mul(mul(g, y()), sub(1, y())))                            \
-  ROW(relu, kRising, 1, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x), "out", where(gt(y(), 0), g, 0)) \
-  ROW(gelu, kOpaque, 30, gelu_of(d, x), "x", gelu_backward(g, x()))                                            \
-  ROW(gelu_tanh, kOpaque, 30, gelu_tanh_of(d, x), "x", gelu_tanh_backward(g, x()))                             \
-  ROW(silu, kOpaque, 20, silu_of(d, x), "x", silu_backward(g, x()))                                            \
-  ROW(softplus, kRising, 40, softplus_of(d, x), "x", mul(g, sigmoid(x())))
-#define TESSERA_ROWS_2(ROW)                                                                                          \
-  ROW(gelu_backward, kMulti, kOpaque, 40, hn::Mul(a, gelu_slope_of(d, b)), "a, b", gelu_backward(g, b()),            \
-      mul(mul(g, a()), gelu_curvature(b())))                                                                         \
-  ROW(gelu_tanh_backward, kMulti, kOpaque, 40, hn::Mul(a, gelu_tanh_slope_of(d, b)), "a, b",                         \
-      gelu_tanh_backward(g, b()), mul(mul(g, a()), gelu_tanh_curvature(b())))                                        \
-  ROW(silu_backward, kMulti, kOpaque, 30, hn::Mul(a, silu_slope_of(d, b)), "a, b", silu_backward(g, b()),            \
-      mul(mul(g, a()), silu_curvature(b())))
-// clang-format on
-
 HWY_BEFORE_NAMESPACE();
 namespace tessera::ops::HWY_NAMESPACE {
+using namespace detail;  // NOLINT(google-build-using-namespace): the words of the table
 
-#define TESSERA_KERNEL_1(name, algebra, flops, vector, ...) TESSERA_POINTWISE_KERNEL_1(name, vector, x)
-#define TESSERA_KERNEL_2(name, algebra_a, algebra_b, flops, vector, ...) TESSERA_POINTWISE_KERNEL_2(name, vector, a)
-TESSERA_ROWS_1(TESSERA_KERNEL_1)
-TESSERA_ROWS_2(TESSERA_KERNEL_2)
-#undef TESSERA_KERNEL_1
-#undef TESSERA_KERNEL_2
-TESSERA_POINTWISE_KERNEL_2(swiglu, hn::Mul(silu_of(d, a), b), a)
+TESSERA_ACTIVATION_ROWS(TESSERA_FORMULA_1)
+TESSERA_ACTIVATION_BACKWARD_ROWS(TESSERA_FORMULA_2)
+TESSERA_FORMULA_2(swiglu, kFunctions, hn::Mul(silu_of(d, a), b), a)
 
 // One sigmoid serves silu and its derivative. Beyond +-1000, where it is 0 or 1, it is that of the bound, so that
 // infinities give no nan.
@@ -82,13 +63,11 @@ void swiglu_backward_tile(void* const* operands, std::int64_t n) {
   for (std::size_t o = 0; o < 2; ++o) std::memcpy(at[o] + i, padded[o], rest);
 }
 
-const detail::TileKernels* activation_kernels() {
-#define TESSERA_ENTRY_1(name, ...) kernels_of<name##_kernel, 1, detail::kFunctions>(),
-#define TESSERA_ENTRY_2(name, ...) kernels_of<name##_kernel, 2, detail::kFunctions>(),
-  static constexpr detail::TileKernels kKernels[] = {TESSERA_ROWS_1(TESSERA_ENTRY_1) TESSERA_ROWS_2(
-      TESSERA_ENTRY_2) TESSERA_ENTRY_2(swiglu){{swiglu_backward_tile<float>, swiglu_backward_tile<double>}}};
-#undef TESSERA_ENTRY_1
-#undef TESSERA_ENTRY_2
+const TileKernels* activation_kernels() {
+#define TESSERA_ENTRY(name, ...) kernels_of<name##_formula>(),
+  static constexpr TileKernels kKernels[] = {TESSERA_ACTIVATION_ROWS(TESSERA_ENTRY) TESSERA_ACTIVATION_BACKWARD_ROWS(
+      TESSERA_ENTRY) TESSERA_ENTRY(swiglu){{swiglu_backward_tile<float>, swiglu_backward_tile<double>}}};
+#undef TESSERA_ENTRY
   return kKernels;
 }
 
@@ -102,7 +81,10 @@ namespace {
 HWY_EXPORT(activation_kernels);
 
 #define TESSERA_INDEX(name, ...) k_##name,
-enum Index { TESSERA_ROWS_1(TESSERA_INDEX) TESSERA_ROWS_2(TESSERA_INDEX) k_swiglu, k_swiglu_backward };
+enum Index {
+  TESSERA_ACTIVATION_ROWS(TESSERA_INDEX) TESSERA_ACTIVATION_BACKWARD_ROWS(TESSERA_INDEX) k_swiglu,
+  k_swiglu_backward
+};
 #undef TESSERA_INDEX
 
 // Second derivatives, of operators that have derivatives themselves.
@@ -132,23 +114,23 @@ Tensor silu_curvature(const Tensor& x) {
   return mul(mul(s, sub(1, s)), add(mul(x, sub(1, mul(s, 2))), 2));
 }
 
-#define TESSERA_GRADIENT_1(name, algebra, flops, vector, saves, gradient)             \
-  void name##_gradient_of(tensor::GradientCall& call) {                               \
-    const Tensor& g = call.grad();                                                    \
-    [[maybe_unused]] const auto x = [&]() -> const Tensor& { return call.input(0); }; \
-    [[maybe_unused]] const auto y = [&]() -> const Tensor& { return call.output(); }; \
-    detail::give(call, 0, gradient);                                                  \
+#define TESSERA_GRADIENT_1(name, types, vector, element, algebra, flops, saves, gradient) \
+  void name##_gradient_of(tensor::GradientCall& call) {                                   \
+    const Tensor& g = call.grad();                                                        \
+    [[maybe_unused]] const auto x = [&]() -> const Tensor& { return call.input(0); };     \
+    [[maybe_unused]] const auto y = [&]() -> const Tensor& { return call.output(); };     \
+    detail::give(call, 0, gradient);                                                      \
   }
-#define TESSERA_GRADIENT_2(name, algebra_a, algebra_b, flops, vector, saves, gradient_a, gradient_b) \
-  void name##_gradient_of(tensor::GradientCall& call) {                                              \
-    const Tensor& g = call.grad();                                                                   \
-    [[maybe_unused]] const auto a = [&]() -> const Tensor& { return call.input(0); };                \
-    [[maybe_unused]] const auto b = [&]() -> const Tensor& { return call.input(1); };                \
-    if (call.needs(0)) detail::give(call, 0, gradient_a);                                            \
-    if (call.needs(1)) detail::give(call, 1, gradient_b);                                            \
+#define TESSERA_GRADIENT_2(name, types, vector, element, algebra_a, algebra_b, flops, saves, gradient_a, gradient_b) \
+  void name##_gradient_of(tensor::GradientCall& call) {                                                              \
+    const Tensor& g = call.grad();                                                                                   \
+    [[maybe_unused]] const auto a = [&]() -> const Tensor& { return call.input(0); };                                \
+    [[maybe_unused]] const auto b = [&]() -> const Tensor& { return call.input(1); };                                \
+    if (call.needs(0)) detail::give(call, 0, gradient_a);                                                            \
+    if (call.needs(1)) detail::give(call, 1, gradient_b);                                                            \
   }
-TESSERA_ROWS_1(TESSERA_GRADIENT_1)
-TESSERA_ROWS_2(TESSERA_GRADIENT_2)
+TESSERA_ACTIVATION_ROWS(TESSERA_GRADIENT_1)
+TESSERA_ACTIVATION_BACKWARD_ROWS(TESSERA_GRADIENT_2)
 
 void swiglu_gradient_of(tensor::GradientCall& call) {
   const Tensor& g = call.grad();
@@ -189,11 +171,11 @@ void swiglu_backward_gradient_of(tensor::GradientCall& call) {
 
 namespace rows {
 using namespace detail;  // NOLINT(google-build-using-namespace): the words of the table
-#define TESSERA_ROW(row_name, names, results, row_algebra, row_flops, saved)                                         \
+#define TESSERA_ROW(row_name, kinds, names, results, row_algebra, row_flops, saved)                                  \
   constexpr PointwiseRow row_name##_row = {.name = #row_name,                                                        \
                                            .inputs = names,                                                          \
                                            .outputs = results,                                                       \
-                                           .types = kFunctions,                                                      \
+                                           .types = (kinds),                                                         \
                                            .kernels = []() -> const TileKernels& {                                   \
                                              return HWY_DYNAMIC_DISPATCH(activation_kernels)()[Index::k_##row_name]; \
                                            },                                                                        \
@@ -202,20 +184,21 @@ using namespace detail;  // NOLINT(google-build-using-namespace): the words of t
                                            .saves = saved,                                                           \
                                            .flops = row_flops};                                                      \
   const tensor::Operator row_name = register_row<row_name##_row>();
-#define TESSERA_OPERATOR_1(name, algebra, flops, vector, saves, gradient) \
-  TESSERA_ROW(name, "x", "out", RowAlgebra{algebra}, flops, saves)
-#define TESSERA_OPERATOR_2(name, of_a, of_b, flops, vector, saves, gradient_a, gradient_b) \
-  TESSERA_ROW(name, "a, b", "out", (RowAlgebra{of_a, of_b}), flops, saves)
-TESSERA_ROWS_1(TESSERA_OPERATOR_1)
-TESSERA_ROWS_2(TESSERA_OPERATOR_2)
-TESSERA_ROW(swiglu, "a, b", "out", (RowAlgebra{kOpaque, kMulti}), 20, "a, b")
-TESSERA_ROW(swiglu_backward, "grad, a, b", "da, db", (RowAlgebra{kMulti, kOpaque, kOpaque}), 40, "grad, a, b")
+#define TESSERA_OPERATOR_1(name, types, vector, element, algebra, flops, saves, gradient) \
+  TESSERA_ROW(name, types, "x", "out", RowAlgebra{algebra}, flops, saves)
+#define TESSERA_OPERATOR_2(name, types, vector, element, of_a, of_b, flops, saves, gradient_a, gradient_b) \
+  TESSERA_ROW(name, types, "a, b", "out", (RowAlgebra{of_a, of_b}), flops, saves)
+TESSERA_ACTIVATION_ROWS(TESSERA_OPERATOR_1)
+TESSERA_ACTIVATION_BACKWARD_ROWS(TESSERA_OPERATOR_2)
+TESSERA_ROW(swiglu, kFunctions, "a, b", "out", (RowAlgebra{kOpaque, kMulti}), 20, "a, b")
+TESSERA_ROW(swiglu_backward, kFunctions, "grad, a, b", "da, db", (RowAlgebra{kMulti, kOpaque, kOpaque}), 40,
+            "grad, a, b")
 }  // namespace rows
 
 }  // namespace
 
 #define TESSERA_FORMS(name, ...) TESSERA_POINTWISE_FORMS_1(name)
-TESSERA_ROWS_1(TESSERA_FORMS)
+TESSERA_ACTIVATION_ROWS(TESSERA_FORMS)
 
 Tensor swiglu(const Tensor& a, const Tensor& b) { return tensor::call(rows::swiglu, {a, b}); }
 Tensor swiglu(const Tensor& a, const Tensor& b, const ResultOptions& options) {

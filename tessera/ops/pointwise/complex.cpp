@@ -1,4 +1,4 @@
-// Conjugation is a kernel; real and imaginary parts and pairs are views.
+// Real and imaginary parts and pairs are views.
 #include "tessera/ops/pointwise/complex.h"
 
 #include <complex>
@@ -14,21 +14,6 @@ namespace {
 
 using tensor::Call;
 using tensor::OutputInfo;
-
-void conj_tile(void* const* operands, std::int64_t n) {
-  auto* out = static_cast<std::complex<float>*>(operands[0]);
-  const auto* x = static_cast<const std::complex<float>*>(operands[1]);
-  for (std::int64_t i = 0; i < n; ++i) out[i] = std::conj(x[i]);
-}
-constexpr detail::TileKernels kConjKernels = {{nullptr, nullptr, nullptr, conj_tile}};
-constexpr detail::PointwiseRow kConjRow = {
-    .name = "conj",
-    .inputs = "x",
-    .types = detail::kComplex,
-    .kernels = []() -> const detail::TileKernels& { return kConjKernels; },
-    .algebra = {detail::kLinear},
-    .gradient = [](tensor::GradientCall& call) { call.set(0, conj(call.grad())); }};
-const tensor::Operator kConj = detail::register_row<kConjRow>();
 
 void check_complex(const Call& call) {
   TESSERA_CHECK_CALL(call, call.inputs[0].dtype() == DType::kC64, "x must be c64, got ", call.inputs[0].dtype());
@@ -142,7 +127,6 @@ const tensor::Operator kViewAsComplex = tensor::register_op(
 
 }  // namespace
 
-Tensor conj(const Tensor& x) { return is_complex(x.dtype()) ? tensor::call(kConj, {x}) : x; }
 Tensor real(const Tensor& x) { return is_complex(x.dtype()) ? tensor::call(kReal, {x}) : x; }
 Tensor imag(const Tensor& x) { return tensor::call(kImag, {x}); }
 Tensor view_as_real(const Tensor& x) { return tensor::call(kViewAsReal, {x}); }

@@ -1,8 +1,9 @@
-// Operators of three or more tensors, and operators that select: where, clamp, lerp, addcmul, addcdiv.
+// Operators of three or more tensors, and operators that select: the operators of selection_rows.h.
 #include <complex>
 
 #include "tessera/ops/pointwise/compare.h"
-#include "tessera/ops/pointwise/detail/integers.h"
+#include "tessera/ops/pointwise/detail/formulas.h"
+#include "tessera/ops/pointwise/detail/selection_rows.h"
 #include "tessera/ops/pointwise/detail/table.h"
 #include "tessera/ops/pointwise/functions.h"
 #include "tessera/ops/pointwise/pointwise.h"
@@ -13,68 +14,20 @@
 // The headers below are included once per target, after foreach_target.h.
 #include <hwy/highway.h>
 #include "tessera/ops/detail/tile_kernels-inl.h"
-#include "tessera/ops/detail/vector_math-inl.h"
+#include "tessera/ops/pointwise/detail/formulas-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::ops::HWY_NAMESPACE {
-using namespace detail;  // NOLINT(google-build-using-namespace): arithmetic of integers
+using namespace detail;  // NOLINT(google-build-using-namespace): the words of the table
 
-struct WhereKernel {
-  template <class D, class V>
-  static HWY_INLINE V vec(D d, V mask, V a, V b) {
-    return hn::IfThenElse(hn::Ne(mask, hn::Zero(d)), a, b);
-  }
-  template <class T>
-  static T one(T mask, T a, T b) {
-    return mask != T(0) ? a : b;
-  }
-};
-struct ClampKernel {
-  template <class D, class V>
-  static HWY_INLINE V vec(D, V x, V low, V high) {
-    return hn::IfThenElse(hn::Gt(x, high), high, hn::IfThenElse(hn::Lt(x, low), low, x));
-  }
-  template <class T>
-  static T one(T x, T low, T high) {
-    return x > high ? high : x < low ? low : x;
-  }
-};
-struct LerpKernel {
-  template <class D, class V>
-  static HWY_INLINE V vec(D, V a, V b, V weight) {
-    return hn::MulAdd(weight, hn::Sub(b, a), a);
-  }
-  template <class T>
-  static T one(T a, T b, T weight) {
-    return a + weight * (b - a);
-  }
-};
-struct AddcmulKernel {
-  template <class D, class V>
-  static HWY_INLINE V vec(D, V x, V a, V b, V value) {
-    return hn::MulAdd(hn::Mul(value, a), b, x);
-  }
-  template <class T>
-  static T one(T x, T a, T b, T value) {
-    return wrap_add(x, wrap_mul(wrap_mul(value, a), b));
-  }
-};
-struct AddcdivKernel {
-  template <class D, class V>
-  static HWY_INLINE V vec(D, V x, V a, V b, V value) {
-    return hn::Add(x, hn::Div(hn::Mul(value, a), b));
-  }
-  template <class T>
-  static T one(T x, T a, T b, T value) {
-    return x + value * a / b;
-  }
-};
+TESSERA_SELECTION_ROWS_3(TESSERA_FORMULA_3)
+TESSERA_SELECTION_ROWS_4(TESSERA_FORMULA_4)
 
 const TileKernels* selection_kernels() {
-  static constexpr TileKernels kKernels[] = {
-      kernels_of<WhereKernel, 3, kAll>(), kernels_of<ClampKernel, 3, kFloats | kIntegers>(),
-      kernels_of<LerpKernel, 3, kFloats | kComplex>(), kernels_of<AddcmulKernel, 4, kFloats | kIntegers | kComplex>(),
-      kernels_of<AddcdivKernel, 4, kFloats | kComplex>()};
+#define TESSERA_ENTRY(name, ...) kernels_of<name##_formula>(),
+  static constexpr TileKernels kKernels[] = {TESSERA_SELECTION_ROWS_3(TESSERA_ENTRY)
+                                                 TESSERA_SELECTION_ROWS_4(TESSERA_ENTRY)};
+#undef TESSERA_ENTRY
   return kKernels;
 }
 
@@ -88,10 +41,9 @@ namespace {
 using namespace detail;  // NOLINT(google-build-using-namespace): the words of rows
 HWY_EXPORT(selection_kernels);
 
-template <int kIndex>
-const TileKernels& kernels() {
-  return HWY_DYNAMIC_DISPATCH(selection_kernels)()[kIndex];
-}
+#define TESSERA_INDEX(name, ...) k_##name,
+enum Index { TESSERA_SELECTION_ROWS_3(TESSERA_INDEX) TESSERA_SELECTION_ROWS_4(TESSERA_INDEX) };
+#undef TESSERA_INDEX
 
 void where_gradient(tensor::GradientCall& call) {
   if (call.needs(1)) give(call, 1, where(call.input(0), call.grad(), 0));
@@ -132,74 +84,29 @@ void addcdiv_gradient(tensor::GradientCall& call) {
   if (call.needs(2)) give(call, 2, neg(mul(div(mul(call.grad(), conj_of(a)), square(b)), value)));
 }
 
-constexpr PointwiseRow kWhereRow = {.name = "where",
-                                    .inputs = "mask, a, b",
-                                    .types = kAll,
-                                    .kernels = kernels<0>,
-                                    .algebra = {kOpaque, kLinearRising, kLinearRising},
-                                    .gradient = where_gradient,
-                                    .saves = "mask",
-                                    .first_is_mask = true};
-constexpr PointwiseRow kWhereScalarRow = {.name = "where_scalar",
-                                          .function = "where",
-                                          .inputs = "mask, a",
-                                          .types = kAll,
-                                          .kernels = kernels<0>,
-                                          .algebra = {kOpaque, kRising},
-                                          .gradient = where_gradient,
-                                          .saves = "mask",
-                                          .numbers = Numbers::kLast,
-                                          .first_is_mask = true,
-                                          .is_linear_with_0 = true};
-constexpr PointwiseRow kClampRow = {.name = "clamp",
-                                    .inputs = "x",
-                                    .types = kFloats | kIntegers,
-                                    .kernels = kernels<1>,
-                                    .algebra = {kRising},
-                                    .gradient = clamp_gradient,
-                                    .saves = "x",
-                                    .numbers = Numbers::kRange,
-                                    .flops = 2};
-constexpr PointwiseRow kLerpRow = {.name = "lerp",
-                                   .inputs = "a, b, weight",
-                                   .types = kFloats | kComplex,
-                                   .kernels = kernels<2>,
-                                   .gradient = lerp_gradient,
-                                   .saves = "a, b, weight",
-                                   .flops = 3};
-constexpr PointwiseRow kLerpScalarRow = {.name = "lerp_scalar",
-                                         .function = "lerp",
-                                         .inputs = "a, b",
-                                         .types = kFloats | kComplex,
-                                         .kernels = kernels<2>,
-                                         .algebra = {kLinear, kLinear},
-                                         .gradient = lerp_scalar_gradient,
-                                         .numbers = Numbers::kLast,
-                                         .flops = 3};
-constexpr PointwiseRow kAddcmulRow = {.name = "addcmul",
-                                      .inputs = "x, a, b",
-                                      .types = kFloats | kIntegers | kComplex,
-                                      .kernels = kernels<3>,
-                                      .gradient = addcmul_gradient,
-                                      .saves = "a, b",
-                                      .numbers = Numbers::kLast,
-                                      .flops = 3};
-constexpr PointwiseRow kAddcdivRow = {.name = "addcdiv",
-                                      .inputs = "x, a, b",
-                                      .types = kFloats | kComplex,
-                                      .kernels = kernels<4>,
-                                      .gradient = addcdiv_gradient,
-                                      .saves = "a, b",
-                                      .numbers = Numbers::kLast,
-                                      .flops = 3};
+#define TESSERA_TYPES(name, types, ...) constexpr unsigned name##_types = (types);
+TESSERA_SELECTION_ROWS_3(TESSERA_TYPES)
+TESSERA_SELECTION_ROWS_4(TESSERA_TYPES)
+#undef TESSERA_TYPES
 
-const tensor::Operator kWhere = register_row<kWhereRow>();
-const tensor::Operator kWhereScalar = register_row<kWhereScalarRow>();
-const tensor::Operator kClamp = register_row<kClampRow>();
-const tensor::Operator kLerp = register_row<kLerpRow>();
-const tensor::Operator kLerpScalar = register_row<kLerpScalarRow>();
-const tensor::Operator kAddcmul = register_row<kAddcmulRow>();
-const tensor::Operator kAddcdiv = register_row<kAddcdivRow>();
+namespace rows {
+#define TESSERA_OPERATOR(row_name, formula, names, place, row_algebra, row_flops, saved, gradient_of_row)              \
+  constexpr PointwiseRow row_name##_row = {                                                                            \
+      .name = #row_name,                                                                                               \
+      .function = #formula,                                                                                            \
+      .inputs = names,                                                                                                 \
+      .types = formula##_types,                                                                                        \
+      .kernels = []() -> const TileKernels& { return HWY_DYNAMIC_DISPATCH(selection_kernels)()[Index::k_##formula]; }, \
+      .algebra = row_algebra,                                                                                          \
+      .gradient = gradient_of_row,                                                                                     \
+      .saves = saved,                                                                                                  \
+      .numbers = Numbers::place,                                                                                       \
+      .is_linear_with_0 = Index::k_##formula == Index::k_where && Numbers::place == Numbers::kLast,                    \
+      .flops = row_flops};                                                                                             \
+  const tensor::Operator row_name = register_row<row_name##_row>();
+TESSERA_SELECTION_OPERATORS(TESSERA_OPERATOR)
+#undef TESSERA_OPERATOR
+}  // namespace rows
 
 // Returns an absent bound, of the kind of the other bound so that it does not raise the dtype.
 Scalar no_bound(const Scalar& other, bool is_low) {
@@ -211,40 +118,40 @@ Scalar no_bound(const Scalar& other, bool is_low) {
 
 }  // namespace
 
-Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b) { return tensor::call(kWhere, {mask, a, b}); }
+Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b) { return tensor::call(rows::where, {mask, a, b}); }
 Tensor where(const Tensor& mask, const Tensor& a, const Scalar& b) {
-  return tensor::call(kWhereScalar, {mask, a}, ScalarAttributes{b});
+  return tensor::call(rows::where_scalar, {mask, a}, ScalarAttributes{b});
 }
 Tensor where(const Tensor& mask, const Scalar& a, const Tensor& b) { return where(logical_not(mask), b, a); }
 
 Tensor clamp(const Tensor& x, const Scalar& low, const Scalar& high) {
-  return tensor::call(kClamp, {x}, ClampAttributes{low, high});
+  return tensor::call(rows::clamp, {x}, ClampAttributes{low, high});
 }
 void clamp_(const Tensor& x, const Scalar& low, const Scalar& high) {
-  tensor::call_out(kClamp, x, {x}, ClampAttributes{low, high});
+  tensor::call_out(rows::clamp, x, {x}, ClampAttributes{low, high});
 }
 Tensor clamp_min(const Tensor& x, const Scalar& low) { return clamp(x, low, no_bound(low, false)); }
 Tensor clamp_max(const Tensor& x, const Scalar& high) { return clamp(x, no_bound(high, true), high); }
 
-Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) { return tensor::call(kLerp, {a, b, weight}); }
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) { return tensor::call(rows::lerp, {a, b, weight}); }
 Tensor lerp(const Tensor& a, const Tensor& b, const Scalar& weight) {
-  return tensor::call(kLerpScalar, {a, b}, ScalarAttributes{weight});
+  return tensor::call(rows::lerp_scalar, {a, b}, ScalarAttributes{weight});
 }
 void lerp_(const Tensor& a, const Tensor& b, const Scalar& weight) {
-  tensor::call_out(kLerpScalar, a, {a, b}, ScalarAttributes{weight});
+  tensor::call_out(rows::lerp_scalar, a, {a, b}, ScalarAttributes{weight});
 }
 
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value) {
-  return tensor::call(kAddcmul, {x, a, b}, ScalarAttributes{value});
+  return tensor::call(rows::addcmul, {x, a, b}, ScalarAttributes{value});
 }
 void addcmul_(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value) {
-  tensor::call_out(kAddcmul, x, {x, a, b}, ScalarAttributes{value});
+  tensor::call_out(rows::addcmul, x, {x, a, b}, ScalarAttributes{value});
 }
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value) {
-  return tensor::call(kAddcdiv, {x, a, b}, ScalarAttributes{value});
+  return tensor::call(rows::addcdiv, {x, a, b}, ScalarAttributes{value});
 }
 void addcdiv_(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value) {
-  tensor::call_out(kAddcdiv, x, {x, a, b}, ScalarAttributes{value});
+  tensor::call_out(rows::addcdiv, x, {x, a, b}, ScalarAttributes{value});
 }
 
 }  // namespace tessera::ops

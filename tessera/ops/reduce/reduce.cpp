@@ -6,7 +6,7 @@
 #include "tessera/ops/pointwise/compare.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
-#include "tessera/ops/reduce/detail/reduce_dims.h"
+#include "tessera/ops/reduce/detail/reduce_loops.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/tensor/gradient_moves.h"
 
@@ -21,7 +21,6 @@ using layout::FactorRule;
 using tensor::Call;
 using tensor::GradientCall;
 using tensor::IntList;
-using tensor::KernelCall;
 using tensor::OutputInfo;
 
 bool is_counted(DType dtype) { return is_integral(dtype) || dtype == DType::kBool; }
@@ -53,17 +52,6 @@ void infer_sum(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {shape_left<SumAttributes>(call), a.dtype};
 }
 
-void sum_kernel(const KernelCall& call) {
-  const auto& a = call.as<SumAttributes>();
-  detail::ReduceLoop reduction;
-  reduction.compute = detail::compute_of(a.dtype);
-  if (a.dtype == DType::kBool) {  // the sum of truth values is their logical or
-    reduction.fold = Fold::kMax;
-    reduction.map = Map::kNonZero;
-  }
-  detail::enqueue_reduction(call, a.dims, std::move(reduction));
-}
-
 FactorRule rule_of_sum(const Call& call) {
   if (call.as<SumAttributes>().dtype == DType::kBool) {
     return rule_by<SumAttributes>(call, Reduction::kMax, kMonotone);
@@ -89,14 +77,6 @@ std::int64_t mean_count(const Call& call) {
   return detail::reduced_count(call.inputs[0].shape(), detail::reduced_dims(call, a.dims));
 }
 
-void mean_kernel(const KernelCall& call) {
-  detail::ReduceLoop reduction;
-  reduction.compute = detail::compute_of(call.inputs[0].dtype());
-  reduction.finish = Finish::kDivide;
-  reduction.parameter = static_cast<double>(mean_count(call));
-  detail::enqueue_reduction(call, call.as<MeanAttributes>().dims, std::move(reduction));
-}
-
 FactorRule rule_of_mean(const Call& call) { return rule_by<MeanAttributes>(call, Reduction::kSum, kLinear); }
 
 tensor::Attributes localize_mean(const tensor::LocalizeCall& call) {
@@ -114,13 +94,6 @@ void infer_prod(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {shape_left<ReduceAttributes>(call), is_counted(dtype) ? DType::kI64 : dtype};
 }
 
-void prod_kernel(const KernelCall& call) {
-  detail::ReduceLoop reduction;
-  reduction.compute = detail::compute_of(call.inputs[0].dtype());
-  reduction.fold = Fold::kProd;
-  detail::enqueue_reduction(call, call.as<ReduceAttributes>().dims, std::move(reduction));
-}
-
 FactorRule rule_of_prod(const Call& call) { return rule_by<ReduceAttributes>(call, Reduction::kProd, {}); }
 
 // amax and amin
@@ -130,14 +103,6 @@ void infer_extreme(const Call& call, std::span<OutputInfo> outputs) {
   detail::check_computable(call, call.inputs[0]);
   TESSERA_CHECK_CALL(call, !is_complex(dtype), "dtype must be real, got ", dtype, "; take abs() or real() first");
   outputs[0] = {shape_left<ReduceAttributes>(call), dtype};
-}
-
-template <Fold kFold>
-void extreme_kernel(const KernelCall& call) {
-  detail::ReduceLoop reduction;
-  reduction.compute = detail::compute_of(call.inputs[0].dtype());
-  reduction.fold = kFold;
-  detail::enqueue_reduction(call, call.as<ReduceAttributes>().dims, std::move(reduction));
 }
 
 FactorRule rule_of_amax(const Call& call) { return rule_by<ReduceAttributes>(call, Reduction::kMax, kMonotone); }
@@ -150,15 +115,6 @@ void infer_truth(const Call& call, std::span<OutputInfo> outputs) {
   TESSERA_CHECK_CALL(call, !is_complex(call.inputs[0].dtype()), "dtype must be real, got ", call.inputs[0].dtype(),
                      "; compare with ne() first");
   outputs[0] = {shape_left<ReduceAttributes>(call), DType::kBool};
-}
-
-template <Fold kFold>
-void truth_kernel(const KernelCall& call) {
-  detail::ReduceLoop reduction;
-  reduction.compute = detail::compute_of(call.inputs[0].dtype());
-  reduction.fold = kFold;
-  reduction.map = Map::kNonZero;
-  detail::enqueue_reduction(call, call.as<ReduceAttributes>().dims, std::move(reduction));
 }
 
 // For bool, both are monotone. For numbers, a maximum does not determine whether an element is zero.
@@ -219,14 +175,14 @@ void extreme_gradient(GradientCall& call) {
 const tensor::Operator kSum = tensor::register_op({.name = "sum",
                                                    .inputs = "x",
                                                    .infer = infer_sum,
-                                                   .host = sum_kernel,
+                                                   .host = detail::reduce_on_host<detail::sum_reduction>,
                                                    .gradient = sum_gradient,
                                                    .rule = rule_of_sum,
                                                    .cost = detail::reduce_cost});
 const tensor::Operator kMean = tensor::register_op({.name = "mean",
                                                     .inputs = "x",
                                                     .infer = infer_mean,
-                                                    .host = mean_kernel,
+                                                    .host = detail::reduce_on_host<detail::mean_reduction>,
                                                     .gradient = mean_gradient,
                                                     .rule = rule_of_mean,
                                                     .localize = localize_mean,
@@ -234,7 +190,7 @@ const tensor::Operator kMean = tensor::register_op({.name = "mean",
 const tensor::Operator kProd = tensor::register_op({.name = "prod",
                                                     .inputs = "x",
                                                     .infer = infer_prod,
-                                                    .host = prod_kernel,
+                                                    .host = detail::reduce_on_host<detail::prod_reduction>,
                                                     .gradient = prod_gradient,
                                                     .saves = "x",
                                                     .rule = rule_of_prod,
@@ -242,7 +198,7 @@ const tensor::Operator kProd = tensor::register_op({.name = "prod",
 const tensor::Operator kAmax = tensor::register_op({.name = "amax",
                                                     .inputs = "x",
                                                     .infer = infer_extreme,
-                                                    .host = extreme_kernel<Fold::kMax>,
+                                                    .host = detail::reduce_on_host<detail::amax_reduction>,
                                                     .gradient = extreme_gradient,
                                                     .saves = "x, out",
                                                     .rule = rule_of_amax,
@@ -250,7 +206,7 @@ const tensor::Operator kAmax = tensor::register_op({.name = "amax",
 const tensor::Operator kAmin = tensor::register_op({.name = "amin",
                                                     .inputs = "x",
                                                     .infer = infer_extreme,
-                                                    .host = extreme_kernel<Fold::kMin>,
+                                                    .host = detail::reduce_on_host<detail::amin_reduction>,
                                                     .gradient = extreme_gradient,
                                                     .saves = "x, out",
                                                     .rule = rule_of_amin,
@@ -258,17 +214,52 @@ const tensor::Operator kAmin = tensor::register_op({.name = "amin",
 const tensor::Operator kAny = tensor::register_op({.name = "any",
                                                    .inputs = "x",
                                                    .infer = infer_truth,
-                                                   .host = truth_kernel<Fold::kMax>,
+                                                   .host = detail::reduce_on_host<detail::any_reduction>,
                                                    .rule = rule_of_any,
                                                    .cost = detail::reduce_cost});
 const tensor::Operator kAll = tensor::register_op({.name = "all",
                                                    .inputs = "x",
                                                    .infer = infer_truth,
-                                                   .host = truth_kernel<Fold::kMin>,
+                                                   .host = detail::reduce_on_host<detail::all_reduction>,
                                                    .rule = rule_of_all,
                                                    .cost = detail::reduce_cost});
 
+detail::ReduceSpec fold_of(const Call& call, Fold fold, Map map) {
+  detail::ReduceSpec of{call.as<ReduceAttributes>().dims, {}};
+  of.loop.compute = detail::compute_of(call.inputs[0].dtype());
+  of.loop.fold = fold;
+  of.loop.map = map;
+  return of;
+}
+
 }  // namespace
+
+namespace detail {
+
+ReduceSpec sum_reduction(const Call& call) {
+  const auto& a = call.as<SumAttributes>();
+  ReduceSpec of{a.dims, {}};
+  of.loop.compute = compute_of(a.dtype);
+  if (a.dtype == DType::kBool) {  // the sum of truth values is their logical or
+    of.loop.fold = Fold::kMax;
+    of.loop.map = Map::kNonZero;
+  }
+  return of;
+}
+ReduceSpec mean_reduction(const Call& call) {
+  ReduceSpec of{call.as<MeanAttributes>().dims, {}};
+  of.loop.compute = compute_of(call.inputs[0].dtype());
+  of.loop.finish = Finish::kDivide;
+  of.loop.parameter = static_cast<double>(mean_count(call));
+  return of;
+}
+ReduceSpec prod_reduction(const Call& call) { return fold_of(call, Fold::kProd, Map::kNone); }
+ReduceSpec amax_reduction(const Call& call) { return fold_of(call, Fold::kMax, Map::kNone); }
+ReduceSpec amin_reduction(const Call& call) { return fold_of(call, Fold::kMin, Map::kNone); }
+ReduceSpec any_reduction(const Call& call) { return fold_of(call, Fold::kMax, Map::kNonZero); }
+ReduceSpec all_reduction(const Call& call) { return fold_of(call, Fold::kMin, Map::kNonZero); }
+
+}  // namespace detail
 
 Tensor sum(const Tensor& x, const IntList& dims, bool keepdim, std::optional<DType> dtype) {
   const DType result = dtype.value_or(is_counted(x.dtype()) ? DType::kI64 : x.dtype());

@@ -8,7 +8,7 @@
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/functions.h"
 #include "tessera/ops/pointwise/pointwise.h"
-#include "tessera/ops/reduce/detail/reduce_dims.h"
+#include "tessera/ops/reduce/detail/reduce_loops.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/ops/shape/shape.h"
@@ -44,42 +44,20 @@ FactorRule whole_rule(const Call& call) {
   return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kCooperate, Reduction::kSum, {});
 }
 
-detail::ReduceLoop reduction_of(const KernelCall& call, Fold fold, Map map, Finish finish, double parameter) {
-  detail::ReduceLoop reduction;
-  reduction.compute = detail::compute_of(call.inputs[0].dtype());
-  reduction.fold = fold;
-  reduction.map = map;
-  reduction.finish = finish;
-  reduction.parameter = parameter;
-  return reduction;
-}
-
-void var_kernel(const KernelCall& call) {
-  const auto& a = call.as<VarAttributes>();
-  detail::enqueue_reduction(
-      call, a.dims,
-      reduction_of(call, Fold::kSum, Map::kSquaredDeviation, Finish::kVariance, static_cast<double>(a.correction)));
-}
-
-void logsumexp_kernel(const KernelCall& call) {
-  detail::enqueue_reduction(call, call.as<ReduceAttributes>().dims,
-                            reduction_of(call, Fold::kSum, Map::kExp, Finish::kLogSumExp, 0));
+detail::ReduceSpec reduction_of(const Call& call, const IntList& dims, Fold fold, Map map, Finish finish,
+                                double parameter) {
+  detail::ReduceSpec of{dims, {}};
+  of.loop.compute = detail::compute_of(call.inputs[0].dtype());
+  of.loop.fold = fold;
+  of.loop.map = map;
+  of.loop.finish = finish;
+  of.loop.parameter = parameter;
+  return of;
 }
 
 void infer_norm(const Call& call, std::span<OutputInfo> outputs) {
   TESSERA_CHECK_CALL(call, !std::isnan(call.as<PNormAttributes>().p), "p must be a number, got nan");
   infer_statistic<PNormAttributes>(call, outputs);
-}
-
-void norm_kernel(const KernelCall& call) {
-  const auto& a = call.as<PNormAttributes>();
-  const auto run = [&](Fold fold, Map map, Finish finish) {
-    detail::enqueue_reduction(call, a.dims, reduction_of(call, fold, map, finish, a.p));
-  };
-  if (std::isinf(a.p)) return run(a.p > 0 ? Fold::kMax : Fold::kMin, Map::kAbs, Finish::kNone);
-  if (a.p == 0) return run(Fold::kSum, Map::kNonZero, Finish::kNone);
-  if (a.p == 1) return run(Fold::kSum, Map::kAbs, Finish::kNone);
-  run(Fold::kSum, a.p == 2 ? Map::kSquare : Map::kPower, Finish::kRoot);
 }
 
 // Orders without a root are plain reductions of the mapped values.
@@ -164,19 +142,6 @@ void infer_deviation(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {x.shape(), x.dtype()};
 }
 
-// Uses f32 for half types: a mean rounded to their precision would add an error to each element.
-void deviation_kernel(const KernelCall& call) {
-  const IntList& dims = call.as<DeviationAttributes>().dims;
-  const Tensor& x = call.inputs[0];
-  const bool is_half = x.dtype() == DType::kF16 || x.dtype() == DType::kBF16;
-  if (!is_half) {
-    tensor::call_out(tensor::find_op("sub"), call.outputs[0], {x, mean(x, dims, true)});
-    return;
-  }
-  const Tensor wide = cast(x, DType::kF32);
-  copy_(call.outputs[0], sub(wide, mean(wide, dims, true)));
-}
-
 FactorRule rule_of_deviation(const Call& call) {
   const Tensor& x = call.inputs[0];
   const auto is_reduced = detail::reduced_dims(call, call.as<DeviationAttributes>().dims);
@@ -249,7 +214,7 @@ void logsumexp_gradient(GradientCall& call) {
 const tensor::Operator kVar = tensor::register_op({.name = "var",
                                                    .inputs = "x",
                                                    .infer = infer_statistic<VarAttributes>,
-                                                   .host = var_kernel,
+                                                   .host = detail::reduce_on_host<detail::var_reduction>,
                                                    .gradient = var_gradient,
                                                    .saves = "x",
                                                    .rule = whole_rule<VarAttributes>,
@@ -258,7 +223,7 @@ const tensor::Operator kVar = tensor::register_op({.name = "var",
 const tensor::Operator kDeviation = tensor::register_op({.name = "deviation",
                                                          .inputs = "x",
                                                          .infer = infer_deviation,
-                                                         .host = deviation_kernel,
+                                                         .host = detail::deviation_by_operators,
                                                          .gradient = deviation_gradient,
                                                          .rule = rule_of_deviation,
                                                          .cost = detail::reduce_cost,
@@ -266,7 +231,7 @@ const tensor::Operator kDeviation = tensor::register_op({.name = "deviation",
 const tensor::Operator kNorm = tensor::register_op({.name = "norm",
                                                     .inputs = "x",
                                                     .infer = infer_norm,
-                                                    .host = norm_kernel,
+                                                    .host = detail::reduce_on_host<detail::norm_reduction>,
                                                     .gradient = norm_gradient,
                                                     .saves = "x, out",
                                                     .rule = rule_of_norm,
@@ -275,7 +240,7 @@ const tensor::Operator kNorm = tensor::register_op({.name = "norm",
 const tensor::Operator kLogsumexp = tensor::register_op({.name = "logsumexp",
                                                          .inputs = "x",
                                                          .infer = infer_statistic<ReduceAttributes>,
-                                                         .host = logsumexp_kernel,
+                                                         .host = detail::reduce_on_host<detail::logsumexp_reduction>,
                                                          .gradient = logsumexp_gradient,
                                                          .saves = "x, out",
                                                          .rule = whole_rule<ReduceAttributes>,
@@ -283,6 +248,40 @@ const tensor::Operator kLogsumexp = tensor::register_op({.name = "logsumexp",
                                                          .cooperation = &kLogsumexpTogether});
 
 }  // namespace
+
+namespace detail {
+
+// Uses f32 for half types: a mean rounded to their precision would add an error to each element.
+void deviation_by_operators(const KernelCall& call) {
+  const IntList& dims = call.as<DeviationAttributes>().dims;
+  const Tensor& x = call.inputs[0];
+  const bool is_half = x.dtype() == DType::kF16 || x.dtype() == DType::kBF16;
+  if (!is_half) {
+    tensor::call_out(tensor::find_op("sub"), call.outputs[0], {x, mean(x, dims, true)});
+    return;
+  }
+  const Tensor wide = cast(x, DType::kF32);
+  copy_(call.outputs[0], sub(wide, mean(wide, dims, true)));
+}
+
+ReduceSpec var_reduction(const Call& call) {
+  const auto& a = call.as<VarAttributes>();
+  return reduction_of(call, a.dims, Fold::kSum, Map::kSquaredDeviation, Finish::kVariance,
+                      static_cast<double>(a.correction));
+}
+ReduceSpec norm_reduction(const Call& call) {
+  const auto& a = call.as<PNormAttributes>();
+  const auto of = [&](Fold fold, Map map, Finish finish) { return reduction_of(call, a.dims, fold, map, finish, a.p); };
+  if (std::isinf(a.p)) return of(a.p > 0 ? Fold::kMax : Fold::kMin, Map::kAbs, Finish::kNone);
+  if (a.p == 0) return of(Fold::kSum, Map::kNonZero, Finish::kNone);
+  if (a.p == 1) return of(Fold::kSum, Map::kAbs, Finish::kNone);
+  return of(Fold::kSum, a.p == 2 ? Map::kSquare : Map::kPower, Finish::kRoot);
+}
+ReduceSpec logsumexp_reduction(const Call& call) {
+  return reduction_of(call, call.as<ReduceAttributes>().dims, Fold::kSum, Map::kExp, Finish::kLogSumExp, 0);
+}
+
+}  // namespace detail
 
 Tensor var(const Tensor& x, const IntList& dims, std::int64_t correction, bool keepdim) {
   return tensor::call(kVar, {x}, VarAttributes{dims, keepdim, correction});

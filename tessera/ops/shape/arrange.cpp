@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/ops/detail/enqueue.h"
+#include "tessera/ops/shape/detail/arrangements.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
 #include "tessera/ops/shape/detail/rearrangements.h"
@@ -112,18 +113,7 @@ void infer_cat(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {shape_of(sizes), first.dtype()};
 }
 
-void cat_kernel(const KernelCall& call) {
-  const std::size_t dim = cat_dim(call);
-  std::vector<detail::ElementsCopy> copies;
-  std::int64_t start = 0;
-  for (const Tensor& x : call.inputs) {
-    auto sides = whole_sides(x.shape());
-    sides[dim].to = start;
-    start += x.shape()[dim];
-    if (x.numel() > 0) copies.push_back(copy_of(call.outputs[0], x, sides));
-  }
-  run_copies(call, std::move(copies));
-}
+void cat_kernel(const KernelCall& call) { run_copies(call, detail::cat_copies(call)); }
 
 void cat_gradient(GradientCall& call) {
   std::int64_t start = 0;
@@ -184,15 +174,7 @@ void infer_flip(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {call.inputs[0].shape(), call.inputs[0].dtype()};
 }
 
-void flip_kernel(const KernelCall& call) {
-  const Tensor& x = call.inputs[0];
-  const auto marked = marked_dims(call, call.as<FlipAttributes>().dims);
-  auto sides = whole_sides(x.shape());
-  for (std::size_t d = 0; d < sides.size(); ++d) {
-    if (marked[d]) sides[d] = {x.shape()[d], 0, x.shape()[d] - 1, 1, -1};
-  }
-  run_copies(call, {copy_of(call.outputs[0], x, sides)});
-}
+void flip_kernel(const KernelCall& call) { run_copies(call, detail::flip_copies(call)); }
 
 void flip_gradient(GradientCall& call) { call.set(0, flip(call.grad(), call.as<FlipAttributes>().dims)); }
 
@@ -206,29 +188,7 @@ void infer_roll(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {call.inputs[0].shape(), call.inputs[0].dtype()};
 }
 
-// Each shifted dimension splits every rectangle in two: the elements that move up, and those that wrap to the front.
-void roll_kernel(const KernelCall& call) {
-  const auto& a = call.as<RollAttributes>();
-  const Tensor& x = call.inputs[0];
-  std::vector<std::vector<Side>> parts = {whole_sides(x.shape())};
-  for (std::size_t i = 0; i < a.dims.size(); ++i) {
-    const auto d = static_cast<std::size_t>(tensor::normalized_dim(call, a.dims[i], x.ndim()));
-    const std::int64_t size = x.shape()[d];
-    if (size == 0) continue;
-    const std::int64_t shift = (a.shifts[i] % size + size) % size;
-    std::vector<std::vector<Side>> split;
-    for (auto& sides : parts) {
-      sides[d] = {size - shift, shift, 0};
-      split.push_back(sides);
-      sides[d] = {shift, 0, size - shift};
-      split.push_back(sides);
-    }
-    parts = std::move(split);
-  }
-  std::vector<detail::ElementsCopy> copies;
-  for (const auto& sides : parts) copies.push_back(copy_of(call.outputs[0], x, sides));
-  run_copies(call, std::move(copies));
-}
+void roll_kernel(const KernelCall& call) { run_copies(call, detail::roll_copies(call)); }
 
 void roll_gradient(GradientCall& call) {
   const auto& a = call.as<RollAttributes>();
@@ -256,12 +216,7 @@ void infer_pad(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {shape_of(sizes), call.inputs[0].dtype()};
 }
 
-void pad_kernel(const KernelCall& call) {
-  const auto& a = call.as<PadAttributes>();
-  auto sides = whole_sides(call.inputs[0].shape());
-  for (std::size_t d = 0; d < sides.size(); ++d) sides[d].to = a.before[d];
-  run_filled(call, a.value, copy_of(call.outputs[0], call.inputs[0], sides));
-}
+void pad_kernel(const KernelCall& call) { run_filled(call, call.as<PadAttributes>().value, detail::pad_copy(call)); }
 
 void pad_gradient(GradientCall& call) {
   const auto& a = call.as<PadAttributes>();
@@ -315,14 +270,7 @@ void infer_unslice(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {shape_of(sizes), call.inputs[0].dtype()};
 }
 
-void unslice_kernel(const KernelCall& call) {
-  const auto& a = call.as<UnsliceAttributes>();
-  auto sides = whole_sides(call.inputs[0].shape());
-  Side& side = sides[unslice_dim(call)];
-  side.to = a.start;
-  side.to_step = a.step;
-  run_filled(call, 0, copy_of(call.outputs[0], call.inputs[0], sides));
-}
+void unslice_kernel(const KernelCall& call) { run_filled(call, 0, detail::unslice_copy(call)); }
 
 void unslice_gradient(GradientCall& call) {
   const auto& a = call.as<UnsliceAttributes>();
@@ -397,6 +345,71 @@ const tensor::Operator kUnslice = tensor::register_op({.name = "unslice",
                                                        .rearrangement = detail::unslice_rearrangement});
 
 }  // namespace
+
+std::vector<detail::ElementsCopy> detail::cat_copies(const KernelCall& call) {
+  const std::size_t dim = cat_dim(call);
+  std::vector<ElementsCopy> copies;
+  std::int64_t start = 0;
+  for (const Tensor& x : call.inputs) {
+    auto sides = whole_sides(x.shape());
+    sides[dim].to = start;
+    start += x.shape()[dim];
+    if (x.numel() > 0) copies.push_back(copy_of(call.outputs[0], x, sides));
+  }
+  return copies;
+}
+
+std::vector<detail::ElementsCopy> detail::flip_copies(const KernelCall& call) {
+  const Tensor& x = call.inputs[0];
+  const auto marked = marked_dims(call, call.as<FlipAttributes>().dims);
+  auto sides = whole_sides(x.shape());
+  for (std::size_t d = 0; d < sides.size(); ++d) {
+    if (marked[d]) sides[d] = {x.shape()[d], 0, x.shape()[d] - 1, 1, -1};
+  }
+  if (x.numel() == 0) return {};
+  return {copy_of(call.outputs[0], x, sides)};
+}
+
+// Each shifted dimension splits every rectangle in two: the elements that move up, and those that wrap to the front.
+std::vector<detail::ElementsCopy> detail::roll_copies(const KernelCall& call) {
+  const auto& a = call.as<RollAttributes>();
+  const Tensor& x = call.inputs[0];
+  if (x.numel() == 0) return {};
+  std::vector<std::vector<Side>> parts = {whole_sides(x.shape())};
+  for (std::size_t i = 0; i < a.dims.size(); ++i) {
+    const auto d = static_cast<std::size_t>(tensor::normalized_dim(call, a.dims[i], x.ndim()));
+    const std::int64_t size = x.shape()[d];
+    const std::int64_t shift = (a.shifts[i] % size + size) % size;
+    if (shift == 0) continue;
+    std::vector<std::vector<Side>> split;
+    for (auto& sides : parts) {
+      sides[d] = {size - shift, shift, 0};
+      split.push_back(sides);
+      sides[d] = {shift, 0, size - shift};
+      split.push_back(sides);
+    }
+    parts = std::move(split);
+  }
+  std::vector<ElementsCopy> copies;
+  for (const auto& sides : parts) copies.push_back(copy_of(call.outputs[0], x, sides));
+  return copies;
+}
+
+detail::ElementsCopy detail::pad_copy(const KernelCall& call) {
+  const auto& a = call.as<PadAttributes>();
+  auto sides = whole_sides(call.inputs[0].shape());
+  for (std::size_t d = 0; d < sides.size(); ++d) sides[d].to = a.before[d];
+  return copy_of(call.outputs[0], call.inputs[0], sides);
+}
+
+detail::ElementsCopy detail::unslice_copy(const KernelCall& call) {
+  const auto& a = call.as<UnsliceAttributes>();
+  auto sides = whole_sides(call.inputs[0].shape());
+  Side& side = sides[unslice_dim(call)];
+  side.to = a.start;
+  side.to_step = a.step;
+  return copy_of(call.outputs[0], call.inputs[0], sides);
+}
 
 Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
   TESSERA_CHECK(!tensors.empty(), "cat: requires at least one tensor");

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
+#include <vector>
 
 #include "tessera/memory/graph_capture.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/testing/reference.h"
+#include "tessera/ops/testing/sample_memory.h"
 #include "tessera/tensor/device_context.h"
 
 namespace tessera::ops::testing {
@@ -39,6 +42,8 @@ class OnCuda : public ::testing::Test {
     body();
     return capture.end();
   }
+  /// Expects the same bits from 20 calls of `body`, and from a replayed graph of one call.
+  void expect_repeats(const std::function<std::vector<Tensor>()>& body) const;
 
   device::Device gpu_;
 };
@@ -57,9 +62,21 @@ inline void expect_same_bits(const Tensor& got, const Tensor& want) {
   }
 }
 
-/// Expects values that differ by at most `tolerance`, relative to max(1,
-/// expected
-/// ).
+inline void OnCuda::expect_repeats(const std::function<std::vector<Tensor>()>& body) const {
+  std::vector<Tensor> first;
+  for (const Tensor& x : body()) first.push_back(here(x));
+  const auto expect_first = [&](const std::vector<Tensor>& got) {
+    for (std::size_t i = 0; i < first.size(); ++i) expect_same_bits(here(got[i]), first[i]);
+  };
+  for (int i = 1; i < 20; ++i) expect_first(body());
+  gpu_.synchronize();
+  std::vector<Tensor> results;
+  const memory::CapturedGraph graph = captured([&] { results = body(); });
+  graph.replay(stream());
+  expect_first(results);
+}
+
+/// Expects values that differ by at most `tolerance`, relative to max(1, |expected|).
 inline void expect_near(const Tensor& got, const Tensor& want, double tolerance) {
   expect_close(to_array(got), to_array(want), tolerance);
 }

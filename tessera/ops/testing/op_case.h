@@ -61,9 +61,8 @@ struct OpCaseInfo {
   /// `why_no_reference` names.
   std::function<std::vector<Array>(std::span<const Array>, const tensor::AttributesRef&)> reference = {};
   std::string why_no_reference = {};
-  /// Maximum error in f32, relative to max(1,
-  /// expected
-  /// ). f64 allows 1e-7 of it or 1e-13; half types allow the effect of rounding their inputs and result once each.
+  /// Maximum error in f32, relative to max(1, |expected|). f64 allows 1e-7 of it or 1e-13; half types allow the effect
+  /// of rounding their inputs and result once each.
   double tolerance = 1e-5;
   bool is_checked_by_differences = true;  // applies to the gradient, if the operator has one
 };

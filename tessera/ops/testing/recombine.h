@@ -55,10 +55,9 @@ void wait_for_work();
 Tensor to_tensor(const Whole& whole);
 /// Returns the elements of a computed tensor.
 Whole read(const Tensor& tensor);
-/// Returns "" if both have the same shape and dtype and close elements: relative to max(1,
-/// wanted
-/// ) for floating dtypes, equal for others, apart from the rounding of partial values. Otherwise describes the first
-/// difference and the ranks that hold it in this layout.
+/// Returns "" if both have the same shape and dtype and close elements: relative to max(1, |wanted|) for floating
+/// dtypes, equal for others, apart from the rounding of partial values. Otherwise describes the first difference and
+/// the ranks that hold it in this layout.
 std::string difference(const Whole& got, const Whole& want, double tolerance, const layout::Layout& layout);
 
 /// Returns the shard of each rank for a tensor of this shape, for OpDef::localize, in the order of the ranks of the

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/testing/sample_memory.h"
 
 namespace tessera::ops::testing {
@@ -17,8 +16,6 @@ std::string text_of(const OpCaseInfo& info, const OpSample& sample, const Varian
   return testing::text_of(info, sample) + " in " + std::string(to_string(variant.dtype)) +
          (variant.strided ? ", strided" : "");
 }
-
-Array read_back(const Tensor& tensor) { return to_array(to(tensor, device::Device::get("host"))); }
 
 void run_sample(const OpCaseInfo& info, const OpSample& sample, const Variant& variant, const device::Device& device) {
   SCOPED_TRACE(text_of(info, sample, variant));
@@ -53,13 +50,6 @@ bool has_floating_input(const OpSample& sample) {
 }
 
 }  // namespace
-
-Tensor on_device(const Tensor& tensor, const device::Device& device) {
-  if (tensor.device() == device) return tensor;
-  const auto count = static_cast<std::int64_t>(tensor.storage().nbytes() / itemsize(tensor.dtype()));
-  const Tensor memory = to(tensor.as_strided(Shape({count}), Strides({1}), 0), device);
-  return memory.as_strided(tensor.shape(), tensor.strides(), tensor.offset());
-}
 
 void expect_close(const Array& got, const Array& want, double tolerance) {
   const std::string difference_found = difference(got, want, tolerance);

@@ -10,11 +10,8 @@
 
 namespace tessera::ops::testing {
 
-/// Copies the tensor to `device` with its strides and the bytes between its elements.
-Tensor on_device(const Tensor& tensor, const device::Device& device);
 /// Fails, with the position, unless every element is within `tolerance` of the expected value, relative to max(1,
-/// wanted
-/// ).
+/// |wanted|).
 void expect_close(const Array& got, const Array& want, double tolerance);
 /// Returns true if the operator accepts these arguments. An error must name the operator, show the call and contain
 /// `word`.

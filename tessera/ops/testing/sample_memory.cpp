@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 #include "tessera/ops/detail/elements.h"
+#include "tessera/ops/pointwise/convert.h"
 
 namespace tessera::ops::testing {
 namespace {
@@ -62,6 +64,20 @@ void write_on(const device::Stream& stream, const Tensor& to, const Array& from,
       },
       {.label = label, .accesses = accesses});
 }
+
+device::Device tested_device() {
+  const char* name = std::getenv("TESSERA_TEST_DEVICE");
+  return device::Device::get(name == nullptr ? "host" : name);
+}
+
+Tensor on_device(const Tensor& tensor, const device::Device& device) {
+  if (tensor.device() == device) return tensor;
+  const auto count = static_cast<std::int64_t>(tensor.storage().nbytes() / itemsize(tensor.dtype()));
+  const Tensor memory = to(tensor.as_strided(Shape({count}), Strides({1}), 0), device);
+  return memory.as_strided(tensor.shape(), tensor.strides(), tensor.offset());
+}
+
+Array read_back(const Tensor& tensor) { return to_array(to(tensor, device::Device::get("host"))); }
 
 DType dtype_in(const SampleInput& input, DType dtype) { return input.dtype.value_or(dtype); }
 

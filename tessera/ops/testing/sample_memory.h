@@ -1,5 +1,5 @@
-// Memory for the arguments of samples, on any host device. The device itself writes the elements as work on a stream,
-// with any strides.
+// Memory for the arguments of samples. A host device writes the elements itself, as work on a stream, with any strides;
+// other devices get a copy.
 #pragma once
 
 #include <string_view>
@@ -19,6 +19,12 @@ enum class Lay : std::uint8_t {
 Tensor allocate_laid(const Shape& shape, DType dtype, const device::Device& device, Lay lay, Random& random);
 /// Writes the elements, rounded to the dtype, as work on `stream` that declares the access.
 void write_on(const device::Stream& stream, const Tensor& to, const Array& from, std::string_view label);
+/// Returns the device that fuzzers and the gradient test check: the one that TESSERA_TEST_DEVICE names, or the host.
+device::Device tested_device();
+/// Copies the tensor to `device` with its strides and the bytes between its elements.
+Tensor on_device(const Tensor& tensor, const device::Device& device);
+/// Returns the values of a tensor on any device.
+Array read_back(const Tensor& tensor);
 /// Returns the dtype of an argument; `dtype` if it is floating. The operator and the reference use the same dtype.
 DType dtype_in(const SampleInput& input, DType dtype);
 /// Returns the arguments of a sample for the reference: rounded; omitted arguments are empty.
@@ -26,9 +32,7 @@ std::vector<Array> reference_inputs(const OpSample& sample, DType dtype);
 /// Calls the operator on the current stream of `device`. Writes to outputs that are tensors.
 void call_sample(const OpCaseInfo& info, const OpSample& sample, const device::Device& device,
                  std::span<const Tensor> inputs, std::span<Tensor> outputs);
-/// Returns "" if all elements are close, relative to max(1,
-/// want
-/// ); otherwise describes the first difference.
+/// Returns "" if all elements are close, relative to max(1, |want|); otherwise describes the first difference.
 std::string difference(const Array& got, const Array& want, double tolerance);
 /// Returns the tolerance in a dtype, from that in f32 (OpCaseInfo::tolerance).
 double tolerance_in(DType dtype, double in_f32);

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "tessera/base/export.h"
+#include "tessera/device/event.h"
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/on_progress.h"
 
@@ -38,6 +39,9 @@ struct CheckpointState {
   std::vector<std::pair<std::string, Tensor>> tensors;
   /// Metadata by name: step, schedule, position in the data, random state, configuration. That of rank 0 is stored.
   std::map<std::string, std::string> texts;
+  /// Receives the events of copies that a save makes beside the work of the current streams. Work that changes the
+  /// tensors must wait for them. Null: later work of the current streams waits.
+  std::function<void(const device::Event& copied)> on_copied = {};
 };
 
 /// Options of a CheckpointWriter.
@@ -63,8 +67,9 @@ class TESSERA_API CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   /// Copies the shards of this rank in the order of the current streams and returns. Work enqueued later may change the
-  /// tensors. A thread writes the copies. Waits first for the previous write. Throws InvalidArgument for state that can
-  /// never be saved (partial values, duplicate names). Errors of the write are kept for take_errors().
+  /// tensors, after the events of CheckpointState::on_copied, if set. A thread writes the copies. Waits first for the
+  /// previous write. Throws InvalidArgument for state that can never be saved (partial values, duplicate names). Errors
+  /// of the write are kept for take_errors().
   void save(std::int64_t step, const CheckpointState& state);
   /// Waits until the saved checkpoint is renamed to its final name, or has failed.
   void finish();

@@ -5,15 +5,14 @@
 
 #include "tessera/base/error.h"
 #include "tessera/nn/language_model.h"
-#include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/tensor/device_context.h"
-#include "tessera/tensor/methods.h"
+#include "tessera/train/detail/host_copies.h"
 
 namespace tessera::train::detail {
 
 Tensor laid_out(const Tensor& own, const ParallelPlan& plan) {
-  Tensor here = own.to(tensor::default_device());
+  Tensor here = uploaded(own);
   if (!plan.mesh()) return here;
   std::vector<std::int64_t> dims(own.shape().begin(), own.shape().end());
   dims.front() *= plan.batch_ranks();

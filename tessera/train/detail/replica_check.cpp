@@ -14,6 +14,7 @@
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/checkpoint/detail/hash.h"
 #include "tessera/train/checkpoint/detail/ownership.h"
+#include "tessera/train/detail/host_copies.h"
 
 namespace tessera::train::detail {
 namespace {
@@ -25,8 +26,9 @@ std::string digests_of(const nn::NamedTensor& parameter) {
   const auto& [name, tensor] = parameter;
   std::string position;
   if (tensor.has_layout()) position = part_of(tensor.layout(), tensor.shape(), current_place().rank).text();
-  const Tensor local = tensor.has_layout() ? tensor.local() : tensor;
-  TESSERA_CHECK(local.is_contiguous(), "check_replicas: parameter ", name, " must be contiguous");
+  const Tensor own = tensor.has_layout() ? tensor.local() : tensor;
+  TESSERA_CHECK(own.is_contiguous(), "check_replicas: parameter ", name, " must be contiguous");
+  const Tensor local = on_host(own);
   return hash_of(position) + hash_of({reinterpret_cast<const char*>(local.data()), local.nbytes()});
 }
 

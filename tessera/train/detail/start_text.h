@@ -27,6 +27,7 @@ struct StartFacts {
   std::uint64_t training = 0;                         ///< Tokens of the training data; samples of a task.
   std::uint64_t held_out = 0;                         ///< Tokens or samples; 0: no held-out data.
   std::string device = {};                            ///< Name of the device of this rank.
+  std::string why_host = {};                          ///< Why no other device is used. Empty: no reason.
   std::string_view backend = {};                      ///< Backend of the world; empty: one rank.
   std::string compute = {};                           ///< Lines of compute_text().
   std::vector<OwnedBytes> predicted = {};             ///< Predicted memory of one rank, by owner.

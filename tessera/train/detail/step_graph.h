@@ -4,7 +4,8 @@
 //   host                               device memory                    graph
 //   batches, learning rate,   ------>  tokens, targets, scalars  ---->  losses and gradients of all micro-batches
 //   random counter, bound                                               skip = loss or norm not finite, or a spike
-//                             <------  loss, norm, skip, gradients <--  optimizer, which changes nothing if skip is set
+//   loss, norm, skip          <-----------------------------------------  copies to pinned memory
+//                                      parameters, gradients     <----  optimizer, which changes nothing if skip is set
 //
 // Values that change between steps are read when the graph runs, so a replay depends on no decision of the host. A
 // replay draws the same random numbers as the step without capture, because it receives the advance of the generator of
@@ -20,18 +21,12 @@
 #include "tessera/device/stream.h"
 #include "tessera/memory/graph_capture.h"
 #include "tessera/ops/create/generator.h"
-#include "tessera/ops/update/update.h"
 #include "tessera/tensor/tensor.h"
+#include "tessera/train/detail/step_values.h"
 #include "tessera/train/plan.h"
 #include "tessera/train/task.h"
 
 namespace tessera::train::detail {
-
-/// Values of a step before the update: tensors of one element, complete on this rank.
-struct StepValues {
-  Tensor loss;         ///< Mean over the tokens of all ranks.
-  ops::GradNorm norm;  ///< Norm of all gradients, and their clip factor.
-};
 
 /// Phases of a step, as calls on the current stream that do not wait.
 struct StepBody {
@@ -53,25 +48,21 @@ class StepGraph {
   /// the operator that cannot be captured.
   void capture(const StepBody& body, const device::Stream& stream);
 
-  /// Sets micro-batch `m` of the next replay. The last replay must have finished. The first call of each `m` must
-  /// precede capture(): it creates the tensors that the graph reads. Throws InvalidArgument if shapes or dtypes change.
+  /// Sets micro-batch `m` of the next replay, as work of the current stream. The first call of each `m` must precede
+  /// capture(): it creates the tensors that the graph reads. Throws InvalidArgument if shapes or dtypes change.
   void set_batch(std::int64_t m, const Batch& batch, const ParallelPlan& plan);
-  /// Replays a step. Gradient norms above `most` are a spike. Random numbers count as drawn.
+  /// Replays a step on `stream`, the current stream. Gradient norms above `most` are a spike. Random numbers count as
+  /// drawn.
   void replay(double learning_rate, double most, const device::Stream& stream);
 
-  /// Returns the loss of the last replay, which must have finished.
-  [[nodiscard]] double loss() const;
-  /// Returns the gradient norm before clipping of the last replay.
-  [[nodiscard]] double grad_norm() const;
-  /// Returns true if the last replay did not change parameters and optimizer state.
-  [[nodiscard]] bool is_skipped() const;
+  /// Returns the values of the last replay, which must have finished.
+  [[nodiscard]] const StepReadings& readings() const { return readings_; }
   /// Returns the reduced gradient of each leaf in the last replay.
   [[nodiscard]] std::span<const Tensor> gradients() const { return gradients_; }
   /// Returns the graph; empty before the first capture.
   [[nodiscard]] const memory::CapturedGraph& graph() const { return graph_; }
 
  private:
-  [[nodiscard]] Tensor skip_flag() const;
   void capture_body(const StepBody& body);
 
   std::vector<Batch> batches_;
@@ -80,8 +71,7 @@ class StepGraph {
   Tensor max_;            // f64: norms above it are a spike
   ops::GeneratorState begin_;
   std::uint64_t calls_ = 0;  // generator calls per step
-  StepValues values_;
-  Tensor skip_;
+  StepReadings readings_;
   std::vector<Tensor> gradients_;
   memory::CapturedGraph graph_;
 };

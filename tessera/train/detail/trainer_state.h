@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,6 +15,7 @@
 #include "tessera/tensor/device_context.h"
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/detail/step_graph.h"
+#include "tessera/train/detail/step_values.h"
 #include "tessera/train/detail/workload.h"
 #include "tessera/train/make_model.h"
 #include "tessera/train/memory_book.h"
@@ -40,13 +43,21 @@ struct Trainer::State {
   [[nodiscard]] std::uint64_t number_of_batch(std::int64_t m) const {
     return static_cast<std::uint64_t>((steps - 1) * config.train.accumulate + m);
   }
-  // Returns the rows of this rank of micro-batch m.
+  // Returns the rows of this rank of micro-batch m, with later work of the current stream after their copy.
   Batch next_batch(std::int64_t m);
+  // Reads and uploads the first `count` micro-batches of the next step while the device computes this one. On the host,
+  // which copies nothing, does nothing. An error is thrown when the batch is needed.
+  void prepare_batches(std::int64_t count);
+  Batch read_batch(std::uint64_t k) const;
   // Returns the language model of the trainer, or throws: `what` needs tokens.
   [[nodiscard]] const detail::LanguageWorkload& language(const char* what) const;
   void settle_gradients();
-  // Updates the parameters by their gradients times `clip_factor`.
-  void update(double learning_rate, const Tensor& clip_factor);
+  // Updates the parameters by their gradients times `clip_factor`, unless `skip` is set when the work runs.
+  void update(double learning_rate, const Tensor& clip_factor, const Tensor& skip);
+  // Orders later work of the current stream after the copies of a checkpoint.
+  void wait_for_copies();
+  // Reads the values of a finished step, and decides as the device did.
+  void conclude(StepReport& report, const detail::StepReadings& readings);
   // Passes a step that is not taken to the callback of keep_bad_steps().
   void keep(const StepReport& report) const;
   // Returns the norm above which gradients are a spike.
@@ -69,6 +80,16 @@ struct Trainer::State {
   std::vector<Tensor> leaves;
   std::unique_ptr<nn::Optimizer> optimizer;
   MemoryBook book;
+  detail::StepReadings readings;  // of eager steps
+  // Micro-batches that were read ahead, by number, or the error of one.
+  struct Prepared {
+    std::uint64_t number;
+    Batch batch;
+    std::exception_ptr error;
+  };
+  std::deque<Prepared> prepared;
+  // Copies of a checkpoint. The next update waits for them.
+  std::vector<device::Event> update_after;
   std::int64_t steps = 0;
   std::optional<double> mean_norm;  // over the steps taken
   std::function<void(const BadStep&)> keep_bad_step;

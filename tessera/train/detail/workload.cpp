@@ -10,6 +10,7 @@
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/data/detail/permutation.h"
 #include "tessera/train/detail/batch.h"
+#include "tessera/train/detail/host_copies.h"
 #include "tessera/train/make_model.h"
 
 namespace tessera::train::detail {
@@ -38,7 +39,7 @@ Batch LanguageWorkload::batch_of_rows(std::span<const std::int32_t> rows, std::i
     tokens.insert(tokens.end(), rows.begin() + static_cast<std::ptrdiff_t>(at),
                   rows.begin() + static_cast<std::ptrdiff_t>(at + width - 1));
   const nn::Packing packing = nn::packing_of(tokens, plan_.own_rows(), *end_of_text_);
-  batch.push_back(packing.offsets.to(tensor::default_device()));
+  batch.push_back(uploaded(packing.offsets));
   batch.push_back(laid_out(packing.positions, plan_));
   return batch;
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tessera/device/device.h"
+#include "tessera/train/detail/host_copies.h"
 #include "tessera/train/make_model.h"
 #include "tessera/train/testing/runs.h"
 
@@ -14,9 +14,8 @@ namespace tessera::train::testing {
 
 std::vector<float> own_weights(const Trainer& trainer) {
   std::vector<float> out;
-  device::Device::get("host").synchronize();
   for (const Tensor& leaf : trainer.model().parameters()) {
-    const Tensor own = leaf.has_layout() ? leaf.local() : leaf;
+    const Tensor own = detail::on_host(leaf.has_layout() ? leaf.local() : leaf.detach());
     out.insert(out.end(), own.data_as<float>(), own.data_as<float>() + own.numel());
   }
   return out;

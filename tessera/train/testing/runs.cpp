@@ -6,9 +6,9 @@
 
 #include "tessera/base/rank.h"
 #include "tessera/comm/world.h"
-#include "tessera/device/device.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/distribute.h"
+#include "tessera/train/detail/host_copies.h"
 #include "tessera/train/make_model.h"
 
 namespace tessera::train::testing {
@@ -72,8 +72,7 @@ Curve run(const Config& config) {
   Trainer trainer(config, synthetic_samples(config));
   Curve curve;
   for (const Tensor& leaf : trainer.model().parameters()) {
-    const Tensor whole = ops::contiguous(shard::gather(leaf.detach()));
-    device::Device::get("host").synchronize();
+    const Tensor whole = detail::on_host(ops::contiguous(shard::gather(leaf.detach())));
     if (current_place().rank != Rank(0)) continue;
     const float* data = whole.data_as<float>();
     curve.weights.emplace_back(data, data + whole.numel());

@@ -27,35 +27,6 @@ const Kernels normal("normal");
 const Kernels truncated("truncated");
 const Kernels bernoulli("bernoulli");
 
-DrawPlaces places_of(const KernelCall& call) {
-  const auto& attributes = call.as<RandomAttributes>();
-  const Tensor& out = call.outputs[0];
-  TESSERA_CHECK_AS(NotSupported, out.ndim() <= kMaxDrawDims, call.op.name(),
-                   ": a tensor that is not contiguous must have at most ", kMaxDrawDims, " dimensions on cuda, got ",
-                   out.ndim());
-  DrawPlaces places;
-  places.ndim = out.ndim();
-  places.is_part = !attributes.index.empty();
-  for (int d = 0; d < places.ndim; ++d) {
-    const auto at = static_cast<std::size_t>(d);
-    places.sizes[d] = out.shape()[at];
-    places.steps[d] = out.strides()[at];
-    if (!places.is_part) continue;
-    const layout::IndexMap& map = attributes.index[at];
-    TESSERA_CHECK_AS(NotSupported, map.levels.size() <= kMaxDrawLevels, call.op.name(), ": dimension ", d,
-                     " must be sharded into blocks at most ", kMaxDrawLevels, " times, got ", map.levels.size());
-    places.global_sizes[d] = attributes.global[at];
-    places.offsets[d] = map.offset;
-    places.blocks[d] = std::max<std::int64_t>(map.block, 1);
-    places.nlevels[d] = static_cast<std::int32_t>(map.levels.size());
-    for (std::size_t l = 0; l < map.levels.size(); ++l) {
-      places.counts[d][l] = map.levels[l].count;
-      places.strides[d][l] = map.levels[l].stride;
-    }
-  }
-  return places;
-}
-
 void run(const KernelCall& call, const Kernels& kernels, RandomDraw draw) {
   const auto& attributes = call.as<RandomAttributes>();
   const Tensor& out = call.outputs[0];
@@ -69,7 +40,8 @@ void run(const KernelCall& call, const Kernels& kernels, RandomDraw draw) {
     target.has_vectors = reinterpret_cast<std::uintptr_t>(out.data()) % nbytes == 0;
     launch(call, kernels.dense, blocks_for(call, (out.numel() + 3) / 4, kThreads), kThreads, draw, target);
   } else {
-    launch(call, kernels.placed, blocks_for(call, out.numel(), kThreads), kThreads, draw, target, places_of(call));
+    launch(call, kernels.placed, blocks_for(call, out.numel(), kThreads), kThreads, draw, target,
+           places_of(out, attributes.global, attributes.index, call.op.name().c_str()));
   }
 }
 

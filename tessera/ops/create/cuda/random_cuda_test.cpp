@@ -36,6 +36,27 @@ TEST_F(RandomOnCuda, DrawsWhatTheHostDraws) {
   expect_host_bits(gpu_, [&](const device::Device& on) { return randn({3, 0}, {DType::kF32, on}); });
 }
 
+TEST_F(RandomOnCuda, CountsAndDrawsIntegersAsTheHostDoes) {
+  manual_seed(5);
+  constexpr std::int64_t kLeast = INT64_MIN;
+  for (const DType dtype : {DType::kI64, DType::kI32, DType::kU8, DType::kF32, DType::kF64, DType::kBF16}) {
+    for (const std::int64_t n : {1, 3, 4, 5, 1023, 300'001}) {
+      SCOPED_TRACE(tessera::detail::concat(dtype, " ", n));
+      expect_host_bits(gpu_, [&](const device::Device& on) { return randint(-5, 100, {n}, {dtype, on}); });
+      expect_host_bits(gpu_, [&](const device::Device& on) { return randint(kLeast, INT64_MAX, {n}, {dtype, on}); });
+      expect_host_bits(gpu_, [&](const device::Device& on) { return randint(0, kLeast / -4, {n}, {dtype, on}); });
+      expect_host_bits(gpu_, [&](const device::Device& on) { return randperm(n, {dtype, on}); });
+      expect_host_bits(gpu_, [&](const device::Device& on) { return arange(-7, 3 * n - 7, 3, {dtype, on}); });
+      const double step = 0.37;
+      const double end = step * static_cast<double>(n);
+      expect_host_bits(gpu_, [&](const device::Device& on) { return arange(0.0, end, step, {dtype, on}); });
+    }
+    expect_host_bits(gpu_, [&](const device::Device& on) { return eye(70, 41, {dtype, on}); });
+    expect_host_bits(gpu_, [&](const device::Device& on) { return eye(3, 400, {dtype, on}); });
+    expect_host_bits(gpu_, [&](const device::Device& on) { return eye(0, 4, {dtype, on}); });
+  }
+}
+
 TEST_F(RandomOnCuda, FillsInPlaceWhereverElementsLie) {
   manual_seed(4);
   const auto filled = [&](const device::Device& on, const auto& fill) {
@@ -58,8 +79,24 @@ TEST_F(RandomOnCuda, APartDrawsWhatTheWholeHasThere) {
   part.global = Shape({6, 10});
   part.index = {{.offset = 2, .block = 3, .levels = {}},
                 {.offset = 2, .block = 2, .levels = {{.count = 2, .stride = 4}}}};
-  const tensor::Operator op = tensor::find_op("randn");
-  expect_same_bits(here(tensor::call_on(gpu_, op, part)), tensor::call_on(device::Device::get("host"), op, part));
+  part.a = 0;
+  part.b = 1;
+  const auto expect_same_part = [&](const char* name, const auto& attributes) {
+    const tensor::Operator op = tensor::find_op(name);
+    expect_same_bits(here(tensor::call_on(gpu_, op, attributes)),
+                     tensor::call_on(device::Device::get("host"), op, attributes));
+  };
+  expect_same_part("randn", part);
+  part.b = 1000;
+  expect_same_part("randint", part);
+  expect_same_part("eye", EyeAttributes{part.shape, DType::kF32, part.index});
+  expect_same_part("arange", ArangeAttributes{4, DType::kI64, 3, 2, {part.index[1]}});
+  RandomAttributes order = part;
+  order.shape = Shape({4});
+  order.global = Shape({10});
+  order.index = {part.index[1]};
+  order.a = 10;
+  expect_same_part("randperm", order);
 }
 
 TEST_F(RandomOnCuda, AReplayReadsTheCounterAnew) {

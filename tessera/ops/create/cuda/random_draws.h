@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tessera/base/dtype.h"
+#include "tessera/ops/create/cuda/places.h"
 #include "tessera/ops/detail/philox.h"
 
 namespace tessera::ops::cuda {
@@ -22,56 +23,12 @@ struct RandomDraw {
   float low = 0, high = 0;                // bounds of truncated draws; high is the greatest value of uniform draws
 };
 
-/// Maximum dimensions of a result that is strided or sharded, and maximum levels of each index map.
-inline constexpr int kMaxDrawDims = 12;
-inline constexpr int kMaxDrawLevels = 3;
-
 /// Destination of the results.
 struct DrawTarget {
   void* data = nullptr;
   DType dtype = DType::kF32;
   bool has_vectors = false;  // contiguous, and four elements can be stored in one access
   std::int64_t numel = 0;
-};
-
-/// Offsets and global indices of the elements of a strided or sharded result: sizes and strides, outermost first, and
-/// the index map of each dimension.
-struct DrawPlaces {
-  std::int32_t ndim = 0;
-  bool is_part = false;  // uses the maps; otherwise the global index equals the local index
-  std::int64_t sizes[kMaxDrawDims] = {};
-  std::int64_t steps[kMaxDrawDims] = {};
-  std::int64_t global_sizes[kMaxDrawDims] = {};
-  std::int64_t offsets[kMaxDrawDims] = {};
-  std::int64_t blocks[kMaxDrawDims] = {};
-  std::int32_t nlevels[kMaxDrawDims] = {};
-  std::int64_t counts[kMaxDrawDims][kMaxDrawLevels] = {};
-  std::int64_t strides[kMaxDrawDims][kMaxDrawLevels] = {};
-
-  /// Computes the offset in memory and the global index of element `i`, last dimension fastest.
-  TESSERA_HOST_DEVICE void find(std::int64_t i, std::int64_t& offset, std::int64_t& global) const {
-    offset = 0;
-    global = is_part ? 0 : i;
-    std::int64_t step = 1;
-    for (int d = ndim; d-- > 0;) {
-      const std::int64_t digit = i % sizes[d];
-      i /= sizes[d];
-      offset += digit * steps[d];
-      if (!is_part) continue;
-      global += global_of(d, digit) * step;
-      step *= global_sizes[d];
-    }
-  }
-  /// Returns the global index of a local index of dimension d (layout::IndexMap::global).
-  TESSERA_HOST_DEVICE std::int64_t global_of(int d, std::int64_t local) const {
-    std::int64_t at = offsets[d] + local % blocks[d];
-    local /= blocks[d];
-    for (int l = nlevels[d]; l-- > 0;) {
-      at += local % counts[d][l] * strides[d][l];
-      local /= counts[d][l];
-    }
-    return at;
-  }
 };
 
 /// Scales a standard normal number to mean and deviation. With mean 0 and deviation 1 it is unchanged, including the

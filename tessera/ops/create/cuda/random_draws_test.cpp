@@ -94,14 +94,10 @@ TEST(RandomDraws, PlacesOfAPartAreThoseOfItsMaps) {
   for (int d = 0; d < 2; ++d) {
     places.sizes[d] = maps[d]->size();
     places.global_sizes[d] = 20;
-    places.offsets[d] = maps[d]->offset;
-    places.blocks[d] = maps[d]->block;
-    places.nlevels[d] = static_cast<std::int32_t>(maps[d]->levels.size());
-    for (std::size_t l = 0; l < maps[d]->levels.size(); ++l) {
-      places.counts[d][l] = maps[d]->levels[l].count;
-      places.strides[d][l] = maps[d]->levels[l].stride;
-    }
+    places.maps[d] = device_map(*maps[d], "rand");
   }
+  EXPECT_EQ(places.maps[1].local(4), -1) << "between two blocks";
+  EXPECT_EQ(places.maps[1].local(1), -1) << "before the first block";
   places.steps[0] = 1;
   places.steps[1] = 5;
   for (std::int64_t r = 0; r < rows.size(); ++r) {
@@ -111,6 +107,7 @@ TEST(RandomDraws, PlacesOfAPartAreThoseOfItsMaps) {
       places.find(r * columns.size() + c, offset, global);
       EXPECT_EQ(offset, r + 5 * c);
       EXPECT_EQ(global, rows.global(r) * 20 + columns.global(c));
+      EXPECT_EQ(places.maps[1].local(columns.global(c)), c);
     }
   }
 }

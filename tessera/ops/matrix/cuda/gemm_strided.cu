@@ -54,7 +54,7 @@ extern "C" __global__ void gemm_integers(const __grid_constant__ IntegerGemm of)
     }
     std::int64_t depth = 1;
     for (int d = 0; d < of.nk; ++d) depth *= of.k_sizes[d];
-    std::uint64_t sum = 0;
+    std::uint64_t sum = of.is_added ? static_cast<std::uint64_t>(load<std::int64_t>(of.c, of.dtype, c)) : 0;
     for (std::int64_t k = 0; k < depth; ++k) {
       std::int64_t at = k;
       std::int64_t from_a = a;

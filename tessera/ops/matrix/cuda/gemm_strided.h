@@ -28,6 +28,7 @@ struct IntegerGemm {
   const void* b = nullptr;
   void* c = nullptr;
   DType dtype = DType::kI64;
+  bool is_added = false;  // adds the product to c
   std::int32_t nloops = 0;
   std::int32_t nk = 0;  // number of dimensions of k
   std::int64_t numel = 0;

@@ -69,7 +69,7 @@ Key key_of(const LtProduct& of) {
           of.n,
           of.k,
           of.batch,
-          static_cast<std::int64_t>(of.dtype),
+          static_cast<std::int64_t>(of.dtype) << 8 | static_cast<std::int64_t>(of.c_dtype),
           of.a.stride,
           of.a.batch_stride,
           of.a.is_transposed,
@@ -81,7 +81,7 @@ Key key_of(const LtProduct& of) {
           of.c.stride,
           of.c.batch_stride,
           alignment_of(of.c.data),
-          0};
+          of.is_added};
 }
 
 struct DestroyDesc {
@@ -99,10 +99,10 @@ using Desc = std::unique_ptr<cublasLtMatmulDescOpaque_t, DestroyDesc>;
 using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, DestroyLayout>;
 using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyPreference>;
 
-Layout make_layout(const LtMatrix& matrix, std::int64_t rows, std::int64_t cols, const LtProduct& of) {
+Layout make_layout(const LtMatrix& matrix, DType dtype, std::int64_t rows, std::int64_t cols, const LtProduct& of) {
   if (matrix.is_transposed) std::swap(rows, cols);
   cublasLtMatrixLayout_t made = nullptr;
-  TESSERA_CUBLASLT(cublasLtMatrixLayoutCreate, &made, types_of(of.dtype).element, static_cast<std::uint64_t>(rows),
+  TESSERA_CUBLASLT(cublasLtMatrixLayoutCreate, &made, types_of(dtype).element, static_cast<std::uint64_t>(rows),
                    static_cast<std::uint64_t>(cols), matrix.stride);
   Layout layout(made);
   const auto batch = static_cast<std::int32_t>(of.batch);
@@ -135,8 +135,11 @@ Preference make_preference(const LtProduct& of) {
     TESSERA_CUBLASLT(cublasLtMatmulPreferenceSetAttribute, made, which, &value, sizeof value);
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kMaxWorkspace));
-  // Parts of a sum are kept in the compute type and added in order.
-  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  // Parts of a sum are kept in the compute type and added in order. cuBLASLt 12.8 to 13.1 loses the end of some sums
+  // that are split into parts if their length is not a multiple of 64.
+  const bool may_split = of.k % 64 == 0;
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<std::uint32_t>(may_split ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(of.a.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(of.b.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(of.c.data));
@@ -148,9 +151,9 @@ Preference make_preference(const LtProduct& of) {
 struct Plan {
   Plan(cublasLtHandle_t handle, const LtProduct& of)
       : desc(make_desc(of)),
-        a(make_layout(of.a, of.m, of.k, of)),
-        b(make_layout(of.b, of.k, of.n, of)),
-        c(make_layout(of.c, of.m, of.n, of)) {
+        a(make_layout(of.a, of.dtype, of.m, of.k, of)),
+        b(make_layout(of.b, of.dtype, of.k, of.n, of)),
+        c(make_layout(of.c, of.c_dtype, of.m, of.n, of)) {
     const Preference preference = make_preference(of);
     cublasLtMatmulHeuristicResult_t best = {};
     int found = 0;
@@ -233,9 +236,9 @@ void launch_lt_gemm(const tensor::KernelCall& call, const LtProduct& product) {
   stream.launch_native(
       [&](void* native) {
         TESSERA_CUBLASLT(cublasLtMatmul, device.handle(), plan->desc.get(), scales.one(), product.a.data, plan->a.get(),
-                         product.b.data, plan->b.get(), scales.zero(), product.c.data, plan->c.get(), product.c.data,
-                         plan->c.get(), &plan->algorithm, workspace.data(), plan->workspace_nbytes,
-                         static_cast<cudaStream_t>(native));
+                         product.b.data, plan->b.get(), product.is_added ? scales.one() : scales.zero(), product.c.data,
+                         plan->c.get(), product.c.data, plan->c.get(), &plan->algorithm, workspace.data(),
+                         plan->workspace_nbytes, static_cast<cudaStream_t>(native));
       },
       {.label = call.op.name()}, !plan->is_loaded.load(std::memory_order_relaxed));
   plan->is_loaded.store(true, std::memory_order_relaxed);

@@ -23,10 +23,12 @@ struct LtMatrix {
   bool is_transposed = false;
 };
 
-/// c[m, n] = a[m, k] b[k, n] for each of `batch`, all of one dtype; sizes are at least 1, c is not transposed.
+/// c[m, n] = a[m, k] b[k, n] for each of `batch`; sizes are at least 1, c is not transposed.
 struct LtProduct {
   std::int64_t m = 1, n = 1, k = 1, batch = 1;
-  DType dtype = DType::kF32;  // f32, f64, bf16, f16 or c64
+  DType dtype = DType::kF32;    // of a and b: f32, f64, bf16, f16 or c64
+  DType c_dtype = DType::kF32;  // the same, or f32 if a and b have a half dtype
+  bool is_added = false;        // adds the product to c
   LtMatrix a, b, c;
 };
 

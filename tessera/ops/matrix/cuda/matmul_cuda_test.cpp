@@ -1,9 +1,12 @@
 // Products on a GPU compared with the host, for unusual strides. Plain ones are in reference_cuda_test.
 #include <gmock/gmock.h>
 
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/matrix/cuda/cublaslt.h"
 #include "tessera/ops/matrix/matrix.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/ops/testing/on_cuda.h"
 
@@ -117,6 +120,46 @@ TEST_F(MatmulOnCuda, IntegersAreSummedIn64Bits) {
     const Tensor a = integers({7, 300}, dtype);
     const Tensor b = integers({300, 9}, dtype);
     expect_same_bits(here(mm(there(a), there(b))), mm(a, b));
+  }
+}
+
+TEST_F(MatmulOnCuda, AddsProductsToSums) {
+  const auto expect_added = [&](const Tensor& sum, const Tensor& a, const Tensor& b, double tolerance) {
+    const Tensor want = clone(sum);
+    contract_add_(want, a, b, "ki,kj->ij");
+    const Tensor got = there(sum);
+    contract_add_(got, there(a), there(b), "ki,kj->ij");
+    expect_near(here(got), want, tolerance);
+    const Tensor turned = transpose(there(contiguous(transpose(sum, 0, 1))), 0, 1);
+    contract_add_(turned, there(a), there(b), "ki,kj->ij");
+    expect_near(here(contiguous(turned)), want, tolerance);
+    // Every other column of something wider.
+    const Tensor wide = there(cat({unsqueeze(sum, 2), unsqueeze(sum, 2)}, 2));
+    contract_add_(select(wide, 2, 1), there(a), there(b), "ki,kj->ij");
+    expect_near(here(contiguous(select(wide, 2, 1))), want, tolerance);
+    expect_near(here(contiguous(select(wide, 2, 0))), sum, 0);
+  };
+  for (const DType dtype : kDTypes) {
+    SCOPED_TRACE(to_string(dtype));
+    const Tensor a = randn({300, 40}, {.dtype = dtype});
+    const Tensor b = randn({300, 50}, {.dtype = dtype});
+    expect_added(randn({40, 50}, {.dtype = dtype}), a, b, tolerance_of(dtype, 300));
+    if (dtype == DType::kF64) continue;
+    expect_added(randn({40, 50}), a, b, 1e-4);  // half types may be added to f32
+  }
+  testing::Random random(6);
+  const auto integers = [&](const Shape& shape) {
+    return testing::to_tensor(testing::integers(random, shape, -100, 100).value, DType::kI32);
+  };
+  expect_added(integers({4, 5}), integers({30, 4}), integers({30, 5}), 0);
+}
+
+TEST_F(MatmulOnCuda, SumsOfOnesAreTheirLength) {
+  for (const std::int64_t k : {100, 1000, 8192 + 8, 50257}) {
+    const Tensor a = there(ones({64, k}, {.dtype = DType::kBF16}));
+    const Tensor sum = there(zeros({64, 64}));
+    contract_add_(sum, a, a, "ik,jk->ij");
+    for (const double value : testing::to_array(here(sum)).values) ASSERT_EQ(value, static_cast<double>(k));
   }
 }
 

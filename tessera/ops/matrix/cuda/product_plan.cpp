@@ -35,17 +35,18 @@ class Planner {
 
   ProductPlan run() {
     if (gemm_.sizes.k == 0) {
-      write_back(gemm_.c, gemm_.loops, nullptr);
-    } else if (!is_lt_dtype(gemm_.c.dtype)) {
+      if (!gemm_.is_added) plan_.after = result_move(gemm_.c, gemm_.loops, nullptr);
+    } else if (!is_lt_dtype(gemm_.a.dtype)) {
       plan_integers();
     } else {
       const GemmOperand result = gemm_.c;
       const SmallVector<GemmLoop, 4> loops = gemm_.loops;
       const bool is_in_place = place_result();
+      if (!is_in_place) plan_.after = result_move(result, loops, gemm_.c.data);
+      if (!is_in_place && gemm_.is_added) plan_.before.push_back(reversed(*plan_.after));
       if (!gemm_.k_dims.empty() || !lies_dense(gemm_.a, gemm_.sizes.m, gemm_.sizes.k)) pack(gemm_.a, true);
       if (!gemm_.k_dims.empty() || !lies_dense(gemm_.b, gemm_.sizes.k, gemm_.sizes.n)) pack(gemm_.b, false);
       plan_calls();
-      if (!is_in_place) write_back(result, loops, gemm_.c.data);
     }
     return std::move(plan_);
   }
@@ -70,13 +71,20 @@ class Planner {
     return scratch_(static_cast<std::size_t>(numel) * itemsize(dtype));
   }
 
-  // Copies the dense result to its target; without a product, writes zeros.
-  void write_back(const GemmOperand& to, const SmallVector<GemmLoop, 4>& loops, const std::byte* from) {
+  // Returns the copy of the dense result to its target; zeros without a product.
+  [[nodiscard]] StridedMove result_move(const GemmOperand& to, const SmallVector<GemmLoop, 4>& loops,
+                                        const std::byte* from) const {
     StridedMove move = new_move(to.dtype, to.data, from);
     for (std::size_t i = 0; i < loops.size(); ++i) add_dim(move, loops[i].size, loops[i].c, gemm_.loops[i].c);
     add_dim(move, gemm_.sizes.m, to.row, gemm_.c.row);
     add_dim(move, gemm_.sizes.n, to.col, gemm_.c.col);
-    plan_.after = move;
+    return move;
+  }
+  [[nodiscard]] static StridedMove reversed(StridedMove move) {
+    void* to = const_cast<void*>(move.from);
+    move.from = std::exchange(move.to, to);
+    std::swap(move.to_steps, move.from_steps);
+    return move;
   }
 
   // A column-major result is the row-major transposed product. Returns false if the result is neither, so that a dense
@@ -160,11 +168,14 @@ class Planner {
     product.n = gemm_.sizes.m;
     product.k = gemm_.sizes.k;
     product.batch = by.size;
-    product.dtype = gemm_.c.dtype;
+    product.dtype = gemm_.a.dtype;
+    product.c_dtype = gemm_.c.dtype;
+    product.is_added = gemm_.is_added;
     product.a = lt_matrix(gemm_.b, gemm_.sizes.n, by.b);
     product.b = lt_matrix(gemm_.a, gemm_.sizes.k, by.a);
     product.c = {gemm_.c.data, gemm_.c.row, by.c, false};
-    const auto item = static_cast<std::int64_t>(itemsize(gemm_.c.dtype));
+    const auto item = static_cast<std::int64_t>(itemsize(gemm_.a.dtype));
+    const auto c_item = static_cast<std::int64_t>(itemsize(gemm_.c.dtype));
     for (std::int64_t index = 0; index < calls; ++index) {
       LtProduct one = product;
       std::int64_t rest = index;
@@ -175,7 +186,7 @@ class Planner {
         rest /= loop.size;
         one.a.data += digit * loop.b * item;
         one.b.data += digit * loop.a * item;
-        one.c.data += digit * loop.c * item;
+        one.c.data += digit * loop.c * c_item;
       }
       plan_.products.push_back(one);
     }
@@ -187,6 +198,7 @@ class Planner {
     of.b = gemm_.b.data;
     of.c = gemm_.c.data;
     of.dtype = gemm_.c.dtype;
+    of.is_added = gemm_.is_added;
     of.m = gemm_.sizes.m;
     of.n = gemm_.sizes.n;
     of.numel = of.m * of.n;

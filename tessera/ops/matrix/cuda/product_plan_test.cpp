@@ -47,7 +47,7 @@ void carry_out(const LtProduct& of) {
   for (std::int64_t batch = 0; batch < of.batch; ++batch) {
     for (std::int64_t i = 0; i < of.m; ++i) {
       for (std::int64_t j = 0; j < of.n; ++j) {
-        double sum = 0;
+        double sum = of.is_added ? at(of.c, batch, i, j) : 0;
         for (std::int64_t k = 0; k < of.k; ++k) sum += at(of.a, batch, i, k) * at(of.b, batch, k, j);
         at(of.c, batch, i, j) = sum;
       }
@@ -61,11 +61,16 @@ struct Counts {
 };
 
 // Plans and executes "ik,kj->ij", compares the result with the host, and returns the number of steps.
-Counts run(const detail::ContractionLabels& labels, const Tensor& a, const Tensor& b, const Tensor& out) {
-  const testing::Array want = to_array(contract(a, b, labels.a + "," + labels.b + "->" + labels.c));
+Counts run(const detail::ContractionLabels& labels, const Tensor& a, const Tensor& b, const Tensor& out,
+           bool is_added = false) {
+  testing::Array want = to_array(contract(a, b, labels.a + "," + labels.b + "->" + labels.c));
+  const testing::Array before = to_array(out);
+  for (std::size_t i = 0; is_added && i < want.values.size(); ++i) want.values[i] += before.values[i];
   a.device().synchronize();
   std::vector<std::unique_ptr<double[]>> held;
-  const ProductPlan plan = plan_product("mm", detail::plan_contraction(labels, a, b, out), [&](std::size_t nbytes) {
+  detail::Gemm gemm = detail::plan_contraction(labels, a, b, out);
+  gemm.is_added = is_added;
+  const ProductPlan plan = plan_product("mm", gemm, [&](std::size_t nbytes) {
     held.push_back(std::make_unique<double[]>(nbytes / sizeof(double)));
     return reinterpret_cast<std::byte*>(held.back().get());
   });
@@ -124,6 +129,15 @@ TEST(ProductPlan, EmptySumsAreZeros) {
   EXPECT_EQ(run(kMm, numbers({5, 0}), numbers({0, 7}), numbers({5, 7})).calls, 0U);
   EXPECT_EQ(run(kMm, numbers({5, 0}), numbers({0, 7}), gapped({5, 7})).calls, 0U);
   EXPECT_EQ(run({"nik", "nkj", "nij"}, numbers({2, 5, 0}), numbers({2, 0, 7}), numbers({2, 5, 7})).calls, 0U);
+}
+
+TEST(ProductPlan, AddsToTheResultInPlace) {
+  EXPECT_EQ(run(kMm, numbers({5, 3}), numbers({3, 7}), numbers({5, 7}), true).moves, 0U);
+  EXPECT_EQ(run(kMm, numbers({5, 3}), gapped({3, 7}), turned({5, 7}, 0, 1), true).moves, 1U);
+  EXPECT_EQ(run(kMm, numbers({5, 3}), numbers({3, 7}), gapped({5, 7}), true).moves, 2U) << "to and from a dense result";
+  run({"abk", "jk", "abj"}, numbers({2, 5, 3}), numbers({7, 3}), gapped({2, 5, 7}), true);
+  const Counts none = run(kMm, numbers({5, 0}), numbers({0, 7}), numbers({5, 7}), true);
+  EXPECT_EQ(none.calls + none.moves, 0U) << "an empty sum changes nothing";
 }
 
 TEST(ProductPlan, BatchesAreOneCall) {

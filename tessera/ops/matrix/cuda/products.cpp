@@ -1,4 +1,5 @@
-// The operators of products on CUDA: mm, bmm, linear and contract, by cuBLASLt; of integers by a plain kernel.
+// The operators of products on CUDA: mm, bmm, linear, contract and contract_add, by cuBLASLt; of integers by a plain
+// kernel.
 #include <vector>
 
 #include "tessera/ops/cuda/kernels.h"
@@ -81,10 +82,19 @@ void contract_kernel(const KernelCall& call) {
   contract_with(call, detail::parse_contraction(call, call.as<ContractAttributes>().labels));
 }
 
+void contract_add_kernel(const KernelCall& call) {
+  if (call.outputs[0].numel() == 0) return;
+  Gemm gemm = detail::plan_contraction(detail::parse_contraction(call, call.as<ContractAttributes>().labels),
+                                       call.inputs[0], call.inputs[1], call.outputs[0]);
+  gemm.is_added = true;
+  run(call, std::move(gemm));
+}
+
 const tensor::KernelRegistration kMm("mm", "cuda", mm_kernel);
 const tensor::KernelRegistration kBmm("bmm", "cuda", bmm_kernel);
 const tensor::KernelRegistration kLinear("linear", "cuda", linear_kernel);
 const tensor::KernelRegistration kContract("contract", "cuda", contract_kernel);
+const tensor::KernelRegistration kContractAdd("contract_add", "cuda", contract_add_kernel);
 
 }  // namespace
 }  // namespace tessera::ops::cuda

@@ -141,7 +141,7 @@ class AttentionOnCuda : public testing::OnCuda {
     expect_near(here(got.logsumexp), want.logsumexp, tolerance);
     const AttentionGradients gradients = host.backward(want);
     const AttentionGradients found = gpu.backward({there(want.out), there(want.logsumexp)});
-    expect_near(here(found.q), gradients.q, tolerance);
+    expect_near(here(found.q), gradients.q, 4 * tolerance);  // sums over the width, such as 256
     expect_near(here(found.k), gradients.k, 4 * tolerance);
     expect_near(here(found.v), gradients.v, 4 * tolerance);
   }

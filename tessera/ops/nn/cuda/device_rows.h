@@ -10,8 +10,18 @@ namespace tessera::ops::cuda {
 
 /// Maximum number of dimensions that identify a row, after merging.
 inline constexpr int kMaxRowDims = 8;
-/// Rows up to this length are processed by one warp, which holds them in registers.
-inline constexpr std::int64_t kShortRow = 1024;
+/// Vectors of 16 bytes of a row that one thread holds in registers.
+inline constexpr int kHeldVectors = 4;
+/// Maximum number of threads that hold a row, or that read one element at a time. Longer rows are read at every pass.
+inline constexpr int kMaxHeldThreads = 512;
+
+/// The threads of a block that process one row.
+struct RowThreads {
+  std::int32_t width = 32;  // threads per row
+  /// Otherwise `width` consecutive threads, a power of two. With this, a block processes 32 rows at a time, thread i
+  /// of each warp row i, so that rows whose first elements are adjacent are read at full bandwidth.
+  bool is_across = false;
+};
 
 /// Address, strides and sizes of rows. If data is null, the tensor is absent.
 struct DeviceRows {

@@ -1,149 +1,215 @@
-// The threads that process one row: a warp, which holds a short row in registers, or a block, which reads a long row
-// again for each pass. The order of sums depends only on the length.
+// Rows and the threads that process them.
 //
-// The group strides over a row; each thread takes N elements at a time:
+// A group of 1 to 1024 threads takes a row; a block holds one group or several. Each thread takes N elements at a time:
 //
 //   thread 0: [0, N)  [width * N, width * N + N) ...    thread 1: [N, 2N) ...
+//
+// Vectors of 16 bytes are loaded as bytes, several before the first is converted, which full memory bandwidth requires.
+// A group either holds its row in registers or reads it again for each pass. The order of sums depends only on the
+// length and on the strides.
 #pragma once
 
 #include <cstdint>
 
-#include "tessera/ops/cuda/elements.cuh"
 #include "tessera/ops/nn/cuda/device_rows.h"
+#include "tessera/ops/nn/cuda/row_cursor.cuh"
 
 namespace tessera::ops::cuda {
 
-__device__ inline float exp_of(float x) { return expf(x); }
-__device__ inline double exp_of(double x) { return exp(x); }
-__device__ inline float log_of(float x) { return logf(x); }
-__device__ inline double log_of(double x) { return log(x); }
-__device__ inline float root_of(float x) { return __fsqrt_rn(x); }
-__device__ inline double root_of(double x) { return __dsqrt_rn(x); }
-__device__ inline float larger(float a, float b) { return fmaxf(a, b); }
-__device__ inline double larger(double a, double b) { return fmax(a, b); }
-template <class T>
-__device__ constexpr T minus_infinity() {
-  return -static_cast<T>(__builtin_huge_val());
-}
-
-/// Loads N elements of a row, starting at `i`.
-template <int N, class T>
-__device__ inline void load_row(T (&to)[N], const DeviceRows& rows, std::int64_t place, std::int64_t i) {
-  if constexpr (N == 1) {
-    to[0] = load<T>(rows.data, rows.dtype, place + i * rows.step);
-  } else {
-    load_vector<N>(to, rows.data, rows.dtype, place + i);
-  }
-}
-/// Stores N elements of a row, starting at `i`.
-template <int N, class T>
-__device__ inline void store_row(const T (&from)[N], const DeviceRows& rows, std::int64_t place, std::int64_t i) {
-  if constexpr (N == 1) {
-    store(from[0], rows.data, rows.dtype, place + i * rows.step);
-  } else {
-    store_vector<N>(from, rows.data, rows.dtype, place + i);
-  }
-}
-
-/// A warp that processes one row.
-struct WarpGroup {
-  static constexpr bool kHoldsRow = true;
-  __device__ static int index() { return static_cast<int>(threadIdx.x % 32); }
-  __device__ static int width() { return 32; }
-  __device__ static std::int64_t first_row() {
-    return static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  }
-  __device__ static std::int64_t row_step() { return static_cast<std::int64_t>(gridDim.x) * (blockDim.x / 32); }
-  /// Reduces `a` of all threads with the commutative `f`; all threads receive the result.
-  template <class V, class F>
-  __device__ static V all(V a, const F& f) {
-#pragma unroll
-    for (int by = 16; by > 0; by /= 2) a = f(a, a.other(by));
-    return a;
-  }
-};
-
-/// A block of full warps that processes one row.
-struct BlockGroup {
-  static constexpr bool kHoldsRow = false;
-  __device__ static int index() { return static_cast<int>(threadIdx.x); }
-  __device__ static int width() { return static_cast<int>(blockDim.x); }
-  __device__ static std::int64_t first_row() { return blockIdx.x; }
-  __device__ static std::int64_t row_step() { return gridDim.x; }
-  template <class V, class F>
-  __device__ static V all(V a, const F& f) {
-    __shared__ V of_warps[32];
-    a = WarpGroup::all(a, f);
-    __syncthreads();  // waits for the readers of of_warps in the previous call
-    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = a;
-    __syncthreads();
-    // Each warp reduces all values in the same order, so that all have the same bits.
-    const unsigned warps = blockDim.x / 32;
-    a = of_warps[0];
-    for (unsigned i = 1; i < warps; ++i) a = f(a, of_warps[i]);
-    return a;
-  }
-};
-
-/// One value per group.
+/// One value that is reduced over the threads of a row.
 template <class T>
 struct One {
   T value;
   __device__ One other(int by) const { return {__shfl_xor_sync(0xffffffffU, value, by)}; }
 };
-template <class Group, class T>
-__device__ T sum_of_all(T value) {
-  return Group::all(One<T>{value}, [](One<T> a, One<T> b) { return One<T>{a.value + b.value}; }).value;
-}
-template <class Group, class T>
-__device__ T max_of_all(T value) {
-  return Group::all(One<T>{value}, [](One<T> a, One<T> b) { return One<T>{larger(a.value, b.value)}; }).value;
-}
-
-/// Calls body(chunk, i) for each group of N elements of a row that belongs to this thread. `chunk` counts the groups;
-/// it is a compile-time constant if the group holds the row.
-template <class Group, int N, class F>
-__device__ inline void for_chunks(std::int64_t length, const F& body) {
-  if constexpr (Group::kHoldsRow) {
-#pragma unroll
-    for (int chunk = 0; chunk < kShortRow / (32 * N); ++chunk) {
-      const int i = (chunk * 32 + Group::index()) * N;
-      if (i < length) body(chunk, static_cast<std::int64_t>(i));
-    }
-  } else {
-    for (std::int64_t i = static_cast<std::int64_t>(Group::index()) * N; i < length;
-         i += static_cast<std::int64_t>(Group::width()) * N) {
-      body(0, i);
-    }
-  }
-}
-
-/// The values of a row: in registers, or read at every pass.
-template <class Group, int N, class T>
-struct RowValues {
-  static constexpr int kChunks = Group::kHoldsRow ? static_cast<int>(kShortRow / (32 * N)) : 1;
-  T values[kChunks][N];
-
-  /// Returns the values of a chunk, loaded at the first pass or at every pass.
-  __device__ T (&read(const DeviceRows& rows, std::int64_t place, int chunk, std::int64_t i, bool is_first))[N] {
-    if (!Group::kHoldsRow || is_first) load_row<N>(values[chunk], rows, place, i);
-    return values[chunk];
+/// Two sums.
+template <class T>
+struct Two {
+  T first, second;
+  __device__ Two other(int by) const {
+    return {__shfl_xor_sync(0xffffffffU, first, by), __shfl_xor_sync(0xffffffffU, second, by)};
   }
 };
 
-/// Defines the forms of a kernel whose body is a function template name<Group, T, N>(args).
-#define TESSERA_ROW_FORM(name, suffix, group, type, n, threads, parameters, arguments) \
-  extern "C" __global__ void __launch_bounds__(threads) name##_##suffix parameters {   \
-    name##_rows<group, type, n> arguments;                                             \
+/// The threads of this thread's row. Every thread of a block takes part in every reduction, equally often.
+template <bool kMayBeAcross>
+struct RowGroup {
+  int width;
+  int index;  // of this thread in the row
+  int slot;   // of the row in the block
+  int slots;
+  bool is_across;
+  int turn = 0;
+
+  __device__ explicit RowGroup(const RowThreads& threads) : width(threads.width), is_across(threads.is_across) {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (kMayBeAcross && is_across) {
+      index = thread / 32;
+      slot = thread % 32;
+      slots = 32;
+    } else {
+      index = thread & (width - 1);
+      slot = thread / width;
+      slots = static_cast<int>(blockDim.x) / width;
+    }
   }
-#define TESSERA_ROW_FORMS(name, parameters, arguments)                                 \
-  TESSERA_ROW_FORM(name, f32_short1, WarpGroup, float, 1, 128, parameters, arguments)  \
-  TESSERA_ROW_FORM(name, f32_short4, WarpGroup, float, 4, 128, parameters, arguments)  \
-  TESSERA_ROW_FORM(name, f32_short8, WarpGroup, float, 8, 128, parameters, arguments)  \
-  TESSERA_ROW_FORM(name, f32_long1, BlockGroup, float, 1, 1024, parameters, arguments) \
-  TESSERA_ROW_FORM(name, f32_long4, BlockGroup, float, 4, 1024, parameters, arguments) \
-  TESSERA_ROW_FORM(name, f32_long8, BlockGroup, float, 8, 1024, parameters, arguments) \
-  TESSERA_ROW_FORM(name, f64_short1, WarpGroup, double, 1, 128, parameters, arguments) \
-  TESSERA_ROW_FORM(name, f64_long1, BlockGroup, double, 1, 1024, parameters, arguments)
+
+  /// Reduces `a` over the row with the commutative `f`; all threads receive the same bits.
+  template <class V, class F>
+  __device__ V all(V a, const F& f) {
+    if constexpr (kMayBeAcross) {
+      if (is_across) {
+        __shared__ V cells[kMaxHeldThreads];
+        __syncthreads();  // waits for the readers of the previous reduction
+        cells[threadIdx.x] = a;
+        __syncthreads();
+        a = cells[slot];
+        for (int i = 1; i < width; ++i) a = f(a, cells[slot + 32 * i]);
+        return a;
+      }
+    }
+    for (int by = (width < 32 ? width : 32) / 2; by > 0; by /= 2) a = f(a, a.other(by));
+    if (width <= 32) return a;
+    // Two sets of cells: a thread that writes one has passed the barrier after the last reads of it.
+    __shared__ V of_warps[2][32];
+    const int warps = width / 32;
+    if (threadIdx.x % 32 == 0) of_warps[turn][threadIdx.x / 32] = a;
+    wait();
+    a = of_warps[turn][slot * warps];
+    for (int i = 1; i < warps; ++i) a = f(a, of_warps[turn][slot * warps + i]);
+    turn ^= 1;
+    return a;
+  }
+  template <class T>
+  __device__ T sum(T value) {
+    return all(One<T>{value}, [](One<T> a, One<T> b) { return One<T>{a.value + b.value}; }).value;
+  }
+  template <class T>
+  __device__ Two<T> sums(T first, T second) {
+    return all(Two<T>{first, second}, [](Two<T> a, Two<T> b) {
+      return Two<T>{a.first + b.first, a.second + b.second};
+    });
+  }
+
+  /// Waits for the threads of a row of more than one warp. At most four of them are in a block; barrier 0 is that of
+  /// the block.
+  __device__ void wait() const {
+    switch (slot) {
+      case 0: asm volatile("bar.sync 1, %0;" ::"r"(width) : "memory"); return;
+      case 1: asm volatile("bar.sync 2, %0;" ::"r"(width) : "memory"); return;
+      case 2: asm volatile("bar.sync 3, %0;" ::"r"(width) : "memory"); return;
+      default: asm volatile("bar.sync 4, %0;" ::"r"(width) : "memory");
+    }
+  }
+
+  /// Calls body(row, is_valid) for the rows of this group. The groups of a block make equally many calls.
+  template <class F>
+  __device__ void for_rows(std::int64_t count, const F& body) {
+    for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * slots; first < count;
+         first += static_cast<std::int64_t>(gridDim.x) * slots) {
+      const std::int64_t row = first + slot;
+      body(row < count ? row : count - 1, row < count);
+    }
+  }
+};
+
+/// The same row of kIn tensors, in registers or read at every pass.
+template <class Form, int kIn, bool kIsHeld>
+class RowReader {
+ public:
+  using T = typename Form::T;
+  static constexpr int N = Form::N;
+  using Index = std::conditional_t<kIsHeld, int, std::int64_t>;
+
+  /// Starts to load the row if it is held. `length` is 0 if there is no row. The first vector begins `before` elements
+  /// before the row, so that a row at any address is read in vectors. Vectors at both ends then contain elements of
+  /// others.
+  template <class Group>
+  __device__ RowReader(const Group& group, std::int64_t length, const RowCursor<Form> (&rows)[kIn], int before = 0)
+      : first_(static_cast<Index>(group.index) * N - before),
+        stride_(static_cast<Index>(group.width) * N),
+        length_(static_cast<Index>(length)) {
+#pragma unroll
+    for (int in = 0; in < kIn; ++in) rows_[in] = rows[in];
+    if constexpr (kIsHeld) {
+#pragma unroll
+      for (int v = 0; v < kHeldVectors; ++v) {
+        if (first_ + v * stride_ < length_) read(held_[v], first_ + v * stride_);
+      }
+    }
+  }
+
+  /// Calls body(values, i) for the elements of this thread, N at a time: T values[kIn][N] from element i on.
+  template <class F>
+  __device__ void each(const F& body) const {
+    if constexpr (kIsHeld) {
+#pragma unroll
+      for (int v = 0; v < kHeldVectors; ++v) {
+        if (first_ + v * stride_ < length_) call(held_[v], first_ + v * stride_, body);
+      }
+    } else {
+      constexpr int kUnroll = kIn == 1 ? 4 : 2;
+      Index i = first_;
+      for (; i + (kUnroll - 1) * stride_ < length_; i += kUnroll * stride_) {
+        typename Form::Raw raw[kUnroll][kIn];
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) read(raw[u], i + u * stride_);
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) call(raw[u], i + u * stride_, body);
+      }
+      for (; i < length_; i += stride_) {
+        typename Form::Raw raw[kIn];
+        read(raw, i);
+        call(raw, i, body);
+      }
+    }
+  }
+
+ private:
+  __device__ void read(typename Form::Raw (&to)[kIn], Index i) const {
+#pragma unroll
+    for (int in = 0; in < kIn; ++in) to[in] = rows_[in].read(i);
+  }
+  template <class F>
+  __device__ void call(const typename Form::Raw (&raw)[kIn], Index i, const F& body) const {
+    T values[kIn][N];
+#pragma unroll
+    for (int in = 0; in < kIn; ++in) unpack(values[in], raw[in], rows_[in].dtype);
+    body(values, i);
+  }
+
+  Index first_;
+  Index stride_;
+  Index length_;
+  RowCursor<Form> rows_[kIn];
+  typename Form::Raw held_[kIsHeld ? kHeldVectors : 1][kIn];
+};
+
+/// Defines the forms of a kernel whose body is a function template name<Form, kIsHeld>(args): rows in registers, and
+/// rows of any length. `held_blocks` is the number of blocks of 512 threads per multiprocessor, which bounds registers.
+#define TESSERA_ROW_FORM(name, suffix, form, is_held, bounds, parameters, arguments) \
+  extern "C" __global__ void __launch_bounds__ bounds name##_##suffix parameters {   \
+    name##_rows<form, is_held> arguments;                                            \
+  }
+#define TESSERA_LONG_ROW_FORMS(name, parameters, arguments)                           \
+  TESSERA_ROW_FORM(name, float_long, FloatForm, false, (1024), parameters, arguments) \
+  TESSERA_ROW_FORM(name, half_long, HalfForm, false, (1024), parameters, arguments)   \
+  TESSERA_ROW_FORM(name, any_long, AnyForm, false, (512), parameters, arguments)      \
+  TESSERA_ROW_FORM(name, double_long, DoubleForm, false, (512), parameters, arguments)
+#define TESSERA_ONE_PASS_ROW_FORMS(name, parameters, arguments)                         \
+  TESSERA_ROW_FORM(name, float_long, FloatForm, false, (256, 3), parameters, arguments) \
+  TESSERA_ROW_FORM(name, half_long, HalfForm, false, (256, 3), parameters, arguments)   \
+  TESSERA_ROW_FORM(name, any_long, AnyForm, false, (512), parameters, arguments)        \
+  TESSERA_ROW_FORM(name, double_long, DoubleForm, false, (512), parameters, arguments)
+#define TESSERA_ROW_FORMS(name, held_blocks, parameters, arguments)                              \
+  TESSERA_ROW_FORM(name, float_held, FloatForm, true, (512, held_blocks), parameters, arguments) \
+  TESSERA_ROW_FORM(name, half_held, HalfForm, true, (512, held_blocks), parameters, arguments)   \
+  TESSERA_LONG_ROW_FORMS(name, parameters, arguments)
+
+/// The group of a form: groups across rows only read one element at a time.
+template <class Form>
+using GroupOf = RowGroup<Form::N == 1>;
+
+#define TESSERA_ROWS const __grid_constant__ DeviceRows
 
 }  // namespace tessera::ops::cuda

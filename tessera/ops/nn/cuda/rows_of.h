@@ -1,34 +1,68 @@
 // Converts tensors to the arguments of row kernels, and selects the form of a kernel for a call.
 #pragma once
 
+#include <memory>
+
 #include "tessera/ops/cuda/kernels.h"
 #include "tessera/ops/nn/cuda/device_rows.h"
 
 namespace tessera::ops::cuda {
 
-/// Returns the rows of a tensor along `dim`, last of the other dimensions fastest. With -1, each element is a row. May
-/// be empty.
-DeviceRows rows_of(const tensor::KernelCall& call, const Tensor& tensor, int dim);
+/// Each element is a row: the `dim` of rows_of() for one value per row.
+inline constexpr int kNoDim = -1;
 
-/// The forms of one row kernel: for short rows (one warp each, in registers) and long rows (one block each), by the
-/// number of elements per load. f64 loads one at a time.
+/// Returns the rows of a tensor along `dim`, last of the other dimensions fastest. With kNoDim, each element is a row.
+/// May be empty.
+DeviceRows rows_of(const tensor::KernelCall& call, const Tensor& tensor, int dim);
+/// Returns `count` rows of contiguous memory.
+DeviceRows dense_rows(std::byte* data, DType dtype, std::int64_t count, std::int64_t length);
+
+/// How a kernel reads rows. Vectors are 16 bytes of contiguous elements.
+enum class RowFormKind : std::uint8_t { kFloat, kHalf, kAny, kDouble };
+/// Returns the form for these operands, which are read along rows and have the dtype of the first. Absent operands are
+/// ignored.
+RowFormKind row_form(std::initializer_list<const DeviceRows*> all);
+/// Returns the form for operands that are contiguous rows at any address, if the rows of all begin at the same element
+/// of a vector.
+RowFormKind shifted_form(std::initializer_list<const DeviceRows*> all);
+/// Returns the number of elements per load.
+constexpr std::int64_t elements_of(RowFormKind form) {
+  return form == RowFormKind::kFloat ? 4 : form == RowFormKind::kHalf ? 8 : 1;
+}
+/// Returns the smallest power of two that is at least `n`.
+std::int64_t power_of_two(std::int64_t n);
+
+/// The forms of one row kernel (row_groups.cuh). Every kernel has the parameter RowThreads first.
 class CudaRowKernels {
  public:
-  /// Looks up the kernels of "softmax": softmax_f32_short1, softmax_f32_long8 and so on.
-  CudaRowKernels(Image& image, const std::string& name);
-  /// Launches the suitable form. `all` are the operands that are read along rows, with `count` rows.
+  /// How a kernel reads a row.
+  enum class Reads : std::uint8_t {
+    kHeld,   // once; it has additional forms that hold rows in registers, and reads rows that do not fit again
+    kAgain,  // at every pass
+    kOnce,   // in its only pass, in vectors at any address
+  };
+  /// Looks up the kernels of "softmax": softmax_float_held, softmax_any_long and so on.
+  CudaRowKernels(Image& image, const std::string& name, Reads reads = Reads::kHeld);
+  /// Launches the suitable form. `all` are the operands that are read along rows; the first has the rows of the call.
   template <class... T>
   void launch(const tensor::KernelCall& call, std::initializer_list<const DeviceRows*> all, const T&... args) const {
     const DeviceRows& first = **all.begin();
     if (first.count == 0) return;
-    cuda::launch(call, form(all), config(call, first), device::KernelArgs(args...));
+    const Choice choice = choose(call, first, reads_ == Reads::kOnce ? shifted_form(all) : row_form(all));
+    cuda::launch(call, *choice.kernel, choice.config, device::KernelArgs(choice.threads, args...));
   }
 
  private:
-  [[nodiscard]] const ImageKernel& form(std::initializer_list<const DeviceRows*> all) const;
-  [[nodiscard]] static device::LaunchConfig config(const tensor::KernelCall& call, const DeviceRows& rows);
+  struct Choice {
+    const ImageKernel* kernel;
+    RowThreads threads;
+    device::LaunchConfig config;
+  };
+  [[nodiscard]] Choice choose(const tensor::KernelCall& call, const DeviceRows& rows, RowFormKind form) const;
 
-  ImageKernel short1_, short4_, short8_, long1_, long4_, long8_, double_short_, double_long_;
+  Reads reads_;
+  std::unique_ptr<const ImageKernel> held_[2];  // by RowFormKind, with Reads::kHeld
+  std::unique_ptr<const ImageKernel> long_[4];  // by RowFormKind
 };
 
 }  // namespace tessera::ops::cuda

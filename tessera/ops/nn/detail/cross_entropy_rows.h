@@ -1,6 +1,7 @@
 // Losses of rows of logits and their sum, for cross_entropy and linear_cross_entropy.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -80,6 +81,12 @@ struct CrossEntropyRows {
   [[nodiscard]] double total(const std::vector<double>& losses, const Rows& targets) const;
 };
 
+/// Returns the number of rows whose logits linear_cross_entropy holds at a time: enough for an efficient product, but
+/// few enough to keep the logits small (64 MiB in f32).
+inline std::int64_t rows_of_chunk(std::int64_t rows, std::int64_t classes) {
+  const std::int64_t most = (std::int64_t{1} << 24) / std::max<std::int64_t>(classes, 1);
+  return std::min(std::clamp<std::int64_t>(most, 64, 2048), std::max<std::int64_t>(rows, 1));
+}
 /// Checks the attributes and the targets, which have one index per row. `classes` is the number of logits per row.
 void check_cross_entropy(const tensor::Call& call, std::size_t targets, const Shape& rows, std::int64_t classes);
 /// Throws for a shard of the classes if the loss is reduced.

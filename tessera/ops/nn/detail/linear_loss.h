@@ -29,11 +29,7 @@ struct LinearLoss {
   std::int64_t classes = 0;
   std::int64_t features = 0;
 
-  // Enough rows for an efficient product, but few enough to keep the logits small (64 MiB in f32).
-  [[nodiscard]] std::int64_t chunk() const {
-    const std::int64_t most = (std::int64_t{1} << 24) / std::max<std::int64_t>(classes, 1);
-    return std::min(std::clamp<std::int64_t>(most, 64, 2048), std::max<std::int64_t>(x.count(), 1));
-  }
+  [[nodiscard]] std::int64_t chunk() const { return rows_of_chunk(x.count(), classes); }
 };
 
 /// Returns the transposed operand.

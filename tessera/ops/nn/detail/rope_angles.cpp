@@ -15,21 +15,6 @@ namespace {
 constexpr std::size_t kMaxTables = 8;
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;  // limit of a cached table
 
-// Returns the rotation of each pair per position.
-std::vector<double> frequencies(const RopeAttributes& how, std::int64_t width) {
-  std::vector<double> all;
-  for (std::int64_t i = 0; i < width / 2; ++i) {
-    const double frequency = std::pow(how.base, -2.0 * static_cast<double>(i) / static_cast<double>(width));
-    double share = 1;  // weight of the slowed angle
-    if (how.original_context > 0) {
-      const double turns = static_cast<double>(how.original_context) * frequency / (2 * std::numbers::pi);
-      share = std::clamp((how.high_turns - turns) / (how.high_turns - how.low_turns), 0.0, 1.0);
-    }
-    all.push_back(frequency * (share / how.factor + 1 - share));
-  }
-  return all;
-}
-
 // Cache key of a table: the attributes without those that only affect its use.
 struct Key {
   RopeAttributes how;
@@ -78,10 +63,24 @@ class Tables {
 
 }  // namespace
 
+std::vector<double> rope_frequencies(const RopeAttributes& how, std::int64_t width) {
+  std::vector<double> all;
+  for (std::int64_t i = 0; i < width / 2; ++i) {
+    const double frequency = std::pow(how.base, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+    double share = 1;  // weight of the slowed angle
+    if (how.original_context > 0) {
+      const double turns = static_cast<double>(how.original_context) * frequency / (2 * std::numbers::pi);
+      share = std::clamp((how.high_turns - turns) / (how.high_turns - how.low_turns), 0.0, 1.0);
+    }
+    all.push_back(frequency * (share / how.factor + 1 - share));
+  }
+  return all;
+}
+
 template <class T>
 AngleTable<T> angles_of_positions(const RopeAttributes& how, std::int64_t width, std::int64_t count,
                                   const std::function<std::int64_t(std::int64_t)>& position) {
-  const std::vector<double> frequency = frequencies(how, width);
+  const std::vector<double> frequency = rope_frequencies(how, width);
   const auto pairs = static_cast<std::int64_t>(frequency.size());
   auto table = std::make_shared<std::vector<T>>(static_cast<std::size_t>(2 * pairs * count));
   parallel_for(count, rows_per_piece(8 * pairs), [&](std::int64_t begin, std::int64_t end) {

@@ -11,6 +11,9 @@
 
 namespace tessera::ops::detail {
 
+/// Returns the rotation of each pair per position, in radians, for vectors whose first `width` elements are rotated.
+std::vector<double> rope_frequencies(const RopeAttributes& how, std::int64_t width);
+
 /// Cosines of the pairs of each position, then their sines: [positions][2][pairs]. T is float or double.
 template <class T>
 using AngleTable = std::shared_ptr<const std::vector<T>>;

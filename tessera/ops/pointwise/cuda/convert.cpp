@@ -3,6 +3,7 @@
 
 #include "tessera/ops/cuda/move_items.h"
 #include "tessera/ops/pointwise/cuda/launch_pointwise.h"
+#include "tessera/ops/pointwise/detail/types.h"
 
 TESSERA_CUDA_IMAGE(convert_kernels);
 
@@ -12,24 +13,29 @@ namespace {
 using detail::Compute;
 
 Image image(TESSERA_CUDA_BYTES(convert_kernels));
-const TypedKernels through_f32(image, "cast_f32", DType::kF32);
-const TypedKernels through_f64(image, "cast_f64", DType::kF64);
-const TypedKernels through_i64(image, "cast_i64", DType::kI64);
-const TypedKernels through_u64(image, "cast_u64", DType::kU64);
-const TypedKernels through_c64(image, "cast_c64", DType::kC64);
-const TypedKernels through_c128(image, "cast_c128", DType::kC128);
+const DenseKernel dense[] = {{DType::kF32, DType::kBF16, 8, {image, "cast_f32_bf16"}},
+                             {DType::kBF16, DType::kF32, 8, {image, "cast_bf16_f32"}}};
+const ImageKernel rows(image, "cast_rows");
+const ImageKernel any[] = {
+    {image, "cast_any_f32"}, {image, "cast_any_f64"}, {image, "cast_any_i64"}, {image, "cast_any_c64"}};
+const ImageKernel any_u64(image, "cast_any_u64");
+const ImageKernel any_c128(image, "cast_any_c128");
 
 // Selects a type that can hold every element of the source, as the host does.
-const TypedKernels& kernels_between(DType from, DType to) {
-  if (from == DType::kC128 || to == DType::kC128) return through_c128;
-  if (from == DType::kU64 && (is_floating(to) || is_complex(to))) return through_u64;
-  switch (detail::compute_of(from)) {
-    case Compute::kF32: return through_f32;
-    case Compute::kF64: return through_f64;
-    case Compute::kI64: return through_i64;
-    case Compute::kC64: break;
-  }
-  return through_c64;
+PointwiseKernels kernels_between(DType from, DType to) {
+  const auto by = [](const ImageKernel& kernel, Compute compute) {
+    const bool is_f32 = compute == Compute::kF32;
+    return PointwiseKernels{.compute = compute,
+                            .dense = is_f32 ? std::span<const DenseKernel>(dense) : std::span<const DenseKernel>(),
+                            .rows = is_f32 ? &rows : nullptr,
+                            .any = kernel,
+                            .types = detail::kFloats,
+                            .op = 0};
+  };
+  if (from == DType::kC128 || to == DType::kC128) return by(any_c128, Compute::kC64);
+  if (from == DType::kU64 && (is_floating(to) || is_complex(to))) return by(any_u64, Compute::kI64);
+  const Compute compute = detail::compute_of(from);
+  return by(any[static_cast<std::size_t>(compute)], compute);
 }
 
 void run_copy(const tensor::KernelCall& call) { copy_items(call, call.outputs[0], call.inputs[0]); }

@@ -1,26 +1,41 @@
-// Casts: a pointwise row that returns its input. Elements are read as a type that can hold every element of the source
-// dtype: its compute type, u64 itself if the target is floating, or complex doubles if c128 is involved.
+// Casts: a formula that returns its input. Elements are read as a type that can hold every element of the source dtype:
+// its compute type, u64 itself if the target is floating, or complex doubles if c128 is involved.
 #include "tessera/ops/pointwise/cuda/pointwise.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
 
-struct cast_row {
+struct cast_formula {
   static constexpr int kInputs = 1;
-  template <class T>
-  static constexpr bool kComputes = true;
-  template <class T>
-  static __device__ T apply(const T (&in)[1]) {
-    return in[0];
+  static constexpr unsigned kTypes = kFloats;
+  template <class D, class V>
+  static HWY_INLINE V vec(D, V x) {
+    return x;
   }
 };
 
-TESSERA_CUDA_FLOAT_KERNELS(cast_f32, cast_row)
-TESSERA_CUDA_TYPED_KERNELS(cast_f64, cast_row, double)
-TESSERA_CUDA_TYPED_KERNELS(cast_i64, cast_row, std::int64_t)
-TESSERA_CUDA_TYPED_KERNELS(cast_u64, cast_row, std::uint64_t)
-TESSERA_CUDA_TYPED_KERNELS(cast_c64, cast_row, Complex<float>)
-TESSERA_CUDA_TYPED_KERNELS(cast_c128, cast_row, Complex<double>)
-
 }  // namespace
+
+#define TESSERA_DENSE_CAST(suffix, From, To)                                                                   \
+  extern "C" __global__ void __launch_bounds__(256, 4) cast_##suffix(const __grid_constant__ DenseCall call) { \
+    Dense<cast_formula, From, To, 8>::run(call);                                                               \
+  }
+TESSERA_DENSE_CAST(f32_bf16, float, bf16)
+TESSERA_DENSE_CAST(bf16_f32, bf16, float)
+
+extern "C" __global__ void __launch_bounds__(256, 3) cast_rows(const __grid_constant__ WalkCall call) {
+  run_rows<cast_formula>(call);
+}
+
+#define TESSERA_CAST(suffix, Type)                                                      \
+  extern "C" __global__ void cast_any_##suffix(const __grid_constant__ WalkCall call) { \
+    run_any<Type>(call, [](const Type(&x)[kMaxInputs]) { return x[0]; });               \
+  }
+TESSERA_CAST(f32, float)
+TESSERA_CAST(f64, double)
+TESSERA_CAST(i64, std::int64_t)
+TESSERA_CAST(u64, std::uint64_t)
+TESSERA_CAST(c64, Complex<float>)
+TESSERA_CAST(c128, Complex<double>)
+
 }  // namespace tessera::ops::cuda

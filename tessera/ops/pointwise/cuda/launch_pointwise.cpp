@@ -14,8 +14,6 @@ using detail::Compute;
 using detail::Loop;
 using detail::TileInput;
 
-constexpr std::size_t kMaxInputs = 3;
-
 PointwiseOperand operand_of(const TileInput& input) {
   PointwiseOperand operand{};
   if (input.tensor == nullptr) {
@@ -32,103 +30,130 @@ const void* moved(const void* data, DType dtype, std::int64_t elements) {
   return static_cast<const std::byte*>(data) + elements * static_cast<std::int64_t>(itemsize(dtype));
 }
 
-// `call.inputs` and `call.out` are already set to the addresses of the first elements of the walk.
-void launch_dense(const tensor::KernelCall& call, const TypedKernels& kernels, DenseCall dense, std::size_t inputs) {
-  std::size_t largest = itemsize(dense.out_dtype);
-  for (std::size_t i = 0; i < inputs; ++i) {
-    if (!dense.inputs[i].is_constant) largest = std::max(largest, itemsize(dense.inputs[i].dtype));
-  }
-  const bool is_wide = kernels.wide.has_value() && largest <= 2;
-  const int width = is_wide ? kWide : kVector;
-  dense.has_vectors = is_read_in_place(dense.out_dtype, kernels.dtype) && is_aligned(dense.out, dense.out_dtype, width);
-  for (std::size_t i = 0; i < inputs; ++i) {
-    const PointwiseOperand& operand = dense.inputs[i];
-    if (operand.is_constant) continue;
-    dense.has_vectors = dense.has_vectors && is_read_in_place(operand.dtype, kernels.dtype) &&
-                        is_aligned(operand.data, operand.dtype, width);
-  }
-  const std::int64_t tile = std::int64_t{kThreads} * width * kUnroll;
-  launch(call, is_wide ? *kernels.wide : kernels.dense, blocks_for(call, dense.numel, tile), kThreads, dense);
+bool is_mask(const PointwiseKernels& kernels, std::size_t input) {
+  return input == 0 && (kernels.types & detail::kFirstIsMask) != 0;
 }
 
-bool can_walk_rows(const Loop& loop, const TypedKernels& kernels, const StridedCall& strided, std::size_t inputs) {
-  if (!kernels.rows || !has_vectors(loop, kVector)) return false;
-  if (!is_read_in_place(strided.out_dtype, kernels.dtype)) return false;
-  if (!is_aligned(strided.out, strided.out_dtype, kVector)) return false;
+// Launches a kernel for contiguous operands, whose addresses are already set, and returns true if one has the dtypes.
+bool launch_dense(const tensor::KernelCall& call, const PointwiseKernels& kernels, DenseCall dense,
+                  std::size_t inputs) {
+  const DType out = call.outputs[0].dtype();
+  const auto has_dtypes = [&](const DenseKernel& kernel) {
+    if (kernel.to != out) return false;
+    for (std::size_t i = 0; i < inputs; ++i) {
+      const PointwiseOperand& operand = dense.inputs[i];
+      if (!operand.is_constant && !is_mask(kernels, i) && operand.dtype != kernel.from) return false;
+    }
+    return true;
+  };
+  const auto found = std::ranges::find_if(kernels.dense, has_dtypes);
+  if (found == kernels.dense.end()) return false;
+  dense.has_vectors = is_aligned(dense.out, out, found->width);
   for (std::size_t i = 0; i < inputs; ++i) {
-    const PointwiseOperand& operand = strided.inputs[i];
-    if (loop.step(i + 1) == 0) continue;
-    if (!is_read_in_place(operand.dtype, kernels.dtype)) return false;
-    if (!is_aligned(operand.data, operand.dtype, kVector)) return false;
+    const PointwiseOperand& operand = dense.inputs[i];
+    dense.has_vectors &= operand.is_constant || is_aligned(operand.data, operand.dtype, found->width);
+  }
+  const std::int64_t tile = std::int64_t{kThreads} * found->width * dense_unroll(static_cast<int>(inputs));
+  launch(call, found->kernel, blocks_for(call, dense.numel, tile), kThreads, dense);
+  return true;
+}
+
+bool can_walk_rows(const Loop& loop, const PointwiseKernels& kernels, const WalkCall& walk) {
+  if (kernels.rows == nullptr || !has_vectors(loop, kVector)) return false;
+  const DType computed = detail::dtype_of(kernels.compute);
+  const auto has_vectors_of = [&](const void* data, DType dtype) {
+    return (dtype == DType::kBool || is_read_in_place(dtype, computed)) && is_aligned(data, dtype, kVector);
+  };
+  if (!has_vectors_of(walk.out, walk.out_dtype)) return false;
+  for (std::int32_t i = 0; i < walk.count; ++i) {
+    const PointwiseOperand& operand = walk.inputs[i];
+    if (!operand.is_splat && !has_vectors_of(operand.data, operand.dtype)) return false;
   }
   return true;
 }
 
-void launch_strided(const tensor::KernelCall& call, const TypedKernels& kernels, const Loop& loop,
-                    std::span<const TileInput> inputs) {
-  StridedCall strided{};
-  strided.out = call.outputs[0].data();
-  strided.out_dtype = call.outputs[0].dtype();
+void launch_walk(const tensor::KernelCall& call, const PointwiseKernels& kernels, const Loop& loop,
+                 std::span<const TileInput> inputs) {
+  WalkCall walk{};
+  walk.out = call.outputs[0].data();
+  walk.out_dtype = call.outputs[0].dtype();
+  walk.count = static_cast<std::int32_t>(inputs.size());
+  walk.op = kernels.op;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    strided.inputs[i] = operand_of(inputs[i]);
-    strided.inputs[i].is_splat = loop.step(i + 1) == 0;
+    walk.inputs[i] = operand_of(inputs[i]);
+    walk.inputs[i].is_splat = loop.step(i + 1) == 0 || inputs[i].tensor == nullptr;
   }
-  const bool by_rows = can_walk_rows(loop, kernels, strided, inputs.size());
-  strided.walk = walk_of(loop, by_rows ? kVector : 1);
-  launch(call, by_rows ? *kernels.rows : kernels.strided, blocks_for(call, strided.walk.numel, kThreads), kThreads,
-         strided);
+  const bool by_rows = can_walk_rows(loop, kernels, walk);
+  walk.walk = walk_of(loop, by_rows ? kVector : 1);
+  const bool is_unrolled = by_rows && kernels.compute == Compute::kF32;
+  const std::int64_t tile = std::int64_t{kThreads} * (is_unrolled ? walk_unroll(walk.count) : 1);
+  launch(call, by_rows ? *kernels.rows : kernels.any, blocks_for(call, walk.walk.numel, tile), kThreads, walk);
 }
 
 }  // namespace
 
-TypedKernels::TypedKernels(Image& image, const std::string& name, DType computed)
-    : dense(image, name + "_dense"), strided(image, name + "_strided"), dtype(computed) {
-  if (computed != DType::kF32) return;
-  wide.emplace(image, name + "_wide");
-  rows.emplace(image, name + "_rows");
+FamilyKernels::FamilyKernels(Image& image, const std::string& name)
+    : any{{image, name + "_any_f32"},
+          {image, name + "_any_f64"},
+          {image, name + "_any_i64"},
+          {image, name + "_any_c64"}},
+      rows{{image, name + "_rows_f64"}, {image, name + "_rows_i64"}, {image, name + "_rows_c64"}} {}
+
+FormulaKernels::FormulaKernels(Image& image, const std::string& name, int op, unsigned types,
+                               const FamilyKernels& family)
+    : dense_{{DType::kF32,
+              (types & detail::kToBool) != 0 ? DType::kBool : DType::kF32,
+              dense_vector(4),
+              {image, name + "_f32"}},
+             {DType::kBF16,
+              (types & detail::kToBool) != 0 ? DType::kBool : DType::kBF16,
+              dense_vector(2),
+              {image, name + "_bf16"}}},
+      rows_(image, name + "_rows"),
+      family_(family),
+      types_(types),
+      op_(op) {}
+
+PointwiseKernels FormulaKernels::in(Compute compute) const {
+  const bool is_f32 = compute == Compute::kF32;
+  const auto index = static_cast<std::size_t>(compute);
+  return {.compute = compute,
+          .dense = is_f32 ? std::span<const DenseKernel>(dense_) : std::span<const DenseKernel>(),
+          .rows = is_f32 ? &rows_ : &family_.rows[index - 1],
+          .any = family_.any[index],
+          .types = types_,
+          .op = op_};
 }
 
-PointwiseKernels::PointwiseKernels(Image& image, const std::string& name, unsigned types) {
-  const auto add = [&](Compute compute, const char* suffix, unsigned needed) {
-    if ((types & needed) == 0) return;
-    by_compute_[static_cast<std::size_t>(compute)] =
-        std::make_unique<TypedKernels>(image, name + suffix, detail::dtype_of(compute));
-  };
-  add(Compute::kF32, "_f32", detail::kFloats);
-  add(Compute::kF64, "_f64", detail::kFloats);
-  add(Compute::kI64, "_i64", detail::kIntegers | detail::kBools);
-  add(Compute::kC64, "_c64", detail::kComplex);
-}
-
-void launch_pointwise(const tensor::KernelCall& call, const TypedKernels& kernels, std::span<const TileInput> inputs) {
+void launch_pointwise(const tensor::KernelCall& call, const PointwiseKernels& kernels,
+                      std::span<const TileInput> inputs) {
   const Tensor& out = call.outputs[0];
-  TESSERA_CHECK(inputs.size() <= kMaxInputs, call.op.name(), ": a CUDA kernel must have at most ", kMaxInputs,
-                " inputs, got ", inputs.size());
   if (out.numel() == 0) return;
-  DenseCall dense{
-      .out = out.data(), .numel = out.numel(), .inputs = {}, .out_dtype = out.dtype(), .has_vectors = false};
+  DenseCall dense{.out = out.data(), .numel = out.numel(), .inputs = {}, .has_vectors = false};
   for (std::size_t i = 0; i < inputs.size(); ++i) dense.inputs[i] = operand_of(inputs[i]);
   const bool is_dense =
       out.is_contiguous() && std::ranges::all_of(inputs, [&](const TileInput& input) {
         return input.tensor == nullptr || (input.tensor->is_contiguous() && input.tensor->shape() == out.shape());
       });
-  if (is_dense) return launch_dense(call, kernels, dense, inputs.size());
+  if (is_dense && launch_dense(call, kernels, dense, inputs.size())) return;
 
   const Tensor* tensors[kMaxInputs + 1] = {&out};
   for (std::size_t i = 0; i < inputs.size(); ++i) tensors[i + 1] = inputs[i].tensor;
   const Loop loop(std::span(tensors, inputs.size() + 1));
-  bool is_one_run = loop.ndim() <= 1 && loop.step(0) == 1;
+  bool is_one_run = !is_dense && loop.ndim() <= 1 && loop.step(0) == 1;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     is_one_run = is_one_run && (loop.step(i + 1) == 1 || loop.is_constant(i + 1));
   }
-  if (!is_one_run) return launch_strided(call, kernels, loop, inputs);
-  dense.out = const_cast<void*>(moved(dense.out, dense.out_dtype, loop.first(0)));
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    PointwiseOperand& operand = dense.inputs[i];
-    operand.is_constant = loop.is_constant(i + 1);
-    if (operand.data != nullptr) operand.data = moved(operand.data, operand.dtype, loop.first(i + 1));
+  if (is_one_run) {
+    dense.out = const_cast<void*>(moved(dense.out, out.dtype(), loop.first(0)));
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      PointwiseOperand& operand = dense.inputs[i];
+      operand.is_constant = loop.is_constant(i + 1);
+      if (operand.data != nullptr) operand.data = moved(operand.data, operand.dtype, loop.first(i + 1));
+    }
+    if (launch_dense(call, kernels, dense, inputs.size())) return;
   }
-  launch_dense(call, kernels, dense, inputs.size());
+  launch_walk(call, kernels, loop, inputs);
 }
 
 }  // namespace tessera::ops::cuda

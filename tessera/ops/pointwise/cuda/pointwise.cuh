@@ -1,191 +1,168 @@
-// Kernels of pointwise operators. A row of a table (arithmetic_rows.h) defines the computation for one element; this
-// file loads and stores the values.
+// Kernels of pointwise operators. A table (pointwise/detail/*_rows.h) defines the formulas; this file and dense.cuh
+// load and store the values.
 //
-//   dense     all operands are contiguous: vectors of 16 bytes, two in flight per thread
-//   rows      the innermost dimension in vectors, the others by a walk: a bias added to rows
-//   strided   anything else, one element at a time
+//   name_f32, name_bf16  contiguous operands of this dtype: vectors of 16 bytes, four in flight per thread
+//   name_rows            f32, bf16, f16 and bool in any mix: vectors along the innermost dimension, the others by a
+//   walk family_rows_i64, ... the same in the other compute types, in one kernel for all formulas of a table
+//   family_any_f32, ...  any strides and dtypes, one element at a time, for all formulas of a table
 //
 // One thread reads and then writes each element, so that the result may be one of the inputs.
 #pragma once
 
 #include "tessera/ops/cuda/raw_vectors.cuh"
 #include "tessera/ops/cuda/strided.cuh"
-#include "tessera/ops/pointwise/cuda/pointwise_call.h"
-#include "tessera/ops/pointwise/detail/types.h"
+#include "tessera/ops/pointwise/cuda/dense.cuh"
 
 namespace tessera::ops::cuda {
 
-using namespace detail;  // NOLINT(google-build-using-namespace): the words of the tables
-
-/// Returns true if a row of these types computes in T.
 template <class T>
-constexpr bool computes_in(unsigned types) {
-  if (std::is_same_v<T, float> || std::is_same_v<T, double>) return (types & kFloats) != 0;
-  if (std::is_same_v<T, std::int64_t>) return (types & (kIntegers | kBools)) != 0;
-  return (types & kComplex) != 0;
+__device__ inline void load_input(RawVector<T, kVector>& to, const PointwiseOperand& operand, std::int64_t at) {
+  if (operand.dtype == DType::kBool) {
+    elements::load_items<1>(to, operand.data, at);
+  } else {
+    load_raw(to, operand.data, operand.dtype, at);
+  }
 }
-
 template <class T>
-__device__ inline T constant_of(const PointwiseOperand& operand) {
-  if (operand.data != nullptr) return load<T>(operand.data, operand.dtype, 0);
-  T value;
-  memcpy(&value, &operand.number, sizeof(T) < 8 ? sizeof(T) : 8);  // numbers have types of at most 8 bytes
-  return value;
+__device__ inline void convert_input(T (&to)[kVector], const RawVector<T, kVector>& from,
+                                     const PointwiseOperand& operand, std::int64_t at) {
+  if (operand.is_splat) {
+    const T value = operand.data == nullptr ? constant_of<T>(operand) : load<T>(operand.data, operand.dtype, at);
+#pragma unroll
+    for (int k = 0; k < kVector; ++k) to[k] = value;
+  } else if (operand.dtype == DType::kBool) {
+#pragma unroll
+    for (int k = 0; k < kVector; ++k) to[k] = convert<T>((from.words[0].x >> 8 * k & 0xff) != 0);
+  } else {
+    convert_raw(to, from, operand.dtype);
+  }
 }
-
-template <class Row, class T, int N>
-__device__ inline void apply(T (&to)[N], const T (&from)[Row::kInputs][N]) {
+template <class T>
+__device__ inline void store_results(const T (&from)[kVector], const WalkCall& call, std::int64_t at) {
+  if (call.out_dtype == DType::kBool) {
+    std::uint32_t word = 0;
 #pragma unroll
-  for (int k = 0; k < N; ++k) {
-    T at_place[Row::kInputs];
-#pragma unroll
-    for (int i = 0; i < Row::kInputs; ++i) at_place[i] = from[i][k];
-    to[k] = Row::template apply<T>(at_place);
+    for (int k = 0; k < kVector; ++k) word |= (convert<bool>(from[k]) ? 1U : 0U) << 8 * k;
+    *reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(call.out) + at) = word;
+  } else {
+    store_vector<kVector>(from, call.out, call.out_dtype, at);
   }
 }
 
-/// Processes a full tile of contiguous elements: the vectors of this thread.
-template <class Row, class T, int N>
-__device__ inline void run_dense_tile(const DenseCall& call, const T (&constants)[Row::kInputs], std::int64_t start) {
-  RawVector<T, N> raw[kUnroll][Row::kInputs];
+/// The loop over vectors in T. results(y, x) computes them from the inputs.
+template <class T, int kInputs, class F>
+__device__ inline void run_vectors(const WalkCall& call, F results) {
+  constexpr int kUnroll = walk_unroll(kInputs);
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t e = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < call.walk.numel;
+       e += kUnroll * stride) {
+    std::int64_t at[kUnroll][kInputs + 1];
+    RawVector<T, kVector> raw[kUnroll][kInputs];
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u) {
-    const std::int64_t i = start + (std::int64_t{u} * blockDim.x + threadIdx.x) * N;
+    for (int u = 0; u < kUnroll; ++u) {
+      if (e + u * stride >= call.walk.numel) continue;
+      offsets_at(call.walk, e + u * stride, at[u]);
 #pragma unroll
-    for (int in = 0; in < Row::kInputs; ++in) {
-      if (!call.inputs[in].is_constant) load_raw(raw[u][in], call.inputs[in].data, call.inputs[in].dtype, i);
-    }
-  }
-#pragma unroll
-  for (int u = 0; u < kUnroll; ++u) {
-    const std::int64_t i = start + (std::int64_t{u} * blockDim.x + threadIdx.x) * N;
-    T x[Row::kInputs][N];
-#pragma unroll
-    for (int in = 0; in < Row::kInputs; ++in) {
-      if (call.inputs[in].is_constant) {
-#pragma unroll
-        for (int k = 0; k < N; ++k) x[in][k] = constants[in];
-      } else {
-        convert_raw(x[in], raw[u][in], call.inputs[in].dtype);
+      for (int in = 0; in < kInputs; ++in) {
+        if (in >= call.count) continue;
+        if (!call.inputs[in].is_splat) load_input(raw[u][in], call.inputs[in], at[u][in + 1]);
       }
     }
-    T y[N];
-    apply<Row, T, N>(y, x);
-    store_vector<N>(y, call.out, call.out_dtype, i);
-  }
-}
-
-template <class Row, class T, int N>
-__device__ inline void run_dense(const DenseCall& call) {
-  if constexpr (Row::template kComputes<T>) {
-    T constants[Row::kInputs];
 #pragma unroll
-    for (int in = 0; in < Row::kInputs; ++in) {
-      if (call.inputs[in].is_constant) constants[in] = constant_of<T>(call.inputs[in]);
-    }
-    const std::int64_t tile = std::int64_t{blockDim.x} * N * kUnroll;
-    for (std::int64_t start = blockIdx.x * tile; start < call.numel; start += gridDim.x * tile) {
-      if (call.has_vectors && start + tile <= call.numel) {
-        run_dense_tile<Row, T, N>(call, constants, start);
-        continue;
-      }
-      const std::int64_t end = start + tile < call.numel ? start + tile : call.numel;
-      for (std::int64_t i = start + threadIdx.x; i < end; i += blockDim.x) {
-        T x[Row::kInputs];
+    for (int u = 0; u < kUnroll; ++u) {
+      if (e + u * stride >= call.walk.numel) continue;
+      T x[kInputs][kVector];
 #pragma unroll
-        for (int in = 0; in < Row::kInputs; ++in) {
-          x[in] = call.inputs[in].is_constant ? constants[in] : load<T>(call.inputs[in].data, call.inputs[in].dtype, i);
-        }
-        store(Row::template apply<T>(x), call.out, call.out_dtype, i);
-      }
-    }
-  }
-}
-
-template <class Row, class T>
-__device__ inline void run_strided(const StridedCall& call) {
-  if constexpr (Row::template kComputes<T>) {
-    const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
-    for (std::int64_t e = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < call.walk.numel; e += stride) {
-      std::int64_t at[Row::kInputs + 1];
-      offsets_at(call.walk, e, at);
-      T x[Row::kInputs];
-#pragma unroll
-      for (int in = 0; in < Row::kInputs; ++in) {
-        const PointwiseOperand& operand = call.inputs[in];
-        x[in] = operand.data == nullptr ? constant_of<T>(operand) : load<T>(operand.data, operand.dtype, at[in + 1]);
-      }
-      store(Row::template apply<T>(x), call.out, call.out_dtype, at[0]);
-    }
-  }
-}
-
-template <class Row, class T>
-__device__ inline void run_rows(const StridedCall& call) {
-  if constexpr (Row::template kComputes<T>) {
-    const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
-    for (std::int64_t e = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < call.walk.numel; e += stride) {
-      std::int64_t at[Row::kInputs + 1];
-      offsets_at(call.walk, e, at);
-      RawVector<T, kVector> raw[Row::kInputs];
-#pragma unroll
-      for (int in = 0; in < Row::kInputs; ++in) {
-        const PointwiseOperand& operand = call.inputs[in];
-        if (!operand.is_splat) load_raw(raw[in], operand.data, operand.dtype, at[in + 1]);
-      }
-      T x[Row::kInputs][kVector];
-#pragma unroll
-      for (int in = 0; in < Row::kInputs; ++in) {
-        const PointwiseOperand& operand = call.inputs[in];
-        if (operand.is_splat) {
-          const T value =
-              operand.data == nullptr ? constant_of<T>(operand) : load<T>(operand.data, operand.dtype, at[in + 1]);
-#pragma unroll
-          for (int k = 0; k < kVector; ++k) x[in][k] = value;
-        } else {
-          convert_raw(x[in], raw[in], operand.dtype);
-        }
+      for (int in = 0; in < kInputs; ++in) {
+        if (in < call.count) convert_input(x[in], raw[u][in], call.inputs[in], at[u][in + 1]);
       }
       T y[kVector];
-      apply<Row, T, kVector>(y, x);
-      store_vector<kVector>(y, call.out, call.out_dtype, at[0]);
+      results(y, x);
+      store_results(y, call, at[u][0]);
     }
+  }
+}
+/// The loop over vectors in float, for one formula.
+template <class Formula>
+__device__ inline void run_rows(const WalkCall& call) {
+  run_vectors<float, Formula::kInputs>(call, [](float(&y)[kVector], const float(&x)[Formula::kInputs][kVector]) {
+    apply<Formula>(Lane<float>(), y, x);
+  });
+}
+
+/// The loop over elements in T. value(x) computes a result from its inputs.
+template <class T, class F>
+__device__ inline void run_any(const WalkCall& call, F value) {
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t e = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < call.walk.numel; e += stride) {
+    std::int64_t at[kMaxInputs + 1];
+    offsets_at(call.walk, e, at);
+    T x[kMaxInputs] = {};
+#pragma unroll
+    for (int in = 0; in < kMaxInputs; ++in) {
+      if (in >= call.count) break;
+      const PointwiseOperand& operand = call.inputs[in];
+      x[in] = operand.data == nullptr ? constant_of<T>(operand) : load<T>(operand.data, operand.dtype, at[in + 1]);
+    }
+    store(value(x), call.out, call.out_dtype, at[0]);
   }
 }
 
 }  // namespace tessera::ops::cuda
 
-/// Defines the row as a type: its function of the inputs a, b and c (those it has) of one element.
-#define TESSERA_CUDA_ROW(name, inputs, types, ...)                               \
-  struct name##_row {                                                            \
-    static constexpr int kInputs = inputs;                                       \
-    template <class T>                                                           \
-    static constexpr bool kComputes = tessera::ops::cuda::computes_in<T>(types); \
-    template <class T>                                                           \
-    static __device__ T apply(const T (&in)[inputs]) {                           \
-      [[maybe_unused]] const T a = in[0];                                        \
-      [[maybe_unused]] const T b = in[inputs > 1 ? 1 : 0];                       \
-      [[maybe_unused]] const T c = in[inputs > 2 ? 2 : 0];                       \
-      return __VA_ARGS__;                                                        \
-    }                                                                            \
-  };
-/// Defines the kernels of a row in one type: name_dense and name_strided.
-#define TESSERA_CUDA_TYPED_KERNELS(name, row, T)                                    \
-  extern "C" __global__ void name##_dense(const __grid_constant__ DenseCall call) { \
-    run_dense<row, T, kVector>(call);                                               \
-  }                                                                                 \
-  extern "C" __global__ void name##_strided(const __grid_constant__ StridedCall call) { run_strided<row, T>(call); }
-/// Defines the kernels in float, including those that only float has.
-#define TESSERA_CUDA_FLOAT_KERNELS(name, row)                                                                \
-  TESSERA_CUDA_TYPED_KERNELS(name, row, float)                                                               \
-  extern "C" __global__ void __launch_bounds__(256, 3) name##_wide(const __grid_constant__ DenseCall call) { \
-    run_dense<row, float, kWide>(call);                                                                      \
-  }                                                                                                          \
-  extern "C" __global__ void name##_rows(const __grid_constant__ StridedCall call) { run_rows<row, float>(call); }
-/// Defines all kernels of a row. Kernels in types that it does not compute in are empty and never looked up.
-#define TESSERA_CUDA_KERNELS(name, inputs, types, ...)             \
-  TESSERA_CUDA_ROW(name, inputs, types, __VA_ARGS__)               \
-  TESSERA_CUDA_FLOAT_KERNELS(name##_f32, name##_row)               \
-  TESSERA_CUDA_TYPED_KERNELS(name##_f64, name##_row, double)       \
-  TESSERA_CUDA_TYPED_KERNELS(name##_i64, name##_row, std::int64_t) \
-  TESSERA_CUDA_TYPED_KERNELS(name##_c64, name##_row, Complex<float>)
+/// Defines the kernels of one formula. They are empty, and never launched, if it has no floating dtypes.
+#define TESSERA_CUDA_KERNELS(name, ...)                                                                           \
+  extern "C" __global__ void __launch_bounds__(256, cuda::blocks_each<name##_formula>())                          \
+      name##_f32(const __grid_constant__ cuda::DenseCall call) {                                                  \
+    if constexpr (cuda::computes_in<float>(name##_formula::kTypes))                                               \
+      cuda::Dense<name##_formula, float, cuda::ResultOf<name##_formula, float>>::run(call);                       \
+  }                                                                                                               \
+  extern "C" __global__ void __launch_bounds__(256, cuda::blocks_each<name##_formula>())                          \
+      name##_bf16(const __grid_constant__ cuda::DenseCall call) {                                                 \
+    if constexpr (cuda::computes_in<float>(name##_formula::kTypes))                                               \
+      cuda::Dense<name##_formula, bf16, cuda::ResultOf<name##_formula, bf16>>::run(call);                         \
+  }                                                                                                               \
+  extern "C" __global__ void __launch_bounds__(256, 3) name##_rows(const __grid_constant__ cuda::WalkCall call) { \
+    if constexpr (cuda::computes_in<float>(name##_formula::kTypes)) cuda::run_rows<name##_formula>(call);         \
+  }
+
+#define TESSERA_CUDA_INDEX(name, ...) k_##name,
+#define TESSERA_CUDA_CASE(name, ...) \
+  case k_##name:                     \
+    return cuda::value_of<name##_formula>(hwy::N_CUDA::Lane<T>(), x);
+#define TESSERA_CUDA_ROWS_CASE(name, ...) \
+  case k_##name:                          \
+    return cuda::apply<name##_formula>(hwy::N_CUDA::Lane<T>(), y, x);
+#define TESSERA_CUDA_ANY(family, suffix, Type)                                                       \
+  extern "C" __global__ void family##_any_##suffix(const __grid_constant__ cuda::WalkCall call) {    \
+    using T = Type;                                                                                  \
+    cuda::run_any<T>(call, [&](const T(&x)[cuda::kMaxInputs]) { return result_of<T>(call.op, x); }); \
+  }
+#define TESSERA_CUDA_ROWS(family, suffix, Type)                                                                     \
+  extern "C" __global__ void __launch_bounds__(256, 2)                                                              \
+      family##_rows_##suffix(const __grid_constant__ cuda::WalkCall call) {                                         \
+    using T = Type;                                                                                                 \
+    cuda::run_vectors<T, cuda::kMaxInputs>(                                                                         \
+        call, [&](T(&y)[cuda::kVector], const T(&x)[cuda::kMaxInputs][cuda::kVector]) { compute(call.op, y, x); }); \
+  }
+/// Defines all kernels of the formulas of a table, after the formulas themselves.
+#define TESSERA_CUDA_FAMILY(family, FORMULAS)                                     \
+  FORMULAS(TESSERA_CUDA_KERNELS)                                                  \
+  enum Index { FORMULAS(TESSERA_CUDA_INDEX) };                                    \
+  template <class T>                                                              \
+  __device__ inline T result_of(std::int32_t op, const T(&x)[cuda::kMaxInputs]) { \
+    switch (op) { FORMULAS(TESSERA_CUDA_CASE) }                                   \
+    return T();                                                                   \
+  }                                                                               \
+  template <class T>                                                              \
+  __device__ inline void compute(std::int32_t op, T(&y)[cuda::kVector],           \
+                                 const T(&x)[cuda::kMaxInputs][cuda::kVector]) {  \
+    switch (op) { FORMULAS(TESSERA_CUDA_ROWS_CASE) }                              \
+  }                                                                               \
+  TESSERA_CUDA_ANY(family, f32, float)                                            \
+  TESSERA_CUDA_ANY(family, f64, double)                                           \
+  TESSERA_CUDA_ANY(family, i64, std::int64_t)                                     \
+  TESSERA_CUDA_ANY(family, c64, cuda::C64)                                        \
+  TESSERA_CUDA_ROWS(family, f64, double)                                          \
+  TESSERA_CUDA_ROWS(family, i64, std::int64_t)                                    \
+  TESSERA_CUDA_ROWS(family, c64, cuda::C64)

@@ -8,11 +8,16 @@
 
 namespace tessera::ops::cuda {
 
-/// Elements per vector: 16 bytes of f32, or (kWide) of dtypes of two bytes in kernels that compute in f32.
+/// Maximum number of inputs of a row.
+inline constexpr int kMaxInputs = 4;
+/// Elements of a vector in walks.
 inline constexpr int kVector = 4;
-inline constexpr int kWide = 8;
-/// Vectors that a thread has in flight in dense calls.
-inline constexpr int kUnroll = 2;
+/// Vectors that a thread has in flight in calls with contiguous operands: four of 16 bytes in all.
+constexpr int dense_unroll(int inputs) { return inputs == 1 ? 4 : 2; }
+/// Vectors that a thread has in flight in walks.
+constexpr int walk_unroll(int inputs) { return inputs <= 2 ? 2 : 1; }
+/// Elements of a vector of elements of `item` bytes in calls with contiguous operands.
+constexpr int dense_vector(int item) { return 16 / item; }
 
 /// An input: a tensor, one element of a tensor for all results, or a number of the compute type.
 struct PointwiseOperand {
@@ -23,19 +28,20 @@ struct PointwiseOperand {
   bool is_splat;         // one value for all elements of a vector, in vectorized walks
 };
 
-/// A call with contiguous operands.
+/// A call with contiguous operands of the dtype of the kernel.
 struct DenseCall {
   void* out;
   std::int64_t numel;
-  PointwiseOperand inputs[3];
-  DType out_dtype;
-  bool has_vectors;  // every operand is aligned and has a dtype that is read in place
+  PointwiseOperand inputs[kMaxInputs];
+  bool has_vectors;  // every operand is aligned
 };
 
-/// A call with any other operands.
-struct StridedCall {
+/// A call with any operands.
+struct WalkCall {
   void* out;
-  PointwiseOperand inputs[3];
+  PointwiseOperand inputs[kMaxInputs];
+  std::int32_t count;  // number of inputs
+  std::int32_t op;     // index of the formula in its table
   DType out_dtype;
   Walk walk;  // the result first; in vectors if the kernel uses them
 };

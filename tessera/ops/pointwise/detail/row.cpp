@@ -59,7 +59,7 @@ Shape broadcast_shape(const tensor::Call& call) {
 }  // namespace
 
 DType computed_dtype(const PointwiseRow& row, const tensor::Call& call) {
-  const std::size_t first = row.first_is_mask ? 1 : 0;
+  const std::size_t first = (row.types & kFirstIsMask) != 0 ? 1 : 0;
   DType dtype = call.inputs[first].dtype();
   // Also rejected together with computable dtypes: u64 would be read as a signed integer.
   bool is_stored = is_storage_only(dtype);
@@ -87,37 +87,33 @@ DType computed_dtype(const PointwiseRow& row, const tensor::Call& call) {
 
 void infer_row(const PointwiseRow& row, const tensor::Call& call, std::span<tensor::OutputInfo> outputs) {
   const DType dtype = computed_dtype(row, call);
-  TESSERA_CHECK_CALL(call, !row.first_is_mask || call.inputs[0].dtype() == DType::kBool, "mask must be bool, got ",
-                     call.inputs[0].dtype());
+  TESSERA_CHECK_CALL(call, (row.types & kFirstIsMask) == 0 || call.inputs[0].dtype() == DType::kBool,
+                     "mask must be bool, got ", call.inputs[0].dtype());
   if (are_shapes_alike(call)) {
     outputs[0].shape = call.inputs[0].shape();
   } else {
     outputs[0].shape = broadcast_shape(call);
   }
-  switch (row.result) {
-    case Result::kSame: outputs[0].dtype = dtype; break;
-    case Result::kBool: outputs[0].dtype = DType::kBool; break;
-    case Result::kReal: outputs[0].dtype = real_of(dtype); break;
-  }
+  outputs[0].dtype = (row.types & kToBool) != 0 ? DType::kBool : (row.types & kToReal) != 0 ? real_of(dtype) : dtype;
   for (std::size_t i = 1; i < outputs.size(); ++i) outputs[i] = outputs[0];
 }
 
-void run_row(const PointwiseRow& row, const tensor::KernelCall& call) {
+RowInputs::RowInputs(const PointwiseRow& row, const tensor::KernelCall& call) {
   // For most rows, the compute dtype is the inferred dtype of the result.
-  const DType dtype = row.result == Result::kSame ? call.outputs[0].dtype() : computed_dtype(row, call);
-  const Compute compute = compute_of(dtype);
-  const TileKernel kernel = row.kernels().by_compute[static_cast<int>(compute)];
-  TileInput inputs[5];
-  std::size_t count = 0;
-  if (row.numbers == Numbers::kFirst) inputs[count++] = TileInput::of(call.as<ScalarAttributes>().value, compute);
-  for (const Tensor& tensor : call.inputs) inputs[count++] = TileInput::of(tensor);
-  if (row.numbers == Numbers::kLast) inputs[count++] = TileInput::of(call.as<ScalarAttributes>().value, compute);
+  compute = compute_of((row.types & (kToBool | kToReal)) == 0 ? call.outputs[0].dtype() : computed_dtype(row, call));
+  if (row.numbers == Numbers::kFirst) values[count++] = TileInput::of(call.as<ScalarAttributes>().value, compute);
+  for (const Tensor& tensor : call.inputs) values[count++] = TileInput::of(tensor);
+  if (row.numbers == Numbers::kLast) values[count++] = TileInput::of(call.as<ScalarAttributes>().value, compute);
   if (row.numbers == Numbers::kRange) {
     const auto& range = call.as<ClampAttributes>();
-    inputs[count++] = TileInput::of(range.low, compute);
-    inputs[count++] = TileInput::of(range.high, compute);
+    values[count++] = TileInput::of(range.low, compute);
+    values[count++] = TileInput::of(range.high, compute);
   }
-  launch_tiles(call, compute, kernel, std::span(inputs, count));
+}
+
+void run_row(const PointwiseRow& row, const tensor::KernelCall& call) {
+  const RowInputs inputs(row, call);
+  launch_tiles(call, inputs.compute, row.kernels().by_compute[static_cast<int>(inputs.compute)], inputs.span());
 }
 
 layout::FactorRule rule_of_row(const PointwiseRow& row, const tensor::Call& call) {
@@ -130,7 +126,7 @@ layout::FactorRule rule_of_row(const PointwiseRow& row, const tensor::Call& call
   if (dtype == DType::kBool) return rule;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     layout::Algebra algebra = row.algebra[i];
-    if (dtype == DType::kU8 || row.result == Result::kBool) algebra.monotony = layout::Monotony::kNone;
+    if (dtype == DType::kU8 || (row.types & kToBool) != 0) algebra.monotony = layout::Monotony::kNone;
     rule.algebra.push_back(algebra);
   }
   if (row.is_linear_with_0 && !call.as<ScalarAttributes>().value.as_bool()) {

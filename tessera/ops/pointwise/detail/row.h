@@ -13,13 +13,6 @@
 
 namespace tessera::ops::detail {
 
-/// dtype of the result of a row, relative to the compute dtype.
-enum class Result : std::uint8_t {
-  kSame,
-  kBool,  // a predicate
-  kReal,  // the real dtype of a complex dtype
-};
-
 /// Kernels by Compute; null if the row does not compute in it.
 struct TileKernels {
   TileKernel by_compute[4] = {};
@@ -54,9 +47,7 @@ struct PointwiseRow {
   RowAlgebra algebra = {};
   void (*gradient)(tensor::GradientCall&) = nullptr;
   std::string_view saves = {};
-  Result result = Result::kSame;
   Numbers numbers = Numbers::kNone;
-  bool first_is_mask = false;     // the first input is a mask and does not affect the dtype
   bool is_linear_with_0 = false;  // linear in its last input if its number is 0
   double flops = 1;
 };
@@ -68,6 +59,18 @@ TESSERA_API layout::FactorRule rule_of_row(const PointwiseRow& row, const tensor
 TESSERA_API tensor::Cost cost_of_row(const PointwiseRow& row, const tensor::Call& call);
 /// Returns the dtype that a call computes with.
 TESSERA_API DType computed_dtype(const PointwiseRow& row, const tensor::Call& call);
+
+/// The arguments of the kernel of a row, in its order.
+struct RowInputs {
+  TileInput values[5];
+  std::size_t count = 0;
+  Compute compute;
+
+  /// Lists the tensors and numbers of a call.
+  TESSERA_API RowInputs(const PointwiseRow& row, const tensor::KernelCall& call);
+  /// Returns the arguments.
+  [[nodiscard]] std::span<const TileInput> span() const { return std::span(values, count); }
+};
 
 /// Registers the operator of a row.
 template <const PointwiseRow& kRow>

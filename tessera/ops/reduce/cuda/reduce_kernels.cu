@@ -1,150 +1,178 @@
-// Sums over any dimensions, without atomics. The order of additions depends only on sizes, so that a sum always has the
-// same bits, whatever the addresses of its operands.
+// Reductions over any dimensions, without atomics. The order in which values are joined depends only on sizes, so that
+// a result always has the same bits, whatever the addresses of its operands.
 //
-//   by rows      adjacent elements belong to one result: a block, or some threads of a warp, sum it
-//   by columns   adjacent elements belong to adjacent results: each thread sums one result
-//   chunks       with few results, each is split; chunk sums go to scratch and a second launch adds them
+//   by rows      adjacent elements belong to one result: a block, or some of its threads, reduces it
+//   by columns   adjacent elements belong to adjacent results: each thread reduces a part of one result
+//   chunks       with few results, each is split; values of chunks go to scratch and a second launch joins them
 //
-// Runs of kRun elements are added in the compute type, everything else in the wider type W: f32 is added in f64.
+// reduce_steps.cuh defines what a reduction does with its elements. Sums of f32, bf16 and f16 know the dtype of their
+// elements when they are compiled; the others select it at each load. Kernels of plain rows, which are vectors
+// of floats at equal distances, contain no function call, which would cost them registers.
 #include "tessera/ops/cuda/raw_vectors.cuh"
 #include "tessera/ops/cuda/strided.cuh"
-#include "tessera/ops/reduce/cuda/reduce_call.h"
+#include "tessera/ops/reduce/cuda/reduce_steps.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
 
-constexpr int kBlock = 256;  // threads per block of the kernels by rows
+constexpr int kBlock = 256;  // threads per block
 constexpr int kUnroll = 4;   // runs that a thread has in flight
+constexpr int kAtOnce = 8;   // elements of a column that a thread has in flight
 constexpr unsigned kAllLanes = 0xffffffff;
 
-__device__ float plus(float a, float b) { return a + b; }
-__device__ double plus(double a, double b) { return a + b; }
-__device__ std::int64_t plus(std::int64_t a, std::int64_t b) {  // wraps
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-}
-template <class P>
-__device__ Complex<P> plus(Complex<P> a, Complex<P> b) {
-  return {a.re + b.re, a.im + b.im};
-}
-
-template <class T>
-__device__ T zero() {
-  return convert<T>(std::int64_t{0});
-}
-
-__device__ double from_lane_below(double value, int by, int width) {
-  return __shfl_down_sync(kAllLanes, value, by, width);
-}
-__device__ std::int64_t from_lane_below(std::int64_t value, int by, int width) {
-  return static_cast<std::int64_t>(__shfl_down_sync(kAllLanes, static_cast<long long>(value), by, width));
-}
-__device__ Complex<double> from_lane_below(Complex<double> value, int by, int width) {
-  return {from_lane_below(value.re, by, width), from_lane_below(value.im, by, width)};
-}
-
-/// Returns the sum over groups of `width` lanes in the first lane of each group. All lanes of the warp must call it.
 template <class W>
-__device__ W folded_lanes(W value, int width) {
-  for (int by = width / 2; by > 0; by /= 2) value = plus(value, from_lane_below(value, by, width));
+__device__ W from_lane_below(const W& value, int by, int width) {
+  constexpr int kWords = sizeof(W) / 4;
+  std::uint32_t words[kWords];
+  memcpy(words, &value, sizeof(W));
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) words[w] = __shfl_down_sync(kAllLanes, words[w], by, width);
+  W below;
+  memcpy(&below, words, sizeof(W));
+  return below;
+}
+
+/// Joins the values of groups of `width` lanes in the first lane of each group. All lanes of the warp must call it.
+template <class R, class W>
+__device__ W joined_lanes(const ReduceCall& call, W value, int width) {
+  for (int by = width / 2; by > 0; by /= 2) value = R::join(call, value, from_lane_below(value, by, width));
   return value;
 }
 
-template <class T>
-__device__ T run_sum(const T (&x)[kRun]) {
-  return plus(plus(x[0], x[1]), plus(x[2], x[3]));
+__device__ __noinline__ std::int64_t far_offset(const Walk& walk, std::int64_t i) {
+  std::int64_t at[1];
+  offsets_at(walk, i, at);
+  return at[0];
+}
+/// Returns the offset of element, or run, `i` of a result.
+template <bool kIsPlain>
+__device__ std::int64_t folded_offset(const ReduceCall& call, std::int64_t i) {
+  if (kIsPlain || call.folded.ndim == 1) return call.folded.first[0] + i * call.folded.steps[0][0];
+  return far_offset(call.folded, i);
 }
 
-template <class T>
-__device__ void count_truths(const ReduceCall& call, T (&x)[kRun]) {
-  if constexpr (std::is_same_v<T, std::int64_t>) {
-    if (!call.is_truth) return;
+template <class T, class S, int N, class At>
+__device__ void read_typed(const ReduceCall& call, const At& at, int n, T (&x)[N]) {
+  S read[N];
 #pragma unroll
-    for (int k = 0; k < kRun; ++k) x[k] = x[k] != 0 ? 1 : 0;
+  for (int k = 0; k < N; ++k) {
+    if (k < n) read[k] = static_cast<const S*>(call.from)[at(k)];
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    if (k < n) x[k] = elements::from_memory<T>(read[k]);
+  }
+}
+/// Loads the first n of N elements, at the offsets at(k). S is their type in memory, or void if it is selected here.
+template <class T, class S, int N, class At>
+__device__ void read_elements(const ReduceCall& call, const At& at, int n, T (&x)[N]) {
+  if constexpr (!std::is_void_v<S>) {
+    read_typed<T, S>(call, at, n, x);
+  } else {
+    if (elements::with_own_type<T>(call.in, [&]<class Own>(const Own*) { read_typed<T, Own>(call, at, n, x); })) return;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      if (k < n) x[k] = elements::load_any<T>(call.from, call.in, at(k));
+    }
   }
 }
 
-/// Loads the elements of one run that is not contiguous; zeros from `last` on.
-template <class T>
-__device__ void gather_run(const ReduceCall& call, std::int64_t base, std::int64_t run, std::int64_t last,
-                           T (&x)[kRun]) {
+/// Loads kRuns vectors, `threads` runs apart.
+template <class T, class S, bool kIsPlain, int kLength, int kRuns>
+__device__ void load_runs(const ReduceCall& call, std::int64_t base, std::int64_t run, int threads,
+                          T (&x)[kRuns * kLength]) {
+  if constexpr (!std::is_void_v<S>) {
+    uint4 raw[kRuns];
 #pragma unroll
-  for (int k = 0; k < kRun; ++k) {
-    const std::int64_t r = run * kRun + k;
-    x[k] = zero<T>();
-    if (r >= last) continue;
-    std::int64_t at[1];
-    offsets_at(call.folded, r, at);
-    x[k] = load<T>(call.from, call.in, base + at[0]);
+    for (int u = 0; u < kRuns; ++u) {
+      const std::int64_t at = base + folded_offset<kIsPlain>(call, run + std::int64_t{u} * threads);
+      raw[u] = *reinterpret_cast<const uint4*>(static_cast<const S*>(call.from) + at);
+    }
+#pragma unroll
+    for (int u = 0; u < kRuns; ++u) {
+      S part[kLength];
+      memcpy(part, &raw[u], sizeof(part));
+#pragma unroll
+      for (int k = 0; k < kLength; ++k) x[u * kLength + k] = elements::from_memory<T>(part[k]);
+    }
+  } else {
+    RawVector<T, kLength> raw[kRuns];
+#pragma unroll
+    for (int u = 0; u < kRuns; ++u) {
+      load_raw(raw[u], call.from, call.in, base + folded_offset<kIsPlain>(call, run + std::int64_t{u} * threads));
+    }
+#pragma unroll
+    for (int u = 0; u < kRuns; ++u) {
+      convert_raw(reinterpret_cast<T(&)[kLength]>(x[u * kLength]), raw[u], call.in);
+    }
   }
 }
 
-/// Sums the elements of one thread in [first, last) of a result: every `threads`-th run from its `place` on.
-template <class T, class W>
-__device__ W fold_part(const ReduceCall& call, std::int64_t base, std::int64_t first, std::int64_t last, int place,
-                       int threads) {
-  W sum = zero<W>();
-  const std::int64_t end = (last + kRun - 1) / kRun;
-  std::int64_t run = first / kRun + place;
+/// Takes kRuns runs, `threads` runs apart, of which the last may end at `last`.
+template <class R, class S, bool kIsPlain, int kLength, int kRuns, class W>
+__device__ void take_runs(const ReduceCall& call, std::int64_t base, std::int64_t run, int threads, std::int64_t last,
+                          W& value) {
+  using T = typename R::Element;
+  constexpr int kElements = kRuns * kLength;
+  T x[kElements];
+  const std::int64_t jump = std::int64_t{threads} * kLength;
+  if (kIsPlain || call.has_vectors) {
+    load_runs<T, S, kIsPlain, kLength, kRuns>(call, base, run, threads, x);
+    R::template take<kLength>(call, value, x, kElements, run * kLength, jump);
+    return;
+  }
+  if constexpr (kIsPlain) return;
+  const std::int64_t beyond = run * kLength + (kRuns - 1) * jump + kLength - last;
+  const int n = beyond > 0 ? kElements - static_cast<int>(beyond) : kElements;
+  const auto at = [&](int k) {
+    return base + folded_offset<false>(call, run * kLength + k / kLength * jump + k % kLength);
+  };
+  read_elements<T, S>(call, at, n, x);
+  R::template take<kLength>(call, value, x, n, run * kLength, jump);
+}
+
+/// Reduces the elements of one thread in [first, last) of a result: every `threads`-th run from its `place` on.
+template <class R, class S, bool kIsPlain, int kLength, class W>
+__device__ void fold_runs(const ReduceCall& call, std::int64_t base, std::int64_t first, std::int64_t last, int place,
+                          int threads, W& value) {
+  const std::int64_t end = (last + kLength - 1) / kLength;
+  std::int64_t run = first / kLength + place;
   for (; run + std::int64_t{kUnroll - 1} * threads < end; run += std::int64_t{kUnroll} * threads) {
-    T x[kUnroll][kRun];
-    if (call.has_vectors) {
-      RawVector<T, kRun> raw[kUnroll];
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        std::int64_t at[1];
-        offsets_at(call.folded, run + std::int64_t{u} * threads, at);
-        load_raw(raw[u], call.from, call.in, base + at[0]);
-      }
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) convert_raw(x[u], raw[u], call.in);
-    } else {
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) gather_run(call, base, run + std::int64_t{u} * threads, last, x[u]);
-    }
-    T sums[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      count_truths(call, x[u]);
-      sums[u] = run_sum(x[u]);
-    }
-    sum = plus(sum, convert<W>(run_sum(sums)));
+    take_runs<R, S, kIsPlain, kLength, kUnroll>(call, base, run, threads, last, value);
   }
-  for (; run < end; run += threads) {
-    T x[kRun];
-    if (call.has_vectors) {
-      std::int64_t at[1];
-      offsets_at(call.folded, run, at);
-      load_vector<kRun>(x, call.from, call.in, base + at[0]);
-    } else {
-      gather_run(call, base, run, last, x);
-    }
-    count_truths(call, x);
-    sum = plus(sum, convert<W>(run_sum(x)));
-  }
-  return sum;
+  for (; run < end; run += threads) take_runs<R, S, kIsPlain, kLength, 1>(call, base, run, threads, last, value);
 }
 
-__device__ double over(double value, double divisor) { return value / divisor; }
-__device__ std::int64_t over(std::int64_t value, double) { return value; }
-__device__ Complex<double> over(Complex<double> value, double divisor) {
-  return {value.re / divisor, value.im / divisor};
+template <class R>
+inline constexpr bool kIsSumOfFloats = std::is_same_v<R, SumStep<float, double>>;
+
+template <class R, bool kIsPlain, class W>
+__device__ void fold_part(const ReduceCall& call, std::int64_t base, std::int64_t first, std::int64_t last, int place,
+                          int threads, W& value) {
+  if constexpr (kIsSumOfFloats<R>) {
+    if (elements::with_own_type<float>(call.in, [&]<class S>(const S*) {
+          fold_runs<R, S, kIsPlain, 16 / sizeof(S)>(call, base, first, last, place, threads, value);
+        })) {
+      return;
+    }
+  }
+  fold_runs<R, void, kIsPlain, kRun>(call, base, first, last, place, threads, value);
 }
 
-template <class T, class W>
+template <class R, class W>
 __device__ void store_result(const ReduceCall& call, std::int64_t result, W value) {
   std::int64_t at[1];
   offsets_at(call.kept, result, at);
-  if (call.has_divisor) value = over(value, call.divisor);
-  store(convert<T>(value), call.to, call.out, at[0]);
+  store(R::result(call, value), call.to, call.out, at[0]);
 }
 
-/// Stores the sum of a chunk of a result.
-template <class T, class W>
+/// Stores the value of a chunk of a result.
+template <class R, class W>
 __device__ void put(const ReduceCall& call, std::int64_t result, W value) {
   if (call.partial != nullptr) {
     static_cast<W*>(call.partial)[blockIdx.y * call.results + result] = value;
   } else {
-    store_result<T>(call, result, value);
+    store_result<R>(call, result, value);
   }
 }
 
@@ -158,128 +186,127 @@ __device__ Stretch stretch_of(const ReduceCall& call) {
   return {first, end < call.reduced ? end : call.reduced};
 }
 
-/// Sums with one block per result.
-template <class T, class W>
-__device__ void fold_by_blocks(const ReduceCall& call) {
-  __shared__ W sums[kBlock / 32];
-  const std::int64_t result = blockIdx.x;
-  std::int64_t at[2];
-  offsets_at(call.kept, result, at);
-  const Stretch stretch = stretch_of(call);
-  W sum = fold_part<T, W>(call, at[1], stretch.first, stretch.last, static_cast<int>(threadIdx.x), kBlock);
-  sum = folded_lanes(sum, 32);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+/// Joins the values of groups of `call.group` threads in the first thread of each group. All threads must call it.
+template <class R, class W>
+__device__ W joined_group(const ReduceCall& call, W value) {
+  __shared__ W parts[kBlock / 32];
+  value = joined_lanes<R>(call, value, call.group < 32 ? call.group : 32);
+  if (call.group <= 32) return value;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (threadIdx.x % 32 == 0) parts[warp] = value;
   __syncthreads();
-  if (threadIdx.x >= 32) return;
-  sum = threadIdx.x < kBlock / 32 ? sums[threadIdx.x] : zero<W>();
-  sum = folded_lanes(sum, kBlock / 32);
-  if (threadIdx.x == 0) put<T>(call, result, sum);
+  if (static_cast<int>(threadIdx.x) % call.group == 0) {
+    for (int w = 1; w < call.group / 32; ++w) value = R::join(call, value, parts[warp + w]);
+  }
+  return value;
 }
 
-/// Sums with some lanes of a warp per result, in one chunk.
-template <class T, class W>
-__device__ void fold_by_lanes(const ReduceCall& call) {
-  const int lane = static_cast<int>(threadIdx.x) % call.group;
+template <class R, bool kIsPlain>
+__device__ void fold_by_rows(const ReduceCall& call) {
+  using W = typename R::Wide;
+  const int place = static_cast<int>(threadIdx.x) % call.group;
   const std::int64_t result = blockIdx.x * std::int64_t{kBlock / call.group} + threadIdx.x / call.group;
-  const bool is_there = result < call.results;  // all lanes of a warp must continue
-  W sum = zero<W>();
+  const bool is_there = result < call.results;  // all threads must continue
+  W value = R::identity(call);
   if (is_there) {
     std::int64_t at[2];
     offsets_at(call.kept, result, at);
-    sum = fold_part<T, W>(call, at[1], 0, call.reduced, lane, call.group);
+    const Stretch stretch = stretch_of(call);
+    fold_part<R, kIsPlain>(call, at[1], stretch.first, stretch.last, place, call.group, value);
   }
-  sum = folded_lanes(sum, call.group);
-  if (is_there && lane == 0) put<T>(call, result, sum);
+  value = joined_group<R>(call, value);
+  if (is_there && place == 0) put<R>(call, result, value);
 }
 
-/// Sums the elements first + deep, and every kColumnsDeep-th element after it, of the result at `base`.
-template <class T, class W>
-__device__ W fold_column(const ReduceCall& call, std::int64_t base, Stretch stretch) {
-  W sum = zero<W>();
-  for (std::int64_t r = stretch.first + threadIdx.y; r < stretch.last; r += std::int64_t{kRun} * kColumnsDeep) {
-    T x[kRun];
-    std::int64_t places[kRun];
-#pragma unroll
-    for (int k = 0; k < kRun; ++k) {
-      std::int64_t at[1] = {0};
-      const std::int64_t row = r + k * kColumnsDeep;
-      if (row < stretch.last) offsets_at(call.folded, row, at);
-      places[k] = row < stretch.last ? base + at[0] : -1;
-    }
-    const bool is_read = elements::with_own_type<T>(call.in, [&]<class S>(const S*) {
-      S read[kRun];
-#pragma unroll
-      for (int k = 0; k < kRun; ++k) {
-        if (r + k * kColumnsDeep < stretch.last) read[k] = static_cast<const S*>(call.from)[places[k]];
-      }
-#pragma unroll
-      for (int k = 0; k < kRun; ++k) {
-        x[k] = r + k * kColumnsDeep < stretch.last ? elements::from_memory<T>(read[k]) : zero<T>();
-      }
-    });
-    if (!is_read) {
-#pragma unroll
-      for (int k = 0; k < kRun; ++k) {
-        x[k] = r + k * kColumnsDeep < stretch.last ? load<T>(call.from, call.in, places[k]) : zero<T>();
-      }
-    }
-    count_truths(call, x);
-    sum = plus(sum, convert<W>(run_sum(x)));
+/// Takes the elements first + threadIdx.y, and every kColumnsDeep-th element after it, of the result at `base`.
+template <class R>
+__device__ typename R::Wide fold_column(const ReduceCall& call, std::int64_t base, Stretch stretch) {
+  using T = typename R::Element;
+  typename R::Wide value = R::identity(call);
+  for (std::int64_t r = stretch.first + threadIdx.y; r < stretch.last; r += std::int64_t{kAtOnce} * kColumnsDeep) {
+    const std::int64_t left = (stretch.last - r + kColumnsDeep - 1) / kColumnsDeep;
+    const int n = left < kAtOnce ? static_cast<int>(left) : kAtOnce;
+    T x[kAtOnce];
+    read_elements<T, void>(
+        call, [&](int k) { return base + folded_offset<false>(call, r + k * kColumnsDeep); }, n, x);
+    R::template take<1>(call, value, x, n, r, kColumnsDeep);
   }
-  return sum;
+  return value;
 }
 
-template <class T, class W>
+template <class R>
 __device__ void fold_by_columns(const ReduceCall& call) {
-  __shared__ W sums[kColumnsDeep][kColumnsAcross];
+  using W = typename R::Wide;
+  __shared__ W values[kColumnsDeep][kColumnsAcross];
   const std::int64_t result = std::int64_t{blockIdx.x} * kColumnsAcross + threadIdx.x;
   const bool is_there = result < call.results;
   if (is_there) {
     std::int64_t at[2];
     offsets_at(call.kept, result, at);
-    sums[threadIdx.y][threadIdx.x] = fold_column<T, W>(call, at[1], stretch_of(call));
+    values[threadIdx.y][threadIdx.x] = fold_column<R>(call, at[1], stretch_of(call));
   }
   __syncthreads();
   if (!is_there || threadIdx.y != 0) return;
-  W sum = sums[0][threadIdx.x];
-#pragma unroll
-  for (int deep = 1; deep < kColumnsDeep; ++deep) sum = plus(sum, sums[deep][threadIdx.x]);
-  put<T>(call, result, sum);
+  W value = values[0][threadIdx.x];
+#pragma unroll 1
+  for (int deep = 1; deep < kColumnsDeep; ++deep) value = R::join(call, value, values[deep][threadIdx.x]);
+  put<R>(call, result, value);
 }
 
-/// Adds the chunks of each result, with one warp per result.
-template <class T, class W>
-__device__ void fold_stretches(const ReduceCall& call) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t result = blockIdx.x * std::int64_t{kBlock / 32} + threadIdx.x / 32;
-  if (result >= call.results) return;  // a complete warp
-  W sum = zero<W>();
-  for (int s = lane; s < call.stretches; s += 32) {
-    sum = plus(sum, static_cast<const W*>(call.partial)[s * call.results + result]);
+/// Joins the chunks of each result.
+template <class R>
+__device__ void join_stretches(const ReduceCall& call) {
+  using W = typename R::Wide;
+  const int place = static_cast<int>(threadIdx.x) % call.group;
+  const std::int64_t result = blockIdx.x * std::int64_t{kBlock / call.group} + threadIdx.x / call.group;
+  const bool is_there = result < call.results;
+  W value = R::identity(call);
+  if (is_there) {
+#pragma unroll 4
+    for (int s = place; s < call.stretches; s += call.group) {
+      value = R::join(call, value, static_cast<const W*>(call.partial)[s * call.results + result]);
+    }
   }
-  sum = folded_lanes(sum, 32);
-  if (lane == 0) store_result<T>(call, result, sum);
+  value = joined_group<R>(call, value);
+  if (is_there && place == 0) store_result<R>(call, result, value);
 }
 
 }  // namespace
 
-#define TESSERA_SUM_KERNELS(name, T, W)                                                                                \
-  extern "C" __global__ void __launch_bounds__(kBlock) sum_##name##_blocks(const __grid_constant__ ReduceCall call) {  \
-    fold_by_blocks<T, W>(call);                                                                                        \
-  }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(kBlock) sum_##name##_lanes(const __grid_constant__ ReduceCall call) {   \
-    fold_by_lanes<T, W>(call);                                                                                         \
-  }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(kBlock) sum_##name##_columns(const __grid_constant__ ReduceCall call) { \
-    fold_by_columns<T, W>(call);                                                                                       \
-  }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(kBlock)                                                                 \
-      sum_##name##_stretches(const __grid_constant__ ReduceCall call) {                                                \
-    fold_stretches<T, W>(call);                                                                                        \
-  }
-TESSERA_SUM_KERNELS(f32, float, double)
-TESSERA_SUM_KERNELS(f64, double, double)
-TESSERA_SUM_KERNELS(i64, std::int64_t, std::int64_t)
-TESSERA_SUM_KERNELS(c64, Complex<float>, Complex<double>)
+// The bounds keep enough blocks resident for 48 KiB in flight on each multiprocessor.
+#define TESSERA_REDUCE_KERNEL(name, bounds, body) \
+  extern "C" __global__ void __launch_bounds__ bounds name(const __grid_constant__ ReduceCall c) { body(c); }
+#define TESSERA_REDUCE_KERNELS(name, step)                                     \
+  TESSERA_REDUCE_KERNEL(name##_rows, (kBlock, 2), (fold_by_rows<step, false>)) \
+  TESSERA_REDUCE_KERNEL(name##_columns, (kBlock, 2), (fold_by_columns<step>))  \
+  TESSERA_REDUCE_KERNEL(name##_stretches, (kBlock, 2), (join_stretches<step>))
+
+using SumF32 = SumStep<float, double>;
+using SumF64 = SumStep<double, double>;
+using SumI64 = SumStep<std::int64_t, std::int64_t>;
+using SumC64 = SumStep<Complex<float>, Complex<double>>;
+using FoldF32 = FoldStep<float, double>;
+using FoldF64 = FoldStep<double, double>;
+using FoldI64 = FoldStep<std::int64_t, std::int64_t>;
+
+TESSERA_REDUCE_KERNELS(sum_f32, SumF32)
+TESSERA_REDUCE_KERNEL(sum_f32_plain_rows, (kBlock, 3), (fold_by_rows<SumF32, true>))
+TESSERA_REDUCE_KERNELS(sum_f64, SumF64)
+TESSERA_REDUCE_KERNELS(sum_i64, SumI64)
+TESSERA_REDUCE_KERNELS(sum_c64, SumC64)
+TESSERA_REDUCE_KERNELS(fold_f32, FoldF32)
+TESSERA_REDUCE_KERNEL(fold_f32_plain_rows, (kBlock, 3), (fold_by_rows<FoldF32, true>))
+TESSERA_REDUCE_KERNELS(fold_f64, FoldF64)
+TESSERA_REDUCE_KERNELS(fold_i64, FoldI64)
+TESSERA_REDUCE_KERNELS(variance_f32, VarianceStep<float>)
+TESSERA_REDUCE_KERNEL(variance_f32_plain_rows, (kBlock, 3), (fold_by_rows<VarianceStep<float>, true>))
+TESSERA_REDUCE_KERNELS(variance_f64, VarianceStep<double>)
+TESSERA_REDUCE_KERNELS(logsumexp_f32, LogSumExpStep<float>)
+TESSERA_REDUCE_KERNEL(logsumexp_f32_plain_rows, (kBlock, 3), (fold_by_rows<LogSumExpStep<float>, true>))
+TESSERA_REDUCE_KERNELS(logsumexp_f64, LogSumExpStep<double>)
+TESSERA_REDUCE_KERNELS(search_f32, SearchStep<float>)
+TESSERA_REDUCE_KERNEL(search_f32_plain_rows, (kBlock, 3), (fold_by_rows<SearchStep<float>, true>))
+TESSERA_REDUCE_KERNELS(search_f64, SearchStep<double>)
+TESSERA_REDUCE_KERNELS(search_i64, SearchStep<std::int64_t>)
 
 }  // namespace tessera::ops::cuda

@@ -22,58 +22,11 @@ constexpr std::int64_t kRowsInF32 = 64;   // rows of a tile of columns that are 
 template <class T>
 inline constexpr bool kIsReal = std::is_floating_point_v<T>;
 
-template <class T>
-bool is_nan(T value) {
-  if constexpr (kIsReal<T>) return std::isnan(value);
-  return false;
-}
-
-// Combines two numbers. For maxima and minima nan wins, and the first of equal values remains.
-template <class W>
-W combined(Fold fold, W a, W b) {
-  if (fold == Fold::kSum) return a + b;
-  if constexpr (kIsComplex<W>) {
-    return a * b;
-  } else {
-    if (fold == Fold::kProd) {
-      if constexpr (std::is_same_v<W, std::int64_t>) {
-        return static_cast<W>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-      }
-      return a * b;
-    }
-    if (is_nan(a)) return a;
-    if (is_nan(b)) return b;
-    return (fold == Fold::kMax ? b > a : b < a) ? b : a;
-  }
-}
-
-std::int64_t integer_limit(DType dtype, bool is_lowest) {
-  return with_element_type(dtype, [&](auto* type) -> std::int64_t {
-    using T = std::remove_pointer_t<decltype(type)>;
-    if constexpr (std::is_integral_v<T>) {
-      return static_cast<std::int64_t>(is_lowest ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max());
-    }
-    return 0;
-  });
-}
-
-// Returns the result for zero elements.
-template <class W>
-W identity_of(const ReduceLoop& of) {
-  if (of.fold == Fold::kSum) return W(0);
-  if (of.fold == Fold::kProd) return W(1);
-  const bool is_max = of.fold == Fold::kMax;
-  if (of.map == Map::kNonZero) return W(is_max ? 0 : 1);
-  if (of.map == Map::kAbs && is_max) return W(0);
-  if constexpr (kIsReal<W>) return is_max ? -std::numeric_limits<W>::infinity() : std::numeric_limits<W>::infinity();
-  if constexpr (std::is_same_v<W, std::int64_t>) return integer_limit(of.out, is_max);
-  return W(0);
-}
-
 template <class T, class W>
 class Engine {
  public:
-  explicit Engine(const ReduceLoop& of) : of_(of), identity_(identity_of<W>(of)) {
+  explicit Engine(const ReduceLoop& of)
+      : of_(of), identity_(identity_of<W>(of.fold, of.map, integer_limit(of.out, of.fold == Fold::kMax))) {
     reduced_ = of.is_empty ? 0 : of.reduced.numel();
     const std::int64_t inner = of.kept.inner();
     columns_ = of.by_columns ? std::min(inner, kColumns)
@@ -199,7 +152,7 @@ class Engine {
         const T* x = reinterpret_cast<const T*>(run) + i;
         if (!is_direct) {
           load(buffer, run + i * of_.reduced.step(0) * element_bytes(), of_.in, of_.reduced.step(0), count);
-          mapped(step.map, buffer, count, [&](std::int64_t) { return centre; });
+          map_tile(step.map, buffer, count, [&](std::int64_t) { return centre; });
           x = buffer;
         }
         value = combined(step.fold, value, folded(step.fold, x, count));
@@ -220,7 +173,7 @@ class Engine {
         const T* x = reinterpret_cast<const T*>(row);
         if (!is_direct) {
           load(buffer, row, of_.in, of_.kept.step(1), tile_at.n);
-          mapped(step.map, buffer, tile_at.n, [&](std::int64_t c) { return centres[c]; });
+          map_tile(step.map, buffer, tile_at.n, [&](std::int64_t c) { return centres[c]; });
           x = buffer;
         }
         add_row(step.fold, x, tile_at.n, values, part, rows);
@@ -262,28 +215,26 @@ class Engine {
     return value;
   }
 
+  template <Map kMap>
+  void map_all(T* x, std::int64_t n) const {
+    for (std::int64_t i = 0; i < n; ++i) x[i] = detail::mapped<kMap>(x[i], of_.parameter);
+  }
+
   template <class Centre>
-  void mapped(Map map, T* x, std::int64_t n, const Centre& centre) const {
+  void map_tile(Map map, T* x, std::int64_t n, const Centre& centre) const {
     if constexpr (!kIsComplex<T>) {
       switch (map) {
         case Map::kNone: return;
-        case Map::kAbs:
-          for (std::int64_t i = 0; i < n; ++i) x[i] = x[i] < 0 ? -x[i] : x[i];
-          return;
-        case Map::kSquare:
-          for (std::int64_t i = 0; i < n; ++i) x[i] *= x[i];
-          return;
-        case Map::kNonZero:
-          for (std::int64_t i = 0; i < n; ++i) x[i] = x[i] != 0 ? T(1) : T(0);
-          return;
+        case Map::kAbs: return map_all<Map::kAbs>(x, n);
+        case Map::kSquare: return map_all<Map::kSquare>(x, n);
+        case Map::kPower: return map_all<Map::kPower>(x, n);
+        case Map::kNonZero: return map_all<Map::kNonZero>(x, n);
+        case Map::kDiffers: return map_all<Map::kDiffers>(x, n);
         default: break;
       }
     }
     if constexpr (kIsReal<T>) {
       switch (map) {
-        case Map::kPower:
-          for (std::int64_t i = 0; i < n; ++i) x[i] = std::pow(std::abs(x[i]), static_cast<T>(of_.parameter));
-          return;
         case Map::kSquaredDeviation:
           for (std::int64_t i = 0; i < n; ++i) {
             const T deviation = x[i] - static_cast<T>(centre(i));
@@ -310,32 +261,24 @@ class Engine {
     }
   }
 
-  [[nodiscard]] W finished(W value, W centre) const {
-    if constexpr (kIsComplex<W>) {
-      return of_.finish == Finish::kDivide ? value / of_.parameter : value;
-    } else if constexpr (kIsReal<W>) {
-      switch (of_.finish) {
-        case Finish::kNone: return value;
-        case Finish::kDivide: return value / static_cast<W>(of_.parameter);
-        case Finish::kRoot:
-          return of_.parameter == 2 ? std::sqrt(value) : static_cast<W>(std::pow(value, 1 / of_.parameter));
-        case Finish::kVariance: {
-          // Deviations refer to the center rounded to the compute type.
-          const W off = centre - static_cast<W>(static_cast<T>(centre));
-          const auto n = static_cast<W>(reduced_);
-          return (value - n * off * off) / std::max<W>(0, n - static_cast<W>(of_.parameter));
-        }
-        case Finish::kLogSumExp: return std::log(value) + static_cast<W>(static_cast<T>(centre));
+  [[nodiscard]] W result_of(W value, W centre) const {
+    if constexpr (kIsReal<W>) {
+      if (of_.finish == Finish::kLogSumExp) return std::log(value) + static_cast<W>(static_cast<T>(centre));
+      if (of_.finish == Finish::kVariance) {
+        // Deviations refer to the center rounded to the compute type.
+        const W off = centre - static_cast<W>(static_cast<T>(centre));
+        const auto n = static_cast<W>(reduced_);
+        return (value - n * off * off) / std::max<W>(0, n - static_cast<W>(of_.parameter));
       }
     }
-    return value;
+    return finished(of_.finish, value, of_.parameter);
   }
 
   void store_tile(std::int64_t t, const W* values, const W* centres) const {
     const Tile at = tile(t);
     T results[kColumns];
     for (std::int64_t c = 0; c < at.n; ++c) {
-      const W value = finished(values[c], is_centred() ? centres[c] : W(0));
+      const W value = result_of(values[c], is_centred() ? centres[c] : W(0));
       if constexpr (kIsComplex<T>) {
         results[c] = T(static_cast<float>(value.real()), static_cast<float>(value.imag()));
       } else {
@@ -366,6 +309,16 @@ void sort_by_stride(std::vector<std::size_t>& order, const Strides& strides) {
 }
 
 }  // namespace
+
+std::int64_t integer_limit(DType dtype, bool is_lowest) {
+  return with_element_type(dtype, [&](auto* type) -> std::int64_t {
+    using T = std::remove_pointer_t<decltype(type)>;
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<std::int64_t>(is_lowest ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max());
+    }
+    return 0;
+  });
+}
 
 void ReduceLoop::set_operands(const Tensor& out_tensor, const Tensor& x, const std::vector<bool>& is_reduced) {
   const bool has_dims = out_tensor.ndim() == x.ndim();  // reduced ones are kept as 1

@@ -18,13 +18,13 @@
 
 #include "tessera/base/dtype.h"
 #include "tessera/ops/detail/elements.h"
+#include "tessera/ops/reduce/detail/fold_steps.h"
 #include "tessera/ops/shape/detail/strided_loop.h"
 
 namespace tessera::ops::detail {
 
-enum class Fold : std::uint8_t { kSum, kProd, kMax, kMin };
-enum class Map : std::uint8_t { kNone, kAbs, kSquare, kPower, kNonZero, kSquaredDeviation, kExp };
-enum class Finish : std::uint8_t { kNone, kDivide, kRoot, kVariance, kLogSumExp };
+/// Returns the least or greatest integer of a dtype; 0 if the dtype is not an integer.
+std::int64_t integer_limit(DType dtype, bool is_lowest);
 
 /// A reduction and its operands. A value that a kernel captures.
 struct ReduceLoop {
@@ -38,7 +38,7 @@ struct ReduceLoop {
   Fold fold = Fold::kSum;
   Map map = Map::kNone;
   Finish finish = Finish::kNone;
-  double parameter = 0;  // kDivide: the divisor; kPower and kRoot: p; kVariance: the correction
+  double parameter = 0;  // kDivide: the divisor; kPower and kRoot: p; kVariance: the correction; kDiffers: the number
   bool by_columns = false;
   bool is_empty = false;  // has results, but no elements to reduce
 

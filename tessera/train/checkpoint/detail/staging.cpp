@@ -32,7 +32,11 @@ void Staging::copy(const CheckpointState& state, const std::vector<FileShard>& p
     TESSERA_CHECK(!tensor::current_stream(part.device()).is_capturing(),
                   "checkpoint: cannot save during a capture; save between replays");
     parts.push_back(part.is_contiguous() ? part : ops::contiguous(part));
-    if (part.device_kind() != tensor::kHostKind) device = part.device();
+    if (part.device_kind() == tensor::kHostKind) continue;
+    TESSERA_CHECK(device == tensor::host_device() || device == part.device(),
+                  "checkpoint: tensors must be on the host or on one other device, got ", device.name(), " and ",
+                  part.device().name());
+    device = part.device();
   }
   nbytes_ = pieces.empty() ? 0 : pieces.back().offset + pieces.back().nbytes;
   copied_.clear();
@@ -43,19 +47,12 @@ void Staging::copy(const CheckpointState& state, const std::vector<FileShard>& p
   }
   std::vector<HostCopy> copies;
   std::vector<device::Access> accesses;
-  std::vector<device::Stream> streams;
   device::Stream host_stream;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const device::Stream& stream = tensor::current_stream(parts[i].device());
-    parts[i].storage().use_on(stream);
-    if (std::ranges::find(streams, stream.state(), &device::Stream::state) == streams.end()) streams.push_back(stream);
-    std::byte* to = memory_.data() + pieces[i].offset;
-    if (parts[i].device_kind() != tensor::kHostKind) {
-      stream.copy(to, parts[i].data(), pieces[i].nbytes, "checkpoint");
-      continue;
-    }
-    host_stream = stream;
-    copies.push_back({to, parts[i].data(), pieces[i].nbytes});
+    if (parts[i].device_kind() != tensor::kHostKind) continue;
+    host_stream = tensor::current_stream(parts[i].device());
+    parts[i].storage().use_on(host_stream);
+    copies.push_back({memory_.data() + pieces[i].offset, parts[i].data(), pieces[i].nbytes});
     accesses.push_back(device::reads(parts[i].data(), pieces[i].nbytes));
   }
   if (!copies.empty()) {
@@ -63,10 +60,31 @@ void Staging::copy(const CheckpointState& state, const std::vector<FileShard>& p
       for (const HostCopy& each : copies) tessera::detail::streaming_copy(each.to, each.from, each.nbytes);
     };
     host_stream.run(run, {.label = "checkpoint", .accesses = accesses});
+    copied_.push_back(host_stream.device().create_event());
+    host_stream.record(copied_.back());
   }
-  for (const device::Stream& stream : streams) {
-    copied_.push_back(stream.device().create_event());
-    stream.record(copied_.back());
+  if (device != tensor::host_device()) copy_from(tensor::current_stream(device), state, pieces, parts);
+}
+
+// Copies the tensors of another device than the host, beside the work that `current` still gets.
+void Staging::copy_from(const device::Stream& current, const CheckpointState& state,
+                        const std::vector<FileShard>& pieces, const std::vector<Tensor>& parts) {
+  const device::Device device = current.device();
+  if (!side_ || side_.device() != device) side_ = device.create_stream({.name = "checkpoint"});
+  const device::Event produced = device.create_event();
+  current.record(produced);
+  side_.wait(produced);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (parts[i].device_kind() == tensor::kHostKind) continue;
+    parts[i].storage().use_on(side_);
+    side_.copy(memory_.data() + pieces[i].offset, parts[i].data(), pieces[i].nbytes, "checkpoint");
+  }
+  copied_.push_back(device.create_event());
+  side_.record(copied_.back());
+  if (state.on_copied) {
+    state.on_copied(copied_.back());
+  } else {
+    current.wait(copied_.back());
   }
 }
 

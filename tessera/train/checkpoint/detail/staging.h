@@ -1,6 +1,6 @@
 // Copy of the shards of a rank from which a checkpoint is written, in file order. Its memory is reused by later saves.
-// The copy is work on the streams of the tensors, after the work that produced them and before later changes, so a save
-// only waits for the enqueue.
+// The copy of host tensors is work on their streams. That of other devices runs on a separate stream, after the work
+// that produced the tensors. A save only waits for the enqueue.
 #pragma once
 
 #include <span>
@@ -24,7 +24,11 @@ class Staging {
   [[nodiscard]] std::span<const std::byte> elements() const { return {memory_.data(), nbytes_}; }
 
  private:
+  void copy_from(const device::Stream& current, const CheckpointState& state, const std::vector<FileShard>& pieces,
+                 const std::vector<Tensor>& parts);
+
   device::PinnedMemory memory_;
+  device::Stream side_;  // empty before the first copy from another device than the host
   std::size_t nbytes_ = 0;
   std::vector<device::Event> copied_;
 };

@@ -16,7 +16,9 @@ NcclLibrary load_library(const char* name) {
   NcclLibrary library;
   void* handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    library.why_none = tessera::detail::concat(name, " was not found");
+    const char* why = ::dlerror();  // contains the name and the reason
+    library.why_none = tessera::detail::concat("NCCL was not found (", why != nullptr ? why : name,
+                                               "); install it, or add its directory to LD_LIBRARY_PATH");
     return library;
   }
 #define TESSERA_NCCL_RESOLVE(function)                                                         \

@@ -1,0 +1,133 @@
+// rope on CUDA.
+#include "tessera/ops/nn/rope.h"
+
+#include <algorithm>
+
+#include "tessera/ops/nn/cuda/rope_call.h"
+#include "tessera/ops/nn/cuda/rows_of.h"
+#include "tessera/ops/nn/detail/rope_angles.h"
+#include "tessera/tensor/call.h"
+
+TESSERA_CUDA_IMAGE(rope_rows);
+
+namespace tessera::ops::cuda {
+namespace {
+
+using tensor::KernelCall;
+
+Image image(TESSERA_CUDA_BYTES(rope_rows));
+// By RowFormKind.
+const ImageKernel kernels[] = {
+    {image, "rope_float"}, {image, "rope_half"}, {image, "rope_any"}, {image, "rope_double"}};
+
+// Threads per multiprocessor for which a launch splits the vectors that share angles: several waves, so that the last
+// one costs little.
+constexpr std::int64_t kThreadsEach = 8192;
+constexpr std::int64_t kMaxGridRows = 65535;
+
+void set_positions(const KernelCall& call, RopeCall& of) {
+  const auto& how = call.as<RopeAttributes>();
+  const Tensor& positions = call.inputs[1];
+  of.offset = how.offset;
+  if (positions) {
+    of.positions = positions.data();
+    of.positions_dtype = positions.dtype();
+  } else if (!how.index.empty()) {
+    const layout::IndexMap& map = how.index[0];
+    TESSERA_CHECK_AS(NotSupported, map.levels.size() <= kMaxPositionLevels,
+                     "rope: positions must be sharded into blocks at most ", kMaxPositionLevels, " times, got ",
+                     map.levels.size());
+    of.has_map = true;
+    of.map_offset = map.offset;
+    of.block = map.block;
+    for (const layout::IndexMap::StrideLevel& level : map.levels) {
+      of.counts[of.nlevels] = level.count;
+      of.strides[of.nlevels++] = level.stride;
+    }
+  }
+}
+
+// Adds the dimensions of vectors to the walks, those with the shortest strides first.
+void add_dims(const KernelCall& call, RopeCall& of) {
+  const Tensor& x = call.inputs[0];
+  const Tensor& out = call.outputs[0];
+  const Tensor& positions = call.inputs[1];
+  const int dim = tensor::normalized_dim(call, call.as<RopeAttributes>().dim, x.ndim());
+  std::vector<int> dims;
+  for (int d = 0; d + 1 < x.ndim(); ++d) dims.push_back(d);
+  const auto stride = [](const Tensor& tensor, int d) { return tensor.strides()[static_cast<std::size_t>(d)]; };
+  std::ranges::stable_sort(dims, [&](int a, int b) { return stride(out, a) < stride(out, b); });
+  of.places = empty_walk();
+  of.shared = empty_walk();
+  const bool is_batched = positions && positions.ndim() == 2;
+  for (const int d : dims) {
+    const bool has_angles = d == dim || (is_batched && d == 0);
+    const std::int64_t in_positions = !positions ? 1 : stride(positions, is_batched && d == dim ? 1 : 0);
+    const std::int64_t steps[] = {stride(out, d), stride(x, d), has_angles ? in_positions : 0};
+    (has_angles ? of.places : of.shared).add(x.shape()[static_cast<std::size_t>(d)], steps, has_angles ? 3 : 2);
+  }
+  if (of.shared.ndim == 0) {
+    const std::int64_t none[2] = {};
+    of.shared.add(1, none, 2);
+  }
+}
+
+// Returns the form. An item has N pairs of adjacent elements.
+RowFormKind form_of(const RopeCall& of) {
+  if (of.dtype == DType::kF64) return RowFormKind::kDouble;
+  const std::int64_t n = of.dtype == DType::kF32 ? 4 : 8;
+  bool fits = of.x_step == 1 && of.out_step == 1 && of.pairs % n == 0 && of.length % n == 0 &&
+              is_aligned(of.x, of.dtype, static_cast<int>(n)) && is_aligned(of.out, of.dtype, static_cast<int>(n));
+  for (const Walk* walk : {&of.places, &of.shared}) {
+    for (int d = 0; d < walk->ndim; ++d) {
+      fits &= walk->sizes[d] == 1 || (walk->steps[d][0] % n == 0 && walk->steps[d][1] % n == 0);
+    }
+  }
+  return !fits ? RowFormKind::kAny : n == 4 ? RowFormKind::kFloat : RowFormKind::kHalf;
+}
+
+void run(const KernelCall& call) {
+  const Tensor& x = call.inputs[0];
+  const Tensor& out = call.outputs[0];
+  if (x.numel() == 0) return;
+  const auto& how = call.as<RopeAttributes>();
+  const std::size_t last = x.shape().size() - 1;
+  RopeCall of;
+  of.x = x.data();
+  of.out = out.data();
+  of.dtype = x.dtype();
+  of.is_interleaved = how.is_interleaved;
+  of.is_inverse = how.is_inverse;
+  of.length = x.size(-1);
+  of.pairs = (how.width == 0 ? of.length : how.width) / 2;
+  of.x_step = of.length == 1 ? 1 : x.strides()[last];
+  of.out_step = of.length == 1 ? 1 : out.strides()[last];
+  set_positions(call, of);
+  add_dims(call, of);
+  const RowFormKind form = form_of(of);
+  const std::int64_t n = elements_of(form);
+  const std::vector<double> frequencies = detail::rope_frequencies(how, 2 * of.pairs);
+  const std::int64_t threads = call.where.context->device.properties().multiprocessors * kThreadsEach;
+  std::int64_t first = 0;
+  do {
+    const std::int64_t count = std::min<std::int64_t>(of.pairs - first, kRopePairs);
+    std::copy_n(frequencies.begin() + first, count, of.frequencies);
+    of.first_pair = static_cast<std::int32_t>(first);
+    of.pair_items = static_cast<std::int32_t>(count / n);
+    first += count;
+    const bool is_last = first == of.pairs;
+    of.items = of.pair_items + (is_last ? (of.length - 2 * of.pairs + 2 * n - 1) / (2 * n) : 0);
+    const std::int64_t total = of.items * of.places.numel;
+    const std::int64_t splits = std::clamp<std::int64_t>(threads / total, 1, std::min(of.shared.numel, kMaxGridRows));
+    launch(
+        call, kernels[static_cast<std::size_t>(form)],
+        {.grid = {static_cast<std::uint32_t>((total + kThreads - 1) / kThreads), static_cast<std::uint32_t>(splits), 1},
+         .block = {kThreads, 1, 1}},
+        device::KernelArgs(of));
+  } while (first < of.pairs);
+}
+
+const tensor::KernelRegistration kRope("rope", "cuda", run);
+
+}  // namespace
+}  // namespace tessera::ops::cuda

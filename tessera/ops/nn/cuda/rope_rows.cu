@@ -1,0 +1,132 @@
+// rope. A thread computes the angles of N pairs at one position and rotates these pairs in all vectors that share the
+// position, such as those of all heads, so that angles need neither memory nor another kernel.
+#include "tessera/ops/cuda/strided.cuh"
+#include "tessera/ops/nn/cuda/rope_call.h"
+#include "tessera/ops/nn/cuda/row_cursor.cuh"
+
+namespace tessera::ops::cuda {
+namespace {
+
+constexpr double kPerTurn = 0.15915494309189533577;  // 1 / (2 pi)
+
+__device__ std::int64_t position_at(const RopeCall& call, std::int64_t at) {
+  if (call.positions != nullptr) return load<std::int64_t>(call.positions, call.positions_dtype, at);
+  if (!call.has_map) return call.offset + at;
+  std::int64_t index = call.map_offset + at % call.block;
+  at /= call.block;
+  for (int l = call.nlevels; l-- > 0;) {
+    index += at % call.counts[l] * call.strides[l];
+    at /= call.counts[l];
+  }
+  return call.offset + index;
+}
+
+// The angle is reduced to half a turn in double, so that the result is accurate at any position.
+__device__ void angle_of(double position, double frequency, float& cosine, float& sine) {
+  const double turns = position * (frequency * kPerTurn);
+  sincospif(static_cast<float>(2 * (turns - rint(turns))), &sine, &cosine);
+}
+__device__ void angle_of(double position, double frequency, double& cosine, double& sine) {
+  sincos(position * frequency, &sine, &cosine);
+}
+
+template <class T>
+__device__ void turn(T& a, T& b, T cosine, T sine) {
+  const T old = a;
+  a = a * cosine - b * sine;
+  b = b * cosine + old * sine;
+}
+
+// Rotates N pairs: a[k] with b[k], or neighbors in a and then in b.
+template <class T, int N>
+__device__ void turn_pairs(T (&a)[N], T (&b)[N], const T (&cosines)[N], const T (&sines)[N], bool is_interleaved) {
+  if constexpr (N > 1) {
+    if (is_interleaved) {
+#pragma unroll
+      for (int k = 0; k < N; k += 2) {
+        turn(a[k], a[k + 1], cosines[k / 2], sines[k / 2]);
+        turn(b[k], b[k + 1], cosines[N / 2 + k / 2], sines[N / 2 + k / 2]);
+      }
+      return;
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) turn(a[k], b[k], cosines[k], sines[k]);
+}
+
+template <class Form>
+__device__ RowCursor<Form> vector_at(const std::byte* data, std::int64_t at, std::int64_t step, DType dtype) {
+  RowCursor<Form> vector;
+  vector.at = const_cast<std::byte*>(data) + at * static_cast<std::int64_t>(itemsize(dtype));
+  vector.step = step;
+  vector.dtype = dtype;
+  return vector;
+}
+
+template <class Form>
+__device__ void rotate(const RopeCall& call) {
+  using T = typename Form::T;
+  constexpr int N = Form::N;
+  constexpr int kUnroll = 2;
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (thread >= call.items * call.places.numel) return;
+  const std::int64_t item = thread % call.items;
+  std::int64_t place[3];
+  offsets_at(call.places, thread / call.items, place);
+  const bool is_pair = item < call.pair_items;
+  const std::int64_t pair = call.first_pair + item * N;
+  std::int64_t first = call.is_interleaved ? 2 * pair : pair;
+  std::int64_t second = call.is_interleaved ? first + N : pair + call.pairs;
+  T cosines[N];
+  T sines[N];
+  if (is_pair) {
+    const auto position = static_cast<double>(position_at(call, place[2]));
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      angle_of(position, call.frequencies[item * N + k], cosines[k], sines[k]);
+      if (call.is_inverse) sines[k] = -sines[k];
+    }
+  } else {
+    first = 2 * call.pairs + (item - call.pair_items) * 2 * N;
+    second = first + N;
+  }
+  const bool has_second = second < call.length;
+  for (std::int64_t row = blockIdx.y; row < call.shared.numel; row += std::int64_t{kUnroll} * gridDim.y) {
+    typename Form::Raw raw[kUnroll][2];
+    std::int64_t at[kUnroll][2];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const std::int64_t index = row + std::int64_t{u} * gridDim.y;
+      if (index >= call.shared.numel) continue;
+      offsets_at(call.shared, index, at[u]);
+      const auto from = vector_at<Form>(call.x, place[1] + at[u][1], call.x_step, call.dtype);
+      raw[u][0] = from.read(first);
+      if (has_second) raw[u][1] = from.read(second);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (row + std::int64_t{u} * gridDim.y >= call.shared.numel) continue;
+      T a[N];
+      T b[N];
+      unpack(a, raw[u][0], call.dtype);
+      unpack(b, raw[u][1], call.dtype);
+      if (is_pair) turn_pairs(a, b, cosines, sines, call.is_interleaved);
+      const auto to = vector_at<Form>(call.out, place[0] + at[u][0], call.out_step, call.dtype);
+      to.write(a, first);
+      if (has_second) to.write(b, second);
+    }
+  }
+}
+
+}  // namespace
+
+#define TESSERA_ROPE_KERNEL(name, form)                                                              \
+  extern "C" __global__ void __launch_bounds__(256, 3) name(const __grid_constant__ RopeCall call) { \
+    rotate<form>(call);                                                                              \
+  }
+TESSERA_ROPE_KERNEL(rope_float, FloatForm)
+TESSERA_ROPE_KERNEL(rope_half, HalfForm)
+TESSERA_ROPE_KERNEL(rope_any, AnyForm)
+TESSERA_ROPE_KERNEL(rope_double, DoubleForm)
+
+}  // namespace tessera::ops::cuda
