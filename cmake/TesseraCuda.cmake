@@ -34,6 +34,22 @@ if(TESSERA_HAS_CUDA)
   endif()
 endif()
 message(STATUS "NCCL transport: ${TESSERA_HAS_NCCL}")
+# cuDNN is loaded at run time; a build needs the headers of its frontend, which are downloaded into the build folder.
+set(TESSERA_HAS_CUDNN OFF)
+if(TESSERA_HAS_CUDA AND NOT TESSERA_CUDNN STREQUAL "OFF")
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  set(TESSERA_CUDNN_INCLUDE ${PROJECT_BINARY_DIR}/cudnn/include)
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/fetch_cudnn.py ${PROJECT_BINARY_DIR}/cudnn
+                  RESULT_VARIABLE cudnn_failed ERROR_VARIABLE cudnn_why ERROR_STRIP_TRAILING_WHITESPACE)
+  if(cudnn_failed EQUAL 0)
+    set(TESSERA_HAS_CUDNN ON)
+  elseif(TESSERA_CUDNN STREQUAL "ON")
+    message(FATAL_ERROR "TESSERA_CUDNN=ON, but ${cudnn_why}")
+  else()
+    message(STATUS "cuDNN attention is left out: ${cudnn_why}")
+  endif()
+endif()
+message(STATUS "cuDNN attention: ${TESSERA_HAS_CUDNN}")
 
 # tessera_cuda_kernels(target file.cu): compiles the kernels of the file and embeds them in `target` as the byte array
 # tessera_kernels_<file>, which ends at tessera_kernels_<file>_end.

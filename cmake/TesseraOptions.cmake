@@ -6,9 +6,10 @@ option(TESSERA_WERROR "Treat warnings as errors" OFF)
 option(TESSERA_PRECOMPILE "Read the standard library once for all sources; hides includes that are missing" OFF)
 option(TESSERA_GROUP_SOURCES "Compile sources of a layer in groups: quicker from nothing, slower after a small change" OFF)
 set(TESSERA_CUDA AUTO CACHE STRING "Build the CUDA device: AUTO (when nvcc is found), ON or OFF")
+set(TESSERA_CUDNN AUTO CACHE STRING "Build attention by cuDNN: AUTO (when its headers can be downloaded), ON or OFF")
 set(TESSERA_MPI AUTO CACHE STRING "Build the MPI transport: AUTO (when Open MPI's mpi.h is found), ON or OFF")
 set(TESSERA_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
-set_property(CACHE TESSERA_CUDA TESSERA_MPI PROPERTY STRINGS AUTO ON OFF)
+set_property(CACHE TESSERA_CUDA TESSERA_CUDNN TESSERA_MPI PROPERTY STRINGS AUTO ON OFF)
 
 # A build without a type has no optimization, and thus no checked libc calls.
 get_property(is_multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)

@@ -37,6 +37,11 @@ DEPENDENCIES = [
 # The same fields for optional dependencies of a build; --with NAME=DIRECTORY names those that it has.
 OPTIONAL = {
     "cuda": ("cuda", "NVIDIA CUDA Toolkit EULA", "header, loaded at run time", "cuda.h", [r"define CUDA_VERSION (\d+)"]),
+    "cudnn-frontend": ("cudnn-frontend", "MIT", "header", "cudnn_frontend_version.h",
+                       [r"define CUDNN_FRONTEND_MAJOR_VERSION (\d+)", r"define CUDNN_FRONTEND_MINOR_VERSION (\d+)",
+                        r"define CUDNN_FRONTEND_PATCH_VERSION (\d+)"]),
+    "cudnn": ("cudnn", "NVIDIA cuDNN Software License", "header, loaded at run time", "cudnn_version.h",
+              [r"define CUDNN_MAJOR (\d+)", r"define CUDNN_MINOR (\d+)", r"define CUDNN_PATCHLEVEL (\d+)"]),
     "nccl": ("nccl", "BSD-3-Clause", "header, loaded at run time", "nccl.h",
              [r"define NCCL_MAJOR (\d+)", r"define NCCL_MINOR (\d+)", r"define NCCL_PATCH (\d+)"]),
     "openmpi": ("openmpi", "BSD-3-Clause-Open-MPI", "header, loaded at run time", "mpi.h",

@@ -36,6 +36,7 @@ constexpr std::string_view kOnOff[] = {"on", "off"};
 constexpr std::string_view kNoSpace[] = {"smaller", "off", "fail"};
 constexpr std::string_view kHostModes[] = {"inline", "threaded", "seeded"};
 constexpr std::string_view kZeroOne[] = {"0", "1"};
+constexpr std::string_view kAttentions[] = {"auto", "cudnn", "tiled"};
 constexpr std::string_view kOnHangs[] = {"raise", "abort", "exit", "wait"};
 
 enum Row {
@@ -52,6 +53,7 @@ enum Row {
   kHostCapacity,
   kHostChecked,
   kCudaConnections,
+  kCudaAttention,
   kMemoryPolicy,
   kThreads,
   kStore,
@@ -87,6 +89,9 @@ constexpr Variable kTable[] = {
     {"TESSERA_HOST_CHECKED", Kind::kSwitch, "0", "1: conflicting host launches without stream order are errors",
      kZeroOne},
     {"TESSERA_CUDA_CONNECTIONS", Kind::kInteger, "32", "hardware queues requested from the CUDA driver", {}, 1, 32},
+    {"TESSERA_CUDA_ATTENTION", Kind::kChoice, "auto",
+     "kernels of attention on CUDA: cuDNN if it can compute the call, always cuDNN, or the kernels of Tessera",
+     kAttentions},
     {"TESSERA_MEMORY_POLICY", Kind::kSettings, "", "settings of allocators (memory::Policy); empty: defaults"},
     {"TESSERA_THREADS", Kind::kInteger, "0", "threads for host kernels per rank; 0: share of the cores", {}, 0, 1024},
     {"TESSERA_STORE", Kind::kAddress, "",
@@ -217,6 +222,7 @@ std::uint64_t host_seed() { return integer(kHostSeed); }
 std::uint64_t host_capacity() { return bytes(kHostCapacity); }
 bool host_checked() { return choice(kHostChecked) == "1"; }
 int cuda_connections() { return static_cast<int>(integer(kCudaConnections)); }
+std::string_view cuda_attention() { return choice(kCudaAttention); }
 std::string memory_policy() { return text_of(row(kMemoryPolicy)); }
 std::string store() { return text_of(row(kStore)); }
 std::string store_secret() { return text_of(row(kStoreSecret)); }

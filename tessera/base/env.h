@@ -43,6 +43,8 @@ TESSERA_API std::uint64_t host_capacity();
 TESSERA_API bool host_checked();
 /// Returns TESSERA_CUDA_CONNECTIONS: number of hardware queues requested from the CUDA driver, 1 to 32.
 TESSERA_API int cuda_connections();
+/// Returns TESSERA_CUDA_ATTENTION: kernels of attention on CUDA: auto, cudnn or tiled.
+TESSERA_API std::string_view cuda_attention();
 /// Returns TESSERA_MEMORY_POLICY: changes to the policy of the allocator, such as
 /// "granule_nbytes=4MiB,cross_stream=grow". Empty: no changes. memory::Policy::parse() checks names and values.
 TESSERA_API std::string memory_policy();

@@ -66,6 +66,7 @@ TEST(Env, DefaultsHoldWhenNothingIsSet) {
   EXPECT_EQ(env::host_capacity(), 0u);
   EXPECT_FALSE(env::host_checked());
   EXPECT_EQ(env::cuda_connections(), 32);
+  EXPECT_EQ(env::cuda_attention(), "auto");
   EXPECT_EQ(env::memory_policy(), "");
   EXPECT_EQ(env::store(), "");
   EXPECT_EQ(env::store_secret(), "");
@@ -88,6 +89,7 @@ TEST(Env, GettersReadTheirOwnVariable) {
   const Setting i("TESSERA_HOST_CAPACITY", "2GiB");
   const Setting j("TESSERA_HOST_CHECKED", "1");
   const Setting k("TESSERA_CUDA_CONNECTIONS", "8");
+  const Setting attention("TESSERA_CUDA_ATTENTION", "tiled");
   const Setting l("TESSERA_MEMORY_POLICY", "granule_nbytes=4MiB,cross_stream=grow");
   const Setting m("TESSERA_STORE", "tcp://127.0.0.1:29500");
   const Setting n("TESSERA_STORE_SECRET", "sesame");
@@ -114,6 +116,7 @@ TEST(Env, GettersReadTheirOwnVariable) {
   EXPECT_EQ(env::host_capacity(), std::uint64_t{2} << 30);
   EXPECT_TRUE(env::host_checked());
   EXPECT_EQ(env::cuda_connections(), 8);
+  EXPECT_EQ(env::cuda_attention(), "tiled");
   EXPECT_EQ(env::memory_policy(), "granule_nbytes=4MiB,cross_stream=grow");
 }
 
@@ -159,7 +162,7 @@ TEST(Env, TableHidesSecrets) {
 TEST(Env, TableShowsValuesDefaultsAndErrors) {
   const Setting good("TESSERA_RECORD", "off");
   const Setting bad("TESSERA_HOST_CHECKED", "yes");
-  EXPECT_EQ(env::table().size(), 24u);
+  EXPECT_EQ(env::table().size(), 25u);
   const auto record = entry("TESSERA_RECORD");
   EXPECT_EQ(record.value, "off");
   EXPECT_EQ(record.default_value, "on");

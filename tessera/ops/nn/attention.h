@@ -69,4 +69,23 @@ TESSERA_API AttentionGradients scaled_dot_product_attention_backward(const Atten
                                                                      const AttentionBias& bias = {},
                                                                      const SequenceOffsets& offsets = {});
 
+/// Kernels of attention on CUDA.
+enum class AttentionBackend : std::uint8_t {
+  kAuto,   ///< cuDNN if it is installed and can compute the call, otherwise the kernels of Tessera
+  kCudnn,  ///< cuDNN; throws NotSupported with the reason if it cannot compute the call
+  kTiled,  ///< the kernels of Tessera
+};
+
+/// Options of attention on CUDA.
+struct AttentionOptions {
+  AttentionBackend backend = AttentionBackend::kAuto;  ///< kernels
+  /// Gradients have the same bits in each run. With cuDNN, they then need 2 bytes of memory per query and key. The
+  /// kernels of Tessera always give the same bits.
+  bool is_deterministic = false;
+};
+/// Sets the options of the process. Thread-safe.
+TESSERA_API void set_attention_options(const AttentionOptions& options);
+/// Returns the options of the process. By default, the backend is that of TESSERA_CUDA_ATTENTION.
+TESSERA_API AttentionOptions attention_options();
+
 }  // namespace tessera::ops

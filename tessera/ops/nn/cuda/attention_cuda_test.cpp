@@ -1,4 +1,7 @@
-// Tests attention on a GPU against the host: several tiles and fractions of one, all masks, widths and dtypes.
+// Tests attention on a GPU against the host: several tiles and fractions of one, all masks, widths and dtypes, by the
+// kernels of Tessera and by cuDNN.
+#include <gmock/gmock.h>
+
 #include <cmath>
 #include <functional>
 #include <string>
@@ -6,6 +9,7 @@
 
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/nn/attention.h"
+#include "tessera/ops/nn/cuda/attention_backend.h"
 #include "tessera/ops/nn/paged_attention.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/ops/testing/on_cuda.h"
@@ -82,6 +86,12 @@ double tolerance_of(DType dtype) {
 
 class AttentionOnCuda : public testing::OnCuda {
  protected:
+  void SetUp() override {
+    OnCuda::SetUp();
+    set_attention_options({.backend = AttentionBackend::kTiled});
+  }
+  void TearDown() override { set_attention_options(before_); }
+
   // Returns the same operands on the GPU, with their memory order.
   [[nodiscard]] Operands there_of(const Operands& from) const {
     const auto heads = [&](const Tensor& x) { return transpose(there(contiguous(transpose(x, 1, 2))), 1, 2); };
@@ -93,6 +103,34 @@ class AttentionOnCuda : public testing::OnCuda {
                 .bias = from.bias};
     if (from.offsets.q) of.offsets = {there(from.offsets.q), there(from.offsets.k)};
     return of;
+  }
+
+  // Expects the bits of eager runs in 20 runs and in replays.
+  void expect_same_bits_always(const Operands& of) const {
+    const AttentionResult result = of.forward();
+    const AttentionGradients gradients = of.backward(result);
+    const auto all = [&](const AttentionResult& a, const AttentionGradients& b) {
+      return std::vector<Tensor>{here(a.out), here(a.logsumexp), here(b.q), here(b.k), here(b.v)};
+    };
+    const std::vector<Tensor> want = all(result, gradients);
+    const auto expect_same = [&](const AttentionResult& a, const AttentionGradients& b) {
+      const std::vector<Tensor> got = all(a, b);
+      for (std::size_t i = 0; i < want.size(); ++i) expect_same_bits(contiguous(got[i]), contiguous(want[i]));
+    };
+    for (int run = 0; run < 20 && !HasFatalFailure(); ++run) {
+      const AttentionResult again = of.forward();
+      expect_same(again, of.backward(again));
+    }
+    AttentionResult replayed;
+    AttentionGradients replayed_gradients;
+    const memory::CapturedGraph graph = captured([&] {
+      replayed = of.forward();
+      replayed_gradients = of.backward(replayed);
+    });
+    for (int replay = 0; replay < 2; ++replay) {
+      graph.replay(stream());
+      expect_same(replayed, replayed_gradients);
+    }
   }
 
   void expect_as_on_host(const Operands& host, double tolerance) const {
@@ -107,6 +145,9 @@ class AttentionOnCuda : public testing::OnCuda {
     expect_near(here(found.k), gradients.k, 4 * tolerance);
     expect_near(here(found.v), gradients.v, 4 * tolerance);
   }
+
+ private:
+  AttentionOptions before_ = attention_options();
 };
 
 TEST_F(AttentionOnCuda, EveryMaskGivesTheResultOfTheHost) {
@@ -169,31 +210,7 @@ TEST_F(AttentionOnCuda, TwentyRunsAndReplaysGiveTheSameBits) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const Mask* mask : {&masks()[1], &masks()[5]}) {
       SCOPED_TRACE(tessera::detail::concat(dtype, " ", mask->name));
-      const Operands of = there_of(draw(*mask, {64, 64}, dtype));
-      const AttentionResult result = of.forward();
-      const AttentionGradients gradients = of.backward(result);
-      const auto all = [&](const AttentionResult& a, const AttentionGradients& b) {
-        return std::vector<Tensor>{here(a.out), here(a.logsumexp), here(b.q), here(b.k), here(b.v)};
-      };
-      const std::vector<Tensor> want = all(result, gradients);
-      const auto expect_same = [&](const AttentionResult& a, const AttentionGradients& b) {
-        const std::vector<Tensor> got = all(a, b);
-        for (std::size_t i = 0; i < want.size(); ++i) expect_same_bits(contiguous(got[i]), contiguous(want[i]));
-      };
-      for (int run = 0; run < 20 && !HasFatalFailure(); ++run) {
-        const AttentionResult again = of.forward();
-        expect_same(again, of.backward(again));
-      }
-      AttentionResult replayed;
-      AttentionGradients replayed_gradients;
-      const memory::CapturedGraph graph = captured([&] {
-        replayed = of.forward();
-        replayed_gradients = of.backward(replayed);
-      });
-      for (int replay = 0; replay < 2; ++replay) {
-        graph.replay(stream());
-        expect_same(replayed, replayed_gradients);
-      }
+      expect_same_bits_always(there_of(draw(*mask, {64, 64}, dtype)));
     }
   }
 }
@@ -255,6 +272,76 @@ TEST_F(AttentionOnCuda, PagesThatDoNotExistGiveNan) {
     EXPECT_TRUE(is_nan(of.tables, list({2}, {640, 3}))) << "beyond the table";
     EXPECT_TRUE(is_nan(list({2, 40}, std::vector<double>(80, 80)), of.starts)) << "beyond the pages";
   }
+}
+
+class CudnnAttentionOnCuda : public AttentionOnCuda {
+ protected:
+  void SetUp() override {
+    AttentionOnCuda::SetUp();
+    if (IsSkipped()) return;
+    if (const std::string_view why = cuda::why_no_cudnn(); !why.empty()) GTEST_SKIP() << why;
+    set_attention_options({.backend = AttentionBackend::kCudnn});
+  }
+};
+
+// Returns operands without packed sequences or a gradient of logsumexp, which cuDNN does not have.
+Operands draw_for_cudnn(const AttentionBias& bias, Widths widths, DType dtype) {
+  Operands of = draw({.name = "", .bias = bias}, widths, dtype);
+  of.grad_logsumexp = {};
+  return of;
+}
+
+TEST_F(CudnnAttentionOnCuda, GivesTheResultOfTheHost) {
+  const AttentionBias biases[] = {{},
+                                  {.is_causal = true},
+                                  {.is_causal = true, .is_bottom_right = true},
+                                  {.is_causal = true, .window_left = 30, .scale = 0.2}};
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const Widths widths : {Widths{64, 64}, {128, 128}, {80, 80}, {192, 128}, {256, 256}}) {
+      for (const AttentionBias& bias : biases) {
+        SCOPED_TRACE(tessera::detail::concat(dtype, " widths ", widths.d, " and ", widths.e, " causal ", bias.is_causal,
+                                             " window ", bias.window_left));
+        expect_as_on_host(draw_for_cudnn(bias, widths, dtype), tolerance_of(dtype));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(CudnnAttentionOnCuda, DeterministicRunsAndReplaysGiveTheSameBits) {
+  set_attention_options({.backend = AttentionBackend::kCudnn, .is_deterministic = true});
+  expect_same_bits_always(there_of(draw_for_cudnn({.is_causal = true}, {64, 64}, DType::kBF16)));
+}
+
+TEST_F(CudnnAttentionOnCuda, LabelsNameTheBackend) {
+  const Operands of = there_of(draw_for_cudnn({.is_causal = true}, {64, 64}, DType::kBF16));
+  const auto labels = [&] {
+    (void)of.forward();
+    const memory::CapturedGraph graph = captured([&] { (void)of.forward(); });
+    std::string all;
+    for (const device::NodeInfo& node : graph.graph().nodes()) all += node.label + ",";
+    return all;
+  };
+  EXPECT_THAT(labels(), ::testing::HasSubstr("scaled_dot_product_attention (cudnn)"));
+  set_attention_options({.backend = AttentionBackend::kTiled});
+  EXPECT_THAT(labels(), ::testing::Not(::testing::HasSubstr("cudnn")));
+}
+
+TEST_F(CudnnAttentionOnCuda, ACaptureNeedsAnEarlierCall) {
+  Mask mask = masks()[1];
+  mask.queries = mask.keys = 72;  // sizes of no other test
+  const Operands of = there_of(draw(mask, {64, 64}, DType::kBF16));
+  memory::GraphCapture capture(memory::Allocator::of(gpu_), stream());
+  EXPECT_THAT([&] { (void)of.forward(); },
+              ::testing::ThrowsMessage<NotSupported>(::testing::HasSubstr("make the same call once before it")));
+}
+
+TEST_F(CudnnAttentionOnCuda, ACallThatItCannotComputeIsAnError) {
+  const Operands of = there_of(draw(masks()[1], {20, 20}, DType::kBF16));
+  EXPECT_THAT([&] { (void)of.forward(); },
+              ::testing::ThrowsMessage<NotSupported>(::testing::HasSubstr("multiples of 8 up to 256")));
+  set_attention_options({});
+  (void)of.forward();
 }
 
 }  // namespace

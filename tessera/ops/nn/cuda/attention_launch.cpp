@@ -4,6 +4,7 @@
 #include <limits>
 #include <numbers>
 
+#include "tessera/ops/nn/cuda/attention_backend.h"
 #include "tessera/ops/nn/cuda/attention_form.h"
 
 TESSERA_CUDA_IMAGE(attention_plain);
@@ -100,6 +101,15 @@ void launch_items(const KernelCall& call, const AttentionArgs& of, const PlainKe
   if (blocks > 0) launch(call, kernels.of(is_double(of)), blocks, kPlainThreads, of);
 }
 
+// Returns attention by cuDNN if it computes the call.
+const CudnnAttention* cudnn_for(const KernelCall& call, const AttentionArgs& of, const AttentionOptions& options) {
+  if (options.backend == AttentionBackend::kTiled) return nullptr;
+  const std::string why_not = why_not_cudnn(of, options.is_deterministic);
+  // The library is loaded only if a call needs it.
+  const std::string_view unavailable = why_not.empty() ? why_no_cudnn() : std::string_view();
+  return uses_cudnn(call.op.name(), options.backend, unavailable, why_not) ? cudnn_attention() : nullptr;
+}
+
 std::size_t sum_nbytes(const AttentionArgs& of) { return is_double(of) ? 8 : 4; }
 
 }  // namespace
@@ -126,6 +136,7 @@ std::int32_t attention_size(const KernelCall& call, std::int64_t size) {
 }
 
 void launch_attention(const KernelCall& call, const AttentionArgs& of) {
+  if (const CudnnAttention* cudnn = cudnn_for(call, of, attention_options())) return cudnn->forward(call, of);
   const std::int64_t groups = std::int64_t{of.batch} * of.groups;
   if (attention_form(of) == AttentionForm::kTensorCores) {
     launch_tensor(call, of, tensor_out[width_index(of)], groups, of.rows);
@@ -135,6 +146,10 @@ void launch_attention(const KernelCall& call, const AttentionArgs& of) {
 }
 
 void launch_attention_backward(const KernelCall& call, AttentionArgs of) {
+  const AttentionOptions options = attention_options();
+  if (const CudnnAttention* cudnn = cudnn_for(call, of, options)) {
+    return cudnn->backward(call, of, options.is_deterministic);
+  }
   const bool has_tensor_cores = attention_form(of) == AttentionForm::kTensorCores;
   const std::int64_t groups = std::int64_t{of.batch} * of.heads;
   const std::int64_t key_groups = std::int64_t{of.batch} * of.kv_heads;
