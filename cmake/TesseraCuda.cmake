@@ -34,14 +34,19 @@ if(TESSERA_HAS_CUDA)
   endif()
 endif()
 message(STATUS "NCCL transport: ${TESSERA_HAS_NCCL}")
-# cuDNN is loaded at run time; a build needs the headers of its frontend, which are downloaded into the build folder.
+# cuDNN is loaded at run time; a build needs its headers and those of its frontend, which are downloaded into the build
+# folder.
 set(TESSERA_HAS_CUDNN OFF)
 if(TESSERA_HAS_CUDA AND NOT TESSERA_CUDNN STREQUAL "OFF")
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  find_path(TESSERA_CUDNN_HEADERS cudnn.h HINTS ${TESSERA_CUDA_INCLUDE})
   set(TESSERA_CUDNN_INCLUDE ${PROJECT_BINARY_DIR}/cudnn/include)
   execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/fetch_cudnn.py ${PROJECT_BINARY_DIR}/cudnn
                   RESULT_VARIABLE cudnn_failed ERROR_VARIABLE cudnn_why ERROR_STRIP_TRAILING_WHITESPACE)
-  if(cudnn_failed EQUAL 0)
+  if(NOT TESSERA_CUDNN_HEADERS)
+    set(cudnn_why "cudnn.h was not found")
+  endif()
+  if(TESSERA_CUDNN_HEADERS AND cudnn_failed EQUAL 0)
     set(TESSERA_HAS_CUDNN ON)
   elseif(TESSERA_CUDNN STREQUAL "ON")
     message(FATAL_ERROR "TESSERA_CUDNN=ON, but ${cudnn_why}")

@@ -15,6 +15,14 @@ namespace {
 
 using tensor::KernelCall;
 
+// Returns the number of rows whose logits are held at a time: up to 2^27 logits (512 MiB in f32). With fewer rows, the
+// sum of the gradient of the weight is read and written more often than pays. Sums over a multiple of 128 rows may be
+// split.
+std::int64_t rows_of_chunk(std::int64_t rows, std::int64_t classes) {
+  const std::int64_t most = (std::int64_t{1} << 27) / std::max<std::int64_t>(classes, 1);
+  return std::min(std::clamp<std::int64_t>(most / 128 * 128, 128, 8192), std::max<std::int64_t>(rows, 1));
+}
+
 // The gradients that a call computes, and the values that its losses depend on.
 struct Results {
   const Tensor* dx = nullptr;
@@ -30,7 +38,7 @@ class LinearLoss {
         rows_(call.inputs[at + 2].numel()),
         classes_(call.inputs[at + 1].size(0)),
         features_(call.inputs[at + 1].size(1)),
-        chunk_(detail::rows_of_chunk(rows_, classes_)),
+        chunk_(rows_of_chunk(rows_, classes_)),
         computed_(call.inputs[at].dtype() == DType::kF64 ? DType::kF64 : DType::kF32),
         operand_(call.inputs[at].dtype() == DType::kBF16 ? DType::kBF16 : computed_),
         how_(loss_parameters(call, classes_)),
