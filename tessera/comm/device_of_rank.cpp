@@ -39,6 +39,10 @@ bool ranks_are_threads() {
   return current_place().world_size > 1 && detail::WorldState::current().simulated() != nullptr;
 }
 
+bool shares_device(const device::Device& device) {
+  return device.properties().kind != "host" && device.properties().has_values && ranks_are_threads();
+}
+
 device::Device device_of_rank(std::string_view kind) {
   std::vector<device::Device> devices;
   for (const device::Device& each : device::Device::all()) {

@@ -36,6 +36,9 @@ TESSERA_API bool has_own_devices(const EnvironmentMap& environment);
 /// Returns true if other ranks of the world are threads of this process.
 TESSERA_API bool ranks_are_threads();
 
+/// Returns true if other ranks, threads of this process, compute on this device too. Host devices belong to one rank.
+TESSERA_API bool shares_device(const device::Device& device);
+
 /// Returns the device of this kind for the calling rank. Throws NotSupported if the machine has none, with the reason,
 /// or fewer than ranks.
 TESSERA_API device::Device device_of_rank(std::string_view kind);

@@ -226,9 +226,8 @@ TEST_F(OnGpu, RanksThatShareTheGpuHaveTheLossesOfOne) {
   }
 }
 
-TEST_F(OnGpu, ReplayedStepsOfRanksHaveTheBitsOfEagerOnes) {
-  for (const auto& [dp, fsdp, tp] : std::vector<std::array<int, 3>>{{2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {1, 2, 2}})
-    expect_same_replayed(on_mesh(dropping(8), dp, fsdp, tp));
+TEST_F(OnGpu, RanksThatShareTheGpuCannotReplay) {
+  EXPECT_THROW(expect_same_replayed(on_mesh(dropping(8), 2, 1, 1)), NotSupported);
 }
 
 TEST_F(OnGpu, ReplicasAreCompared) {

@@ -1,6 +1,7 @@
 // Replayed steps of the trainer (detail/step_graph.h).
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/error.h"
+#include "tessera/comm/device_of_rank.h"
 #include "tessera/memory/allocator.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/detail/trainer_state.h"
@@ -12,6 +13,10 @@ using detail::StepValues;
 bool Trainer::State::is_replayed() {
   if (!config.train.graph || steps == looked_at_step) return false;
   if (graph) return true;
+  // A graph of one rank that spins in a collective can keep the driver from starting that of another rank.
+  TESSERA_CHECK_AS(NotSupported, !comm::shares_device(tensor::default_device()),
+                   "train.graph: requires a device per rank, got ranks that share ", tensor::default_device().name(),
+                   "; start a process per device, or omit train.graph");
   graph.emplace(config.train.accumulate);
   return false;
 }

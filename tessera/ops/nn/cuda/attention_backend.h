@@ -31,6 +31,10 @@ std::string_view why_no_cudnn();
 /// Returns the requirement of cuDNN that a call does not meet, or "". Its backward pass has `grad`.
 std::string why_not_cudnn(const AttentionArgs& of, bool is_deterministic);
 
+/// Returns true if cuDNN computes calls of this kind unless the options name other kernels: all keys or causal, with as
+/// many queries as keys. Its results for other masks have not been compared with those of the host yet.
+bool is_for_cudnn(const AttentionArgs& of);
+
 /// Returns true if cuDNN computes the call. `unavailable` and `why_not` are the reasons against it, or "". Throws
 /// NotSupported if the options demand cuDNN.
 bool uses_cudnn(std::string_view op, AttentionBackend backend, std::string_view unavailable, std::string_view why_not);

@@ -95,6 +95,17 @@ TEST(AttentionBackend, CudnnDoesNotTakeTheseCalls) {
   }
 }
 
+TEST(AttentionBackend, CudnnIsForCommonMasks) {
+  AttentionArgs of = call_of();
+  EXPECT_FALSE(is_for_cudnn(of)) << "more keys than queries";
+  of.keys = of.queries;
+  EXPECT_TRUE(is_for_cudnn(of)) << "causal";
+  of.right = -1;
+  EXPECT_TRUE(is_for_cudnn(of)) << "no mask";
+  of.left = 16;
+  EXPECT_FALSE(is_for_cudnn(of)) << "window";
+}
+
 TEST(AttentionBackend, TheBackwardPassHasMoreRules) {
   AttentionArgs of = call_of();
   of.grad_logsumexp.data = memory;

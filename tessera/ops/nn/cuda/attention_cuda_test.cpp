@@ -99,7 +99,7 @@ class AttentionOnCuda : public testing::OnCuda {
                 .k = heads(from.k),
                 .v = heads(from.v),
                 .grad = heads(from.grad),
-                .grad_logsumexp = there(from.grad_logsumexp),
+                .grad_logsumexp = from.grad_logsumexp ? there(from.grad_logsumexp) : Tensor(),
                 .bias = from.bias};
     if (from.offsets.q) of.offsets = {there(from.offsets.q), there(from.offsets.k)};
     return of;

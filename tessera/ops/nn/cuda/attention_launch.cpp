@@ -104,6 +104,7 @@ void launch_items(const KernelCall& call, const AttentionArgs& of, const PlainKe
 // Returns attention by cuDNN if it computes the call.
 const CudnnAttention* cudnn_for(const KernelCall& call, const AttentionArgs& of, const AttentionOptions& options) {
   if (options.backend == AttentionBackend::kTiled) return nullptr;
+  if (options.backend == AttentionBackend::kAuto && !is_for_cudnn(of)) return nullptr;
   const std::string why_not = why_not_cudnn(of, options.is_deterministic);
   // The library is loaded only if a call needs it.
   const std::string_view unavailable = why_not.empty() ? why_no_cudnn() : std::string_view();
