@@ -303,7 +303,7 @@ struct Worlds {
 };
 
 void say_start(const detail::RunTask& task, const detail::RunRanks& ranks, const Trainer& trainer,
-               const detail::ChosenDevice& chosen, std::optional<std::int64_t> free_host, const RunSummary& summary,
+               const detail::ChosenDevice& chosen, std::optional<std::int64_t> free_nbytes, const RunSummary& summary,
                Progress& progress) {
   const bool is_on_host = chosen.device == tensor::host_device();
   detail::StartFacts facts{
@@ -314,7 +314,7 @@ void say_start(const detail::RunTask& task, const detail::RunRanks& ranks, const
       .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
       .compute = ranks.rank() == 0 && is_on_host ? detail::compute_text(summary.config.train.dtype) : "",
       .predicted = trainer.memory_predicted(),
-      .free_host_nbytes = free_host,
+      .free_nbytes = free_nbytes,
       .directory = summary.directory};
   task.describe(facts);
   progress.say(detail::start_text(facts));
@@ -323,12 +323,12 @@ void say_start(const detail::RunTask& task, const detail::RunRanks& ranks, const
 // Runs in this world, from its directory to its summary.
 void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, std::FILE* out, RunSummary& summary) {
   const detail::RunRanks ranks;
-  const std::optional<std::int64_t> free_host = free_host_memory();
   summary.config = agreed_config(given, task, ranks.size());
   summary.world_size = ranks.size();
   const Config& config = summary.config;
   const detail::ChosenDevice chosen = agreed_device(given, config, ranks.size(), worlds.is_first);
   const tensor::DeviceScope on_device(chosen.device);
+  const MemoryLimits limits = limits_of(chosen.device);
   Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
   NewDirectory made(config.run);
   const Phases phases = phases_until_asked(progress);
@@ -362,7 +362,8 @@ void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, st
   progress.show_mfu(mfu_per_rate(summary));
   progress.show_unit(unit_of(config.model));
   if (!std::exchange(worlds.has_told_start, true))
-    say_start(task, ranks, trainer, chosen, free_host, summary, progress);
+    say_start(task, ranks, trainer, chosen, limits.device_nbytes ? limits.device_nbytes : limits.host_nbytes, summary,
+              progress);
   tell_what_lies_behind(summary, progress);
 
   keep_what_is_asked_for(trainer, summary, ranks.rank());

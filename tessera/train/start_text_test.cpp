@@ -26,7 +26,7 @@ TEST(StartText, StatesModelDataMeshMemoryAndDirectory) {
                         .backend = "shm",
                         .compute = "compute: a library\n",
                         .predicted = {{"parameters", 1 << 20}, {"gradients", 0}, {"total", 3 << 20}},
-                        .free_host_nbytes = std::int64_t{21} << 30,
+                        .free_nbytes = std::int64_t{21} << 30,
                         .directory = "/runs/a"}),
             "llama 124m: 124.4 M parameters, 12 layers, vocabulary 50304, sequence 1024\n"
             "data: 1000000 tokens for training, 1000 held out; from text and 2 more\n"
@@ -47,6 +47,12 @@ TEST(StartText, AMeshOfOneRankHasAnAxisToo) {
   EXPECT_NE(text.find("\nmesh dp=1 on 1 rank (host); batch 8 x 128 tokens; f32 compute, f32 state\n"),
             std::string::npos)
       << text;
+  const std::string on_gpu = start_text({.config = config,
+                                         .device = "cuda:0",
+                                         .predicted = {{"total", 3 << 20}, {"parameters", 1 << 20}},
+                                         .free_nbytes = std::int64_t{2} << 30,
+                                         .directory = "/runs/a"});
+  EXPECT_NE(on_gpu.find("; 2 GiB free on cuda:0\n"), std::string::npos) << on_gpu;
   const std::string reason = start_text({.config = config, .device = "host", .why_host = "x lacks y"});
   EXPECT_NE(reason.find(" f32 state\ncomputing on the host, since x lacks y\n"), std::string::npos) << reason;
 }

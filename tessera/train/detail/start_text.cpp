@@ -83,7 +83,7 @@ std::string memory_text(const StartFacts& facts) {
       owners += (owners.empty() ? "" : ", ") + each.owner + " " + bytes_text(each.nbytes);
   }
   std::string text = fmt::format("memory: {} per rank predicted ({})", bytes_text(total_of(facts.predicted)), owners);
-  if (facts.free_host_nbytes) text += "; " + bytes_text(*facts.free_host_nbytes) + " free on host";
+  if (facts.free_nbytes) text += "; " + bytes_text(*facts.free_nbytes) + " free on " + facts.device;
   return text + "\n";
 }
 

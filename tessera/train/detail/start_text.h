@@ -22,16 +22,16 @@ namespace tessera::train::detail {
 /// Values of the lines.
 struct StartFacts {
   const Config& config;
-  std::int64_t parameters = 0;                        ///< Parameter elements over all ranks.
-  std::string name = {};                              ///< Name of a task; empty: a language model.
-  std::uint64_t training = 0;                         ///< Tokens of the training data; samples of a task.
-  std::uint64_t held_out = 0;                         ///< Tokens or samples; 0: no held-out data.
-  std::string device = {};                            ///< Name of the device of this rank.
-  std::string why_host = {};                          ///< Why no other device is used. Empty: no reason.
-  std::string_view backend = {};                      ///< Backend of the world; empty: one rank.
-  std::string compute = {};                           ///< Lines of compute_text().
-  std::vector<OwnedBytes> predicted = {};             ///< Predicted memory of one rank, by owner.
-  std::optional<std::int64_t> free_host_nbytes = {};  ///< Before the model was created; unset: unknown.
+  std::int64_t parameters = 0;                   ///< Parameter elements over all ranks.
+  std::string name = {};                         ///< Name of a task; empty: a language model.
+  std::uint64_t training = 0;                    ///< Tokens of the training data; samples of a task.
+  std::uint64_t held_out = 0;                    ///< Tokens or samples; 0: no held-out data.
+  std::string device = {};                       ///< Name of the device of this rank.
+  std::string why_host = {};                     ///< Why no other device is used. Empty: no reason.
+  std::string_view backend = {};                 ///< Backend of the world; empty: one rank.
+  std::string compute = {};                      ///< Lines of compute_text().
+  std::vector<OwnedBytes> predicted = {};        ///< Predicted memory of one rank, by owner.
+  std::optional<std::int64_t> free_nbytes = {};  ///< Of `device`, before the model was created; unset: unknown.
   std::string directory = {};
 };
 
