@@ -202,6 +202,21 @@ TEST_P(Models, GenerateTheSameTokensWithACache) {
   EXPECT_EQ(tokens_of(nn::generate(*model, prompts(), options)), slid) << "with a context that slides";
 }
 
+TEST_P(Models, ConversationsGiveTheTokensOfAPromptAlone) {
+  const auto model = distinct(GetParam());
+  nn::GenerationOptions options = greedy(64);
+  options.max_tokens = 6;
+  nn::Conversation conversation(*model);
+  std::vector<std::uint32_t> history;
+  for (const std::vector<std::uint32_t>& turn : prompts()) {
+    history.insert(history.end(), turn.begin(), turn.end());
+    const nn::Generated got = conversation.generate(history, options);
+    EXPECT_EQ(got.tokens, nn::generate(*model, {&history, 1}, options)[0].tokens) << history.size() << " tokens";
+    history.insert(history.end(), got.tokens.begin(), got.tokens.end());
+  }
+  EXPECT_LT(conversation.computed_tokens(), 5) << "the last turn has two tokens, and one token was not computed before";
+}
+
 TEST_P(Models, GenerateTheSameTokensOnEveryMesh) {
   const auto model = distinct(GetParam());
   nn::GenerationOptions options = greedy(64);

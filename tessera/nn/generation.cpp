@@ -195,7 +195,11 @@ class Generator {
     result.end = why;
     // The last token has been drawn, but not computed.
     const std::int64_t computed = std::ssize(sequence.tokens) - (why == GenerationEnd::kEndToken ? 0 : 1);
-    kept_ != nullptr&& sequence.first_seen == 0 ? keep(sequence, computed) : forget(sequence);
+    if (kept_ != nullptr && sequence.first_seen == 0) {
+      keep(sequence, computed);
+    } else {
+      forget(sequence);
+    }
     sequence.prompt = -1;
   }
 
