@@ -345,27 +345,6 @@ TEST_F(CudaOps, ACapturedGraphIsReplayed) {
   EXPECT_EQ(to_array(to(total, host)).values[0], 1e6);
 }
 
-TEST_F(CudaOps, AnOperatorWithoutAKernelIsNamed) {
-  const Tensor x = on_gpu(random_numbers({4}, DType::kF32, 95));
-  const tensor::Operator op = [] {
-    const tensor::DeviceKind kind = tensor::device_kind("cuda");
-    for (const tensor::Operator each : tensor::all_ops()) {
-      const bool takes_one = each->inputs.size() == 1 && each->input_lists == 0 && each->def.view == nullptr;
-      if (takes_one && each->kernels[kind] == nullptr && each->kernels[tensor::kHostKind] != nullptr) return each;
-    }
-    return tensor::Operator();
-  }();
-  if (!op) GTEST_SKIP() << "every operator of one input has a CUDA kernel";
-  try {
-    (void)tensor::call(op, {x});
-    FAIL() << op.name() << " ran";
-  } catch (const NotSupported& error) {
-    EXPECT_NE(std::string(error.what()).find(op->function + ": device must have a kernel for this operator, got cuda"),
-              std::string::npos)
-        << error.what();
-  }
-}
-
 TEST_F(CudaOps, TensorsOnTwoDevicesAreRefused) {
   const Tensor x = random_numbers({4}, DType::kF32, 96);
   try {

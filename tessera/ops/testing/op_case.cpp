@@ -1,6 +1,7 @@
 #include "tessera/ops/testing/op_case.h"
 
 #include <cstring>
+#include <ostream>
 
 namespace tessera::ops::testing {
 namespace {
@@ -83,6 +84,8 @@ Tensor strided_memory(const Shape& shape, DType dtype) {
 }  // namespace
 
 OpCase::OpCase(OpCaseInfo info) { cases().push_back(std::move(info)); }
+void PrintTo(const OpCaseInfo& info, std::ostream* out) { *out << info.op; }
+
 const std::vector<OpCaseInfo>& all_cases() { return cases(); }
 
 SampleInput normal(Random& random, const Shape& shape) {

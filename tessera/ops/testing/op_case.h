@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <optional>
 #include <random>
 #include <span>
@@ -66,6 +67,9 @@ struct OpCaseInfo {
   double tolerance = 1e-5;
   bool is_checked_by_differences = true;  // applies to the gradient, if the operator has one
 };
+
+/// Prints the name of the operator, for GoogleTest.
+void PrintTo(const OpCaseInfo& info, std::ostream* out);
 
 /// Registers a case for the lifetime of the program.
 struct OpCase {

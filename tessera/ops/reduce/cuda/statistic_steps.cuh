@@ -87,7 +87,7 @@ struct LogSumExpStep {
   }
 };
 
-/// An element and its index; -1 if there is none.
+/// An element and its index, which is -1 before the first element.
 template <class T>
 struct Found {
   T value;
