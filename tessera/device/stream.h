@@ -87,8 +87,9 @@ class TESSERA_API Stream {
               const LaunchInfo& info = {}) const;
   /// Calls `body` with native() immediately, so that another library can launch work, and counts it as one launch. The
   /// context of the device is current during the call; `body` must launch on that stream and must not use a Stream. Set
-  /// `loads_code` if `body` may load code into the device; the call then waits until nothing spins there. Throws
-  /// NotSupported on the host.
+  /// `loads_code` if `body` may load code into the device; the call then waits until nothing spins there. The launched
+  /// work must keep the order of the stream: it has completed when a later operation starts, even if the library
+  /// overlaps its own kernels. Captures treat it so too. Throws NotSupported on the host.
   void launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info = {},
                      bool loads_code = false) const;
   /// Runs a host function after the earlier work has completed. The function must not wait for work of this device.

@@ -44,6 +44,16 @@ bool CudaCapture::knows(CUgraphNode node) const {
   return notes_.labels.contains(node) || known_.contains(node);
 }
 
+void CudaCapture::order(std::span<const CUgraphNode> nodes) {
+  const std::lock_guard lock(mutex_);
+  ordered_.insert(nodes.begin(), nodes.end());
+}
+
+bool CudaCapture::is_ordered(CUgraphNode node) const {
+  const std::lock_guard lock(mutex_);
+  return ordered_.contains(node);
+}
+
 CaptureNotes CudaCapture::take() {
   const std::lock_guard lock(mutex_);
   for (const auto& [stream, spins] : spins_) {
@@ -52,6 +62,7 @@ CaptureNotes CudaCapture::take() {
   }
   kept_ = {};
   known_ = {};
+  ordered_ = {};
   spins_ = {};
   return std::exchange(notes_, {});
 }
@@ -202,21 +213,48 @@ void CudaStream::check_nodes(CudaCapture& capture, const CaptureView& view, std:
   }
 }
 
+// Returns the incoming edges of a node, all full if a library created it.
+Dependencies CudaStream::ordered_dependencies(const CudaCapture& capture, CUgraphNode node) {
+  Dependencies dependencies = dependencies_of(context_, node);
+  const auto is_weak = [](const Dependency& edge) { return edge.kind == EdgeKind::kWeak; };
+  if (std::none_of(dependencies.begin(), dependencies.end(), is_weak) || !capture.is_ordered(node)) return dependencies;
+  Dependencies ordered;
+  for (const Dependency& edge : dependencies) ordered.push_back({edge.node, EdgeKind::kFull});
+  return ordered;
+}
+
+void CudaStream::order_native(CudaCapture& capture, std::span<const CUgraphNode> before,
+                              std::span<const CUgraphNode> after) {
+  std::vector<CUgraphNode> created;
+  std::vector<CUgraphNode> next(after.begin(), after.end());
+  while (!next.empty()) {
+    CUgraphNode node = next.back();
+    next.pop_back();
+    const auto is_in = [&](std::span<const CUgraphNode> nodes) {
+      return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+    };
+    if (is_in(before) || is_in(created) || capture.knows(node)) continue;
+    created.push_back(node);
+    for (const Dependency& edge : dependencies_of(context_, node)) next.push_back(node_of(edge.node));
+  }
+  capture.order(created);
+  capture.know(created);
+}
+
 Dependencies CudaStream::capture_predecessors(NodeId id) {
   if (seen_ != nullptr && seen_->is_active() && seen_->knows(node_of(id))) [[likely]]
-    return dependencies_of(context_, node_of(id));
+    return ordered_dependencies(*seen_, node_of(id));
   make_current_for_query();
   CaptureView view;
   CudaCapture* const capture = own_capture(view);
   TESSERA_CHECK(view.id != 0, "capture_predecessors: ", name_, " is not capturing");
   CUgraphNode node = node_of(id);
-  if (capture != nullptr) check_nodes(*capture, view, {&node, 1}, "capture_predecessors");
-  Dependencies dependencies = dependencies_of(context_, node);
-  if (capture != nullptr) {
-    SmallVector<CUgraphNode, 4> nodes;  // queried in the next iteration
-    for (const Dependency& dependency : dependencies) nodes.push_back(node_of(dependency.node));
-    capture->know(nodes);
-  }
+  if (capture == nullptr) return dependencies_of(context_, node);
+  check_nodes(*capture, view, {&node, 1}, "capture_predecessors");
+  Dependencies dependencies = ordered_dependencies(*capture, node);
+  SmallVector<CUgraphNode, 4> nodes;  // queried in the next iteration
+  for (const Dependency& dependency : dependencies) nodes.push_back(node_of(dependency.node));
+  capture->know(nodes);
   return dependencies;
 }
 

@@ -57,6 +57,11 @@ class CudaCapture {
   void know(std::span<const CUgraphNode> nodes);
   /// Returns true if the driver ever returned this node.
   [[nodiscard]] bool knows(CUgraphNode node) const;
+  /// Notes the nodes that a library created in one launch_native(), whose edges all order in full: a library keeps the
+  /// order of the stream, so that a later operation may start when its last node has completed.
+  void order(std::span<const CUgraphNode> nodes);
+  /// Returns true if order() noted the node.
+  [[nodiscard]] bool is_ordered(CUgraphNode node) const;
   /// Ends the capture and returns all its data.
   CaptureNotes take();
   /// Returns true while the capture is active; false once the registry has released it.
@@ -70,6 +75,7 @@ class CudaCapture {
   CaptureNotes notes_;
   std::unordered_set<const void*> kept_;
   std::unordered_set<CUgraphNode> known_;
+  std::unordered_set<CUgraphNode> ordered_;
   std::map<const void*, SpinTotals> spins_;
 };
 

@@ -96,11 +96,16 @@ void CudaStream::launch(const std::shared_ptr<KernelBackend>& kernel, const Laun
 
 void CudaStream::launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info, bool loads_code) {
   context_.make_current();
+  std::vector<CUgraphNode> before;
+  CaptureView view;
+  if (context_.captures().any() && own_capture(view) != nullptr) before.assign(view.nodes.begin(), view.nodes.end());
   if (loads_code) {
     context_.spins().run_quiet("a library that loads code", kGateTimeout, [&] { body(stream_); });
   } else {
     body(stream_);
   }
+  if (!context_.captures().any()) return;
+  if (CudaCapture* const capture = own_capture(view)) order_native(*capture, before, view.nodes);
   note_captured(info);
 }
 

@@ -61,6 +61,9 @@ class CudaStream : public StreamBackend, private Spinner {
   void make_current_for_query();
   /// Returns the capture begun by Tessera that this stream is in, or null.
   CudaCapture* own_capture(CaptureView& view);
+  Dependencies ordered_dependencies(const CudaCapture& capture, CUgraphNode node);
+  /// Notes the nodes between two dependency sets of this stream, which a library created.
+  void order_native(CudaCapture& capture, std::span<const CUgraphNode> before, std::span<const CUgraphNode> after);
   /// Throws if the driver never returned one of the nodes for this capture.
   void check_nodes(CudaCapture& capture, const CaptureView& view, std::span<const CUgraphNode> nodes, const char* call);
   /// Called after an operation: if it was captured, notes its label and the objects that its node needs.

@@ -64,6 +64,49 @@ TEST_F(NativeLaunchOnCuda, IsCapturedUnderItsLabel) {
   EXPECT_EQ(*word_, 9U);
 }
 
+// A kernel of this test, loaded as a library would.
+constexpr const char* kEmptyKernel =
+    ".version 7.8\n.target sm_70\n.address_size 64\n.visible .entry empty() { ret; }\n";
+
+TEST_F(NativeLaunchOnCuda, OverlapInsideALibraryIsOrderedInACapture) {
+  if (!device_.properties().has_overlap) GTEST_SKIP() << "launches do not overlap on " << device_.name();
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  launch(1);  // with the context of the device current
+  stream_.launch_native([&](void*) {
+    ASSERT_EQ(driver().cuModuleLoadDataEx(&module, kEmptyKernel, 0, nullptr, nullptr), CUDA_SUCCESS);
+    ASSERT_EQ(driver().cuModuleGetFunction(&kernel, module, "empty"), CUDA_SUCCESS);
+  });
+  const auto launch_overlapping = [&](void* native) {
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = static_cast<CUstream>(native);
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(driver().cuLaunchKernelEx(&config, kernel, nullptr, nullptr), CUDA_SUCCESS);
+  };
+  stream_.begin_capture();
+  stream_.launch_native(launch_overlapping, {.label = "theirs"});
+  const CaptureInfo after = stream_.capture_info();
+  ASSERT_EQ(after.dependencies.size(), 1U);
+  const Dependencies edges = stream_.capture_predecessors(after.dependencies[0].node);
+  launch_overlapping(stream_.native());  // not declared as the work of a library
+  const Dependencies foreign = stream_.capture_predecessors(stream_.capture_info().dependencies.at(0).node);
+  const Graph graph = stream_.end_capture();
+  ASSERT_EQ(edges.size(), 1U);
+  EXPECT_EQ(edges[0].kind, EdgeKind::kFull);
+  ASSERT_EQ(foreign.size(), 1U);
+  EXPECT_EQ(foreign[0].kind, EdgeKind::kWeak);
+  EXPECT_EQ(graph.nodes().size(), 6U);
+  graph.instantiate().launch(stream_);
+  stream_.synchronize();
+  stream_.launch_native([&](void*) { ASSERT_EQ(driver().cuModuleUnload(module), CUDA_SUCCESS); });
+}
+
 TEST_F(NativeLaunchOnCuda, WhatItThrowsChangesNothing) {
   EXPECT_THROW(stream_.launch_native([](void*) { TESSERA_THROW(DeviceError, "refused"); }), DeviceError);
   launch(10);
