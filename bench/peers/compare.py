@@ -61,7 +61,9 @@ def compare(path, program, ours):
     print(f"{'row':32}{'ours':>12}{peer:>12}  {'unit':16}{'times better':>12}")
     for name in names:
         value, their_value = statistics.median(mine[name]), statistics.median(other[name])
-        ratio = their_value / value if value else float("inf")
+        is_rate = theirs[name]["unit"].endswith("/s")
+        slower, faster = (their_value, value) if is_rate else (value, their_value)
+        ratio = faster / slower if slower else float("inf")
         print(f"{name:32}{value:12.4g}{their_value:12.4g}  {theirs[name]['unit']:16}{ratio:12.2f}")
         report.append({"name": name, "peer": peer, "ours": value, "theirs": their_value, "unit": theirs[name]["unit"],
                        "times_better": ratio, "rounds_ours": mine[name], "rounds_theirs": other[name]})

@@ -120,6 +120,9 @@ class TESSERA_API GradientCall {
 struct Cost {
   double flops = 0;   ///< A multiply and an add count as two.
   double nbytes = 0;  ///< Minimum bytes read and written.
+  /// Bytes from the allocator that the kernels of accelerators hold during the call, besides the results. Stated by
+  /// operators that hold much. Kernels of the host use memory of their threads.
+  std::int64_t device_scratch = 0;
 };
 
 /// Special properties of an operator.

@@ -17,20 +17,33 @@
 namespace tessera::train {
 namespace {
 
-// Sums the costs of all calls.
+// Sums the costs of all calls. If the run computes on an accelerator, allocates the scratch memory of each call too.
 class CostSum final : public tensor::CallObserver {
  public:
+  explicit CostSum(bool has_scratch) : has_scratch_(has_scratch) {}
   void called(const tensor::Call& /*call*/, const tensor::Cost& cost) override {
     flops_ += cost.flops;
     nbytes_ += cost.nbytes;
+    if (!has_scratch_ || cost.device_scratch == 0) return;
+    const device::Device meta = tensor::meta_device();
+    (void)memory::Allocator::of(meta).allocate(static_cast<std::size_t>(cost.device_scratch),
+                                               tensor::current_stream(meta));
   }
+  void reset() { flops_ = nbytes_ = 0; }
   [[nodiscard]] double flops() const { return flops_; }
   [[nodiscard]] double nbytes() const { return nbytes_; }
 
  private:
+  bool has_scratch_;
   double flops_ = 0;
   double nbytes_ = 0;
 };
+
+// Returns true if the run computes on another device than the host.
+bool is_on_accelerator(const Config& config) {
+  const std::string& name = config.run.device;
+  return name == "auto" ? device::Device::all().size() > 1 : name != tensor::host_device().properties().kind;
+}
 
 // Sums the operations of matrix products by both conventions.
 class ProductSum final : public tensor::CallObserver {
@@ -100,13 +113,12 @@ Prediction predict_resolved(Config config, int world_size, std::int64_t limit) {
     memory::Allocator::of(tensor::meta_device()).set_limit(static_cast<std::size_t>(limit));
     // No token of the samples ends a document: packing is predicted with documents of complete rows.
     Trainer trainer(config, no_samples(), config.data.pack ? std::optional<std::uint32_t>(1) : std::nullopt);
+    CostSum costs(is_on_accelerator(config));
+    const tensor::CallObserverScope scope(costs);
     trainer.step();
     comm::reset_traffic();
-    CostSum costs;
-    {
-      const tensor::CallObserverScope scope(costs);
-      trainer.step();
-    }
+    costs.reset();
+    trainer.step();
     out.memory = trainer.memory_peak();
     out.flops = costs.flops();
     out.nbytes = costs.nbytes();

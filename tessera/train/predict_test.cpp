@@ -31,6 +31,7 @@ Config config_of(const char* checkpointing) {
   config.train.batch = 8;
   config.train.checkpointing = checkpointing;
   config.mesh.prefetch = false;
+  config.run.device = "host";
   return config;
 }
 
@@ -124,6 +125,25 @@ TEST(Predict, PredictsThePeakOfAGraph) {
   Config config = config_of("none");
   config.train.graph = true;
   for (const Config& each : {config, on_mesh(config, 2, 1, 2), on_mesh(config, 1, 2, 1)}) expect_predicted(each);
+}
+
+TEST(Predict, AnAcceleratorHoldsTheLogitsOfTheLoss) {
+  Config config = config_of("none");
+  config.model.vocabulary = 50304;
+  const auto total = [&](const char* device, bool is_replayed) {
+    config.run.device = device;
+    config.train.graph = is_replayed;
+    return by_owner(predicted_memory(config, 1))["total"];
+  };
+  // The logits are f32, in rows of all classes. Without them, this model needs most memory at another moment, up to the
+  // gradient of the largest weight more than at the loss.
+  const double logits = 4.0 * 50304 * static_cast<double>(config.train.batch * config.model.sequence);
+  const double weight = 4.0 * 50304 * static_cast<double>(config.model.width);
+  for (const bool is_replayed : {false, true}) {
+    const double more = total("cuda", is_replayed) - total("host", is_replayed);
+    EXPECT_LE(more, 1.01 * logits) << is_replayed;
+    EXPECT_GE(more, 0.98 * logits - 1.1 * weight) << is_replayed;
+  }
 }
 
 TEST(Predict, PredictsPresets) {

@@ -4,13 +4,14 @@
 
 #include "tessera/base/testing/bench.h"
 #include "tessera/device/cuda/driver.h"
+#include "tessera/device/cuda/testing/empty_kernel.h"
 #include "tessera/device/device.h"
 
 namespace tessera::device::cuda {
 namespace {
 
-constexpr char kEmptyKernel[] =
-    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry tessera_empty()\n{\n  ret;\n}\n";
+using testing::kEmptyKernel;
+
 // Launches per sample; far fewer than a queue holds.
 constexpr std::size_t kLaunches = 200;
 

@@ -11,10 +11,13 @@
 #include <thread>
 
 #include "tessera/device/cuda/driver.h"
+#include "tessera/device/cuda/testing/empty_kernel.h"
 #include "tessera/device/device.h"
 
 namespace tessera::device::cuda {
 namespace {
+
+using testing::kEmptyKernel;
 
 using namespace std::chrono_literals;
 
@@ -22,9 +25,6 @@ using namespace std::chrono_literals;
 constexpr auto kPatience = 2s;
 constexpr auto kHoldLimit = 30s;
 constexpr std::size_t kGranule = std::size_t{2} << 20;
-
-constexpr char kEmptyKernel[] =
-    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry tessera_empty()\n{\n  ret;\n}\n";
 
 std::span<const std::byte> empty_image() { return std::as_bytes(std::span(kEmptyKernel)); }
 

@@ -3,6 +3,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/device/cuda/driver.h"
+#include "tessera/device/cuda/testing/empty_kernel.h"
 #include "tessera/device/device.h"
 
 namespace tessera::device::cuda {
@@ -64,18 +65,14 @@ TEST_F(NativeLaunchOnCuda, IsCapturedUnderItsLabel) {
   EXPECT_EQ(*word_, 9U);
 }
 
-// A kernel of this test, loaded as a library would.
-constexpr const char* kEmptyKernel =
-    ".version 7.8\n.target sm_70\n.address_size 64\n.visible .entry empty() { ret; }\n";
-
 TEST_F(NativeLaunchOnCuda, OverlapInsideALibraryIsOrderedInACapture) {
   if (!device_.properties().has_overlap) GTEST_SKIP() << "launches do not overlap on " << device_.name();
   CUmodule module = nullptr;
   CUfunction kernel = nullptr;
   launch(1);  // with the context of the device current
   stream_.launch_native([&](void*) {
-    ASSERT_EQ(driver().cuModuleLoadDataEx(&module, kEmptyKernel, 0, nullptr, nullptr), CUDA_SUCCESS);
-    ASSERT_EQ(driver().cuModuleGetFunction(&kernel, module, "empty"), CUDA_SUCCESS);
+    ASSERT_EQ(driver().cuModuleLoadDataEx(&module, testing::kEmptyKernel, 0, nullptr, nullptr), CUDA_SUCCESS);
+    ASSERT_EQ(driver().cuModuleGetFunction(&kernel, module, "tessera_empty"), CUDA_SUCCESS);
   });
   const auto launch_overlapping = [&](void* native) {
     CUlaunchAttribute attribute{};

@@ -1,6 +1,8 @@
 // The ops bench on a GPU. Compares operators with a driver copy of equal size. Queues are empty before and after each
 // sample.
 #include "tessera/base/testing/bench.h"
+#include "tessera/device/cuda/driver.h"
+#include "tessera/device/cuda/testing/empty_kernel.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/pointwise/activations.h"
@@ -46,13 +48,40 @@ void measure_stream(bench::Context& context, const Setup& setup, const std::stri
                    .before = [&] { setup.stream.synchronize(); }});
 }
 
+// An empty kernel, launched by the driver on the stream of the operators.
+class RawLaunch {
+ public:
+  explicit RawLaunch(const Setup& setup) : stream_(static_cast<CUstream>(setup.stream.native())) {
+    setup.stream.launch_native([&](void*) {
+      must(device::cuda::driver().cuModuleLoadDataEx(&module_, device::cuda::testing::kEmptyKernel, 0, nullptr,
+                                                     nullptr));
+      must(device::cuda::driver().cuModuleGetFunction(&function_, module_, "tessera_empty"));
+    });
+  }
+  void run() const {
+    must(device::cuda::driver().cuLaunchKernel(function_, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr));
+  }
+
+ private:
+  static void must(CUresult result) {
+    TESSERA_CHECK_AS(DeviceError, result == CUDA_SUCCESS, "driver error ", static_cast<int>(result));
+  }
+  CUstream stream_;
+  CUmodule module_ = nullptr;  // loaded until the program ends
+  CUfunction function_ = nullptr;
+};
+
 void measure_small_calls(bench::Context& context, const Setup& setup) {
   const Tensor a = full({16}, 1, setup.f32);
   const Tensor b = full({16}, 2, setup.f32);
   const Tensor out = full({16}, 0, setup.f32);
   const auto drain = [&] { setup.stream.synchronize(); };
-  context.measure({.name = "cuda_small_add",
+  const RawLaunch raw(setup);
+  context.measure({.name = "cuda_op_cpu",
                    .ours = [&] { bench::do_not_optimize(add(a, b)); },
+                   .reference_name = "cuLaunchKernel of an empty kernel",
+                   .reference = [&] { raw.run(); },
+                   .must_ratio = 1 / 1.15,
                    .calls = kLaunches,
                    .before = drain});
   context.measure(

@@ -71,7 +71,7 @@ TESSERA_API AttentionGradients scaled_dot_product_attention_backward(const Atten
 
 /// Kernels of attention on CUDA.
 enum class AttentionBackend : std::uint8_t {
-  kAuto,   ///< cuDNN if it is installed, for bf16 and f16 with as many queries as keys, with a causal mask or none
+  kAuto,   ///< cuDNN if it is installed, for bf16 and f16 with as many queries as keys, not packed
   kCudnn,  ///< cuDNN; throws NotSupported with the reason if it cannot compute the call
   kTiled,  ///< the kernels of Tessera
 };

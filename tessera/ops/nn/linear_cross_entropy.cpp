@@ -7,6 +7,7 @@
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/cross_entropy.h"
 #include "tessera/ops/nn/detail/linear_loss.h"
+#include "tessera/ops/nn/detail/loss_chunks.h"
 #include "tessera/ops/nn/detail/loss_cooperations.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/ops/pointwise/convert.h"
@@ -199,10 +200,26 @@ tensor::Attributes localize_backward(const tensor::LocalizeCall& call) {
   return detail::localized_classes(call, call.global.inputs[2].size(0), call.inputs[2].index[0]);
 }
 
+// Returns the bytes that a kernel holds for the logits of some rows, and for their gradients and those of the weight.
+std::int64_t device_scratch_of(const Tensor& x, const Tensor& weight, bool has_gradients) {
+  const DType computed = detail::loss_logits_dtype(x.dtype());
+  const DType operand = detail::loss_operand_dtype(x.dtype());
+  const auto nbytes = [](std::int64_t numel, DType dtype) {
+    return numel * static_cast<std::int64_t>(itemsize(dtype));
+  };
+  const std::int64_t rows = x.size(-1) == 0 ? 0 : x.numel() / x.size(-1);
+  const std::int64_t logits = detail::loss_chunk_rows(rows, weight.size(0)) * detail::loss_row_stride(weight.size(0));
+  std::int64_t sum = nbytes(logits, computed);
+  if (has_gradients && operand != computed) sum += nbytes(logits, operand);
+  if (has_gradients && weight.dtype() != computed) sum += nbytes(weight.numel(), computed);
+  return sum;
+}
+
 tensor::Cost cost_of(const Call& call, std::size_t at, double products) {
   tensor::Cost of = detail::row_cost(call, 0);
   of.flops =
       products * 2 * static_cast<double>(call.inputs[at].numel()) * static_cast<double>(call.inputs[at + 1].size(0));
+  of.device_scratch = device_scratch_of(call.inputs[at], call.inputs[at + 1], products > 1);
   return of;
 }
 tensor::Cost cost(const Call& call) { return cost_of(call, 0, 1); }

@@ -91,7 +91,7 @@ std::string why_not_cudnn(const AttentionArgs& of, bool is_deterministic) {
   return why_not_operands(of);
 }
 
-bool is_for_cudnn(const AttentionArgs& of) { return of.left < 0 && of.queries == of.keys && of.offsets.q == nullptr; }
+bool is_for_cudnn(const AttentionArgs& of) { return of.queries == of.keys; }
 
 bool uses_cudnn(std::string_view op, AttentionBackend backend, std::string_view unavailable, std::string_view why_not) {
   if (backend == AttentionBackend::kTiled) return false;

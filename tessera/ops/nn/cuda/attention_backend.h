@@ -31,8 +31,9 @@ std::string_view why_no_cudnn();
 /// Returns the requirement of cuDNN that a call does not meet, or "". Its backward pass has `grad`.
 std::string why_not_cudnn(const AttentionArgs& of, bool is_deterministic);
 
-/// Returns true if cuDNN computes calls of this kind unless the options name other kernels: all keys or causal, with as
-/// many queries as keys. Its results for other masks have not been compared with those of the host yet.
+/// Returns true if cuDNN computes calls of this size unless the options name other kernels: those with as many queries
+/// as keys. cuDNN plans each size, which takes longer than the call: too long for a cache whose keys grow with each
+/// call.
 bool is_for_cudnn(const AttentionArgs& of);
 
 /// Returns true if cuDNN computes the call. `unavailable` and `why_not` are the reasons against it, or "". Throws

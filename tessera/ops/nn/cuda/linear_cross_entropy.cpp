@@ -9,19 +9,12 @@
 #include "tessera/ops/matrix/cuda/lt_gemm.h"
 #include "tessera/ops/nn/cuda/cross_entropy.h"
 #include "tessera/ops/nn/detail/cross_entropy_rows.h"
+#include "tessera/ops/nn/detail/loss_chunks.h"
 
 namespace tessera::ops::cuda {
 namespace {
 
 using tensor::KernelCall;
-
-// Returns the number of rows whose logits are held at a time: up to 2^27 logits (512 MiB in f32). With fewer rows, the
-// sum of the gradient of the weight is read and written more often than pays. Sums over a multiple of 128 rows may be
-// split.
-std::int64_t rows_of_chunk(std::int64_t rows, std::int64_t classes) {
-  const std::int64_t most = (std::int64_t{1} << 27) / std::max<std::int64_t>(classes, 1);
-  return std::min(std::clamp<std::int64_t>(most / 128 * 128, 128, 8192), std::max<std::int64_t>(rows, 1));
-}
 
 // The gradients that a call computes, and the values that its losses depend on.
 struct Results {
@@ -38,9 +31,9 @@ class LinearLoss {
         rows_(call.inputs[at + 2].numel()),
         classes_(call.inputs[at + 1].size(0)),
         features_(call.inputs[at + 1].size(1)),
-        chunk_(rows_of_chunk(rows_, classes_)),
-        computed_(call.inputs[at].dtype() == DType::kF64 ? DType::kF64 : DType::kF32),
-        operand_(call.inputs[at].dtype() == DType::kBF16 ? DType::kBF16 : computed_),
+        chunk_(detail::loss_chunk_rows(rows_, classes_)),
+        computed_(detail::loss_logits_dtype(call.inputs[at].dtype())),
+        operand_(detail::loss_operand_dtype(call.inputs[at].dtype())),
         how_(loss_parameters(call, classes_)),
         targets_(rows_of(call, call.inputs[at + 2], kNoDim)) {
     x_ = rows_of(call, call.inputs[at], call.inputs[at].ndim() - 1);
@@ -97,12 +90,9 @@ class LinearLoss {
   [[nodiscard]] DeviceRows dense(std::int64_t rows, std::int64_t width, DType dtype) {
     return dense_rows(memory(rows * width, dtype), dtype, rows, width);
   }
-  // Returns room for the logits of a chunk. Rows begin at aligned addresses for any number of classes, which the
-  // fastest products require.
+  // Returns room for the logits of a chunk.
   [[nodiscard]] DeviceRows aligned(DType dtype) {
-    constexpr std::int64_t kAligned = 8;
-    const std::int64_t stride = (classes_ + kAligned - 1) / kAligned * kAligned;
-    DeviceRows rows = dense(chunk_, stride, dtype);
+    DeviceRows rows = dense(chunk_, detail::loss_row_stride(classes_), dtype);
     rows.length = classes_;
     return rows;
   }
