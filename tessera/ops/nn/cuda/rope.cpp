@@ -18,7 +18,7 @@ using tensor::KernelCall;
 Image image(TESSERA_CUDA_BYTES(rope_rows));
 // By RowFormKind.
 const ImageKernel kernels[] = {
-    {image, "rope_float"}, {image, "rope_half"}, {image, "rope_any"}, {image, "rope_double"}};
+    {image, "rope_float"}, {image, "rope_bf16"}, {image, "rope_f16"}, {image, "rope_any"}, {image, "rope_double"}};
 
 // Threads per multiprocessor for which a launch splits the vectors that share angles: several waves, so that the last
 // one costs little.
@@ -74,8 +74,9 @@ void add_dims(const KernelCall& call, RopeCall& of) {
 
 // Returns the form. An item has N pairs of adjacent elements.
 RowFormKind form_of(const RopeCall& of) {
-  if (of.dtype == DType::kF64) return RowFormKind::kDouble;
-  const std::int64_t n = of.dtype == DType::kF32 ? 4 : 8;
+  const RowFormKind form = vector_form(of.dtype);
+  if (form == RowFormKind::kDouble) return form;
+  const std::int64_t n = elements_of(form);
   bool fits = of.x_step == 1 && of.out_step == 1 && of.pairs % n == 0 && of.length % n == 0 &&
               is_aligned(of.x, of.dtype, static_cast<int>(n)) && is_aligned(of.out, of.dtype, static_cast<int>(n));
   for (const Walk* walk : {&of.places, &of.shared}) {
@@ -83,7 +84,7 @@ RowFormKind form_of(const RopeCall& of) {
       fits &= walk->sizes[d] == 1 || (walk->steps[d][0] % n == 0 && walk->steps[d][1] % n == 0);
     }
   }
-  return !fits ? RowFormKind::kAny : n == 4 ? RowFormKind::kFloat : RowFormKind::kHalf;
+  return fits ? form : RowFormKind::kAny;
 }
 
 void run(const KernelCall& call) {

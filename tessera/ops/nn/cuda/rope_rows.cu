@@ -108,8 +108,8 @@ __device__ void rotate(const RopeCall& call) {
       if (row + std::int64_t{u} * gridDim.y >= call.shared.numel) continue;
       T a[N];
       T b[N];
-      unpack(a, raw[u][0], call.dtype);
-      unpack(b, raw[u][1], call.dtype);
+      unpack<Form>(a, raw[u][0]);
+      unpack<Form>(b, raw[u][1]);
       if (is_pair) turn_pairs(a, b, cosines, sines, call.is_interleaved);
       const auto to = vector_at<Form>(call.out, place[0] + at[u][0], call.out_step, call.dtype);
       to.write(a, first);
@@ -125,7 +125,8 @@ __device__ void rotate(const RopeCall& call) {
     rotate<form>(call);                                                                              \
   }
 TESSERA_ROPE_KERNEL(rope_float, FloatForm)
-TESSERA_ROPE_KERNEL(rope_half, HalfForm)
+TESSERA_ROPE_KERNEL(rope_bf16, Bf16Form)
+TESSERA_ROPE_KERNEL(rope_f16, F16Form)
 TESSERA_ROPE_KERNEL(rope_any, AnyForm)
 TESSERA_ROPE_KERNEL(rope_double, DoubleForm)
 
