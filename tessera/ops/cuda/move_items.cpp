@@ -61,6 +61,20 @@ int contiguous_dim(const Walk& walk, int operand) {
   return -1;
 }
 
+// Returns true if both sides can be accessed in vectors of 16 bytes.
+bool has_vectors(const TransposedMove& of, std::int64_t item) {
+  const std::int64_t together = 16 / item;
+  bool all = of.nx % together == 0 && of.ny % together == 0 && of.to_x % together == 0 && of.from_y % together == 0;
+  for (const void* address : {static_cast<const void*>(of.to), of.from}) {
+    all = all && reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
+  }
+  for (int o = 0; o < 2; ++o) {
+    all = all && of.rest.first[o] % together == 0;
+    for (int d = 0; d < of.rest.ndim; ++d) all = all && of.rest.steps[d][o] % together == 0;
+  }
+  return all;
+}
+
 // Returns the transposed copy that a move is, if its tiles pay off.
 std::optional<TransposedMove> transposed(const ItemMove& move, std::int64_t item) {
   const Walk& walk = move.walk;
@@ -78,6 +92,7 @@ std::optional<TransposedMove> transposed(const ItemMove& move, std::int64_t item
                     .tiles_x = 0,
                     .tiles_y = 0,
                     .tiles = 0,
+                    .has_vectors = false,
                     .rest = empty_walk()};
   for (int o = 0; o < 2; ++o) of.rest.first[o] = walk.first[o];
   for (int d = 0; d < walk.ndim; ++d) {
@@ -85,25 +100,12 @@ std::optional<TransposedMove> transposed(const ItemMove& move, std::int64_t item
   }
   const std::int64_t none[2] = {};
   if (of.rest.ndim == 0) of.rest.add(1, none, 2);
-  const std::int64_t side = transposed_side(item);
+  of.has_vectors = has_vectors(of, item);
+  const std::int64_t side = transposed_side(item, of.has_vectors);
   of.tiles_x = (of.nx + side - 1) / side;
   of.tiles_y = (of.ny + side - 1) / side;
   of.tiles = of.tiles_x * of.tiles_y * of.rest.numel;
   return of;
-}
-
-// Returns true if both sides can be accessed in groups of 16 bytes.
-bool has_groups(const TransposedMove& of, std::int64_t item) {
-  const std::int64_t together = 16 / item;
-  bool all = of.nx % together == 0 && of.ny % together == 0 && of.to_x % together == 0 && of.from_y % together == 0;
-  for (const void* address : {static_cast<const void*>(of.to), of.from}) {
-    all = all && reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
-  }
-  for (int o = 0; o < 2; ++o) {
-    all = all && of.rest.first[o] % together == 0;
-    for (int d = 0; d < of.rest.ndim; ++d) all = all && of.rest.steps[d][o] % together == 0;
-  }
-  return all;
 }
 
 std::uint32_t grid_of(std::int64_t blocks) {
@@ -196,7 +198,7 @@ void move_items(const tensor::KernelCall& call, std::span<const ItemMove> moves,
   for (ItemMove move : moves) {
     if (move.walk.numel == 0) continue;
     if (const auto turned = transposed(move, item)) {
-      const auto& kernels = has_groups(*turned, item) ? transpose_group_kernels : transpose_kernels;
+      const auto& kernels = turned->has_vectors ? transpose_group_kernels : transpose_kernels;
       launch(call, kernels[index_of(item)], grid_of(turned->tiles), kThreads, *turned);
       continue;
     }

@@ -41,10 +41,14 @@ struct TransposedMove {
   std::int64_t nx, ny;
   std::int64_t to_x, from_y;  // strides along the other dimension
   std::int64_t tiles_x, tiles_y, tiles;
-  Walk rest;  // the other dimensions: to, from
+  bool has_vectors;  // both sides are accessed in vectors of 16 bytes
+  Walk rest;         // the other dimensions: to, from
 };
 
-/// Side of a tile of a transposed copy, for items of `nbytes`.
-constexpr std::int64_t transposed_side(std::int64_t nbytes) { return nbytes < 16 ? 64 : 32; }
+/// Side of a tile of a transposed copy, for items of `nbytes`. Rows of tiles that are accessed in vectors of 16 bytes
+/// have at least 128 bytes.
+constexpr std::int64_t transposed_side(std::int64_t nbytes, bool has_vectors) {
+  return nbytes < 4 && has_vectors ? 128 : nbytes < 16 ? 64 : 32;
+}
 
 }  // namespace tessera::ops::cuda

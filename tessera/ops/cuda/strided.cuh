@@ -13,6 +13,8 @@ __device__ inline std::uint32_t divided(std::uint32_t n, const Divider& by) {
 }
 
 /// Computes the offsets of the first kOperands operands at an element of the walk, in elements from the first of each.
+/// Loops over dimensions are not unrolled: most walks have few, and kernels that call this often must remain in the
+/// instruction cache.
 template <int kOperands>
 __device__ inline void offsets_at(const Walk& walk, std::int64_t element, std::int64_t (&offsets)[kOperands]) {
 #pragma unroll
@@ -20,6 +22,7 @@ __device__ inline void offsets_at(const Walk& walk, std::int64_t element, std::i
   const int outer = walk.ndim - 1;
   if (walk.is_small) {
     auto rest = static_cast<std::uint32_t>(element);
+#pragma unroll 1
     for (int d = 0; d < outer; ++d) {
       const std::uint32_t above = divided(rest, walk.dividers[d]);
       const auto digit = static_cast<std::int64_t>(rest - above * static_cast<std::uint32_t>(walk.sizes[d]));
@@ -30,6 +33,7 @@ __device__ inline void offsets_at(const Walk& walk, std::int64_t element, std::i
 #pragma unroll
     for (int o = 0; o < kOperands; ++o) offsets[o] += static_cast<std::int64_t>(rest) * walk.steps[outer][o];
   } else {
+#pragma unroll 1
     for (int d = 0; d < outer; ++d) {
       const std::int64_t above = element / walk.sizes[d];
       const std::int64_t digit = element - above * walk.sizes[d];

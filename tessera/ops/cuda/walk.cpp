@@ -10,16 +10,16 @@ namespace {
 
 constexpr std::int64_t kSmall = std::int64_t{1} << 31;
 
+}  // namespace
+
 // Exact for divisors up to 2^31 and numbers below 2^31; no intermediate sum exceeds 2^32.
 Divider divider_of(std::int64_t size) {
-  if (size <= 0 || size > kSmall) return {0, 0};  // unused: the walk is not small, or empty
+  if (size <= 0 || size > kSmall) return {0, 0};  // unused
   const auto divisor = static_cast<std::uint64_t>(size);
   const auto shift = static_cast<std::uint32_t>(std::bit_width(divisor - 1));
   const std::uint64_t magic = ((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1;
   return {static_cast<std::uint32_t>(magic), shift};
 }
-
-}  // namespace
 
 Walk empty_walk() {
   Walk walk{};

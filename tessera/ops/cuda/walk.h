@@ -20,6 +20,8 @@ struct Divider {
   std::uint32_t magic;
   std::uint32_t shift;
 };
+/// Returns the divider by `size`, which must be in [1, 2^31]. For other sizes, the result must not be used.
+Divider divider_of(std::int64_t size);
 
 /// The sizes and strides of a loop, innermost dimension first.
 struct Walk {

@@ -28,7 +28,9 @@ const ImageKernel scan_kernel(sort_image, "scan_digits");
 const ImageKernel move_kernel(sort_image, "move_digits");
 Image sum_image(TESSERA_CUDA_BYTES(sum_items));
 const ImageKernel starts_kernel(sum_image, "find_starts");
-const ImageKernel vectors_kernel(sum_image, "sum_rows_vectors");
+const ImageKernel vectors_f32(sum_image, "sum_vectors_f32");
+const ImageKernel vectors_bf16(sum_image, "sum_vectors_bf16");
+const ImageKernel vectors_f16(sum_image, "sum_vectors_f16");
 
 // The kernels of one form, by compute type.
 struct ByCompute {
@@ -142,17 +144,21 @@ struct Operands {
   const Tensor& source;
 };
 
-// Uses vectors if all arrays permit it.
-bool use_vectors(ItemSums& of) {
-  if (of.dtype != DType::kF32 && of.dtype != DType::kBF16 && of.dtype != DType::kF16) return false;
+// Returns the kernel for vectors and groups the elements, if all arrays permit it; otherwise null.
+const ImageKernel* use_vectors(ItemSums& of) {
+  const ImageKernel* kernel = of.dtype == DType::kF32    ? &vectors_f32
+                              : of.dtype == DType::kBF16 ? &vectors_bf16
+                              : of.dtype == DType::kF16  ? &vectors_f16
+                                                         : nullptr;
+  if (kernel == nullptr) return nullptr;
   // Eight elements are whole words of 16 bytes in each of these dtypes; two bytes each are the most of them together.
   const void* x = of.x == nullptr ? of.to : of.x;
-  if (items_together(of.outs, 2, {of.to, x, of.source}) != kSumVector) return false;
+  if (items_together(of.outs, 2, {of.to, x, of.source}) != kSumVector) return nullptr;
   for (int d = 0; d < of.at_places.ndim; ++d) {
-    if (of.at_places.steps[d][1] % kSumVector != 0) return false;
+    if (of.at_places.steps[d][1] % kSumVector != 0) return nullptr;
   }
   of.outs = in_groups(of.outs, kSumVector, 3);
-  return true;
+  return kernel;
 }
 
 // Each row of the result adds its slices. In the source, the dimensions of the index replace `dim` of the result.
@@ -191,8 +197,9 @@ void sum_slices(const KernelCall& call, const Operands& of, std::size_t dim, con
   if (of.out.numel() == 0) return;
   sums.starts = words.take(rows + 1);
   launch_with(call, starts_kernel, rows + 1, sums, words.accesses());
-  const ImageKernel& kernel = use_vectors(sums) ? vectors_kernel : row_kernels.of(sums.dtype);
-  launch_with(call, kernel, sums.outs.numel, sums, words.accesses());
+  const ImageKernel* vectors = use_vectors(sums);
+  const std::int64_t threads = vectors == nullptr ? sums.outs.numel : (sums.outs.numel + kSumsAhead - 1) / kSumsAhead;
+  launch_with(call, vectors == nullptr ? row_kernels.of(sums.dtype) : *vectors, threads, sums, words.accesses());
 }
 
 // Adds single elements to a copy of x, or to zeros.

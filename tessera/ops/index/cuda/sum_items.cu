@@ -44,31 +44,115 @@ __device__ void sum_elements(const ItemSums& of) {
   }
 }
 
-__device__ void sum_vectors(const ItemSums& of) {
-  for (std::int64_t i = first_item(); i < of.outs.numel; i += all_threads()) {
+// Vectors of elements of S in memory.
+template <class S>
+struct Vectors {
+  using Raw = RawVector<float, kSumVector>;
+
+  static __device__ void load(Raw& to, const void* from, std::int64_t at) {
+    elements::load_items<static_cast<int>(sizeof(S))>(to, from, at * kSumVector);
+  }
+  static __device__ void add(float (&sums)[kSumVector], const Raw& raw) {
+    S read[kSumVector];
+    memcpy(read, raw.words, sizeof read);
+#pragma unroll
+    for (int e = 0; e < kSumVector; ++e) add_to(sums[e], elements::from_memory<float>(read[e]));
+  }
+  static __device__ void store(const float (&sums)[kSumVector], void* to, std::int64_t at) {
+    uint4 words[kSumVector * sizeof(S) / 16];
+    std::uint32_t written[kSumVector * sizeof(S) / 4];
+    elements::to_words<S>(written, sums);
+    memcpy(words, written, sizeof words);
+    auto* vectors = reinterpret_cast<uint4*>(static_cast<S*>(to) + at * kSumVector);
+#pragma unroll
+    for (int w = 0; w < static_cast<int>(sizeof words / 16); ++w) __stwb(vectors + w, words[w]);
+  }
+};
+
+// Offsets of a vector of the result, and its places.
+struct SummedVector {
+  std::int64_t to, x, source;
+  std::uint32_t place, end;
+
+  __device__ void find(const ItemSums& of, std::int64_t i) {
     std::int64_t at[4];
     offsets_at(of.outs, i, at);
-    float sums[kSumVector] = {};
-    if (of.x != nullptr) load_vector<kSumVector>(sums, of.x, of.dtype, at[1] * kSumVector);
-    const std::uint32_t end = of.starts[at[3] + 1];
-    for (std::uint32_t place = of.starts[at[3]]; place < end; place += kSlicesAhead) {
-      RawVector<float, kSumVector> raw[kSlicesAhead];
+    to = at[0];
+    x = at[1];
+    source = at[2];
+    place = of.starts[at[3]];
+    end = of.starts[at[3] + 1];
+  }
+  // The offset of a slice, in vectors.
+  __device__ std::int64_t slice(const ItemSums& of, std::uint32_t at) const {
+    return source + source_at(of.at_places, at) / kSumVector;
+  }
+};
+
+// Adds the slices of a vector, several of which are in flight.
+template <class S>
+__device__ void sum_slices(const ItemSums& of, std::int64_t i) {
+  SummedVector vector;
+  vector.find(of, i);
+  float sums[kSumVector] = {};
+  typename Vectors<S>::Raw raw[kSlicesAhead];
+  if (of.x != nullptr) {
+    Vectors<S>::load(raw[0], of.x, vector.x);
+    Vectors<S>::add(sums, raw[0]);
+  }
+  for (std::uint32_t place = vector.place; place < vector.end; place += kSlicesAhead) {
+    std::uint32_t at[kSlicesAhead];
 #pragma unroll
-      for (int k = 0; k < kSlicesAhead; ++k) {
-        if (place + k >= end) continue;
-        const std::int64_t from = at[2] * kSumVector + source_at(of.at_places, of.places[place + k]);
-        load_raw(raw[k], of.source, of.dtype, from);
-      }
-#pragma unroll
-      for (int k = 0; k < kSlicesAhead; ++k) {
-        if (place + k >= end) continue;
-        float values[kSumVector];
-        convert_raw(values, raw[k], of.dtype);
-#pragma unroll
-        for (int e = 0; e < kSumVector; ++e) add_to(sums[e], values[e]);
-      }
+    for (int k = 0; k < kSlicesAhead; ++k) {
+      if (place + k < vector.end) at[k] = of.places[place + k];
     }
-    store_vector<kSumVector>(sums, of.to, of.dtype, at[0] * kSumVector);
+#pragma unroll
+    for (int k = 0; k < kSlicesAhead; ++k) {
+      if (place + k < vector.end) Vectors<S>::load(raw[k], of.source, vector.slice(of, at[k]));
+    }
+#pragma unroll
+    for (int k = 0; k < kSlicesAhead; ++k) {
+      if (place + k < vector.end) Vectors<S>::add(sums, raw[k]);
+    }
+  }
+  Vectors<S>::store(sums, of.to, vector.to);
+}
+
+// Many keys have at most one place. A thread loads the slices of several such vectors before it adds them.
+template <class S>
+__device__ void sum_vectors(const ItemSums& of) {
+  for (std::int64_t first = first_item(); first < of.outs.numel; first += kSumsAhead * all_threads()) {
+    SummedVector vectors[kSumsAhead];
+    typename Vectors<S>::Raw raw[kSumsAhead];
+    std::uint32_t at[kSumsAhead];
+    unsigned others = 0;
+#pragma unroll
+    for (int k = 0; k < kSumsAhead; ++k) {
+      vectors[k].place = vectors[k].end = 0;
+      const std::int64_t i = first + k * all_threads();
+      if (i < of.outs.numel) vectors[k].find(of, i);
+    }
+#pragma unroll
+    for (int k = 0; k < kSumsAhead; ++k) {
+      if (vectors[k].end - vectors[k].place > 1 || of.x != nullptr) others |= 1U << k;
+      if (vectors[k].end - vectors[k].place == 1) at[k] = of.places[vectors[k].place];
+    }
+#pragma unroll
+    for (int k = 0; k < kSumsAhead; ++k) {
+      if (vectors[k].end - vectors[k].place == 1) Vectors<S>::load(raw[k], of.source, vectors[k].slice(of, at[k]));
+    }
+#pragma unroll
+    for (int k = 0; k < kSumsAhead; ++k) {
+      if (first + k * all_threads() >= of.outs.numel || (others >> k & 1) != 0) continue;
+      float sums[kSumVector] = {};
+      if (vectors[k].end > vectors[k].place) Vectors<S>::add(sums, raw[k]);
+      Vectors<S>::store(sums, of.to, vectors[k].to);
+    }
+#pragma unroll 1
+    for (; others != 0; others &= others - 1) {
+      const std::int64_t i = first + (__ffs(static_cast<int>(others)) - 1) * all_threads();
+      if (i < of.outs.numel) sum_slices<S>(of, i);
+    }
   }
 }
 
@@ -129,9 +213,13 @@ extern "C" __global__ void __launch_bounds__(256) find_starts(const __grid_const
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) sum_rows_vectors(const __grid_constant__ ItemSums of) {
-  sum_vectors(of);
-}
+#define TESSERA_SUM_VECTORS(name, S)                                                                             \
+  extern "C" __global__ void __launch_bounds__(256, 2) sum_vectors_##name(const __grid_constant__ ItemSums of) { \
+    sum_vectors<S>(of);                                                                                          \
+  }
+TESSERA_SUM_VECTORS(f32, float)
+TESSERA_SUM_VECTORS(bf16, bf16)
+TESSERA_SUM_VECTORS(f16, f16)
 
 #define TESSERA_SUM_KERNELS(name, T)                                                                        \
   extern "C" __global__ void __launch_bounds__(256) sum_rows_##name(const __grid_constant__ ItemSums of) {  \

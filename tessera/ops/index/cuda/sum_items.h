@@ -18,9 +18,11 @@ inline constexpr int kDigitBits = 8;
 inline constexpr int kDigits = 1 << kDigitBits;
 /// Longest line of an index whose places find each other without a sort.
 inline constexpr std::int64_t kMaxSummedLine = 64;
-/// Elements of a vector of a sum, and slices whose loads are under way at a time.
+/// Elements of a vector of a sum, slices of a sum whose loads are under way at a time, and sums that a thread begins
+/// together.
 inline constexpr int kSumVector = 8;
 inline constexpr int kSlicesAhead = 8;
+inline constexpr int kSumsAhead = 4;
 
 /// Keys of all places.
 struct PlaceKeys {

@@ -5,15 +5,21 @@
 #include <cstdint>
 
 #include "tessera/base/dtype.h"
+#include "tessera/ops/cuda/walk.h"
+#if defined(__CUDACC__)
+#include "tessera/ops/cuda/strided.cuh"
+#endif
 
 namespace tessera::ops::cuda {
 
 /// Maximum number of dimensions that identify a row, after merging.
 inline constexpr int kMaxRowDims = 8;
-/// Vectors of 16 bytes of a row that one thread holds in registers.
-inline constexpr int kHeldVectors = 4;
-/// Maximum number of threads that hold a row, or that read one element at a time. Longer rows are read at every pass.
-inline constexpr int kMaxHeldThreads = 512;
+/// Maximum number of threads that read a row one element at a time, or again at every pass.
+inline constexpr int kMaxRowThreads = 512;
+/// Vectors of 16 bytes of a row that one thread holds in registers, and the maximum number of these threads, for a
+/// number of inputs. Longer rows are read at every pass.
+constexpr int held_vectors(int inputs) { return 8 / inputs; }
+constexpr int max_held_threads(int inputs) { return 256 * inputs; }
 
 /// The threads of a block that process one row.
 struct RowThreads {
@@ -33,17 +39,21 @@ struct DeviceRows {
   std::int64_t count = 1;   // number of rows
   std::int64_t sizes[kMaxRowDims] = {};
   std::int64_t strides[kMaxRowDims] = {};
+  Divider dividers[kMaxRowDims] = {};  // by the sizes, if fewer than 2^31 rows exist
 
 #if defined(__CUDACC__)
   /// Returns the offset of the first element of a row.
   __device__ std::int64_t place(std::int64_t row) const {
-    if (ndim == 1) return row * strides[0];
+    if (ndim <= 1) return row * strides[0];
     std::int64_t offset = 0;
-    for (int d = ndim; d-- > 0;) {
-      offset += row % sizes[d] * strides[d];
-      row /= sizes[d];
+    const bool is_small = count < std::int64_t{1} << 31;
+#pragma unroll 1
+    for (int d = ndim - 1; d > 0; --d) {
+      const std::int64_t above = is_small ? divided(static_cast<std::uint32_t>(row), dividers[d]) : row / sizes[d];
+      offset += (row - above * sizes[d]) * strides[d];
+      row = above;
     }
-    return offset;
+    return offset + row * strides[0];
   }
 #endif
   /// Returns true if each group of `n` elements from the start of a row can be loaded as a vector.

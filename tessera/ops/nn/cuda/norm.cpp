@@ -24,10 +24,13 @@ const ImageKernel sums_f32(image, "norm_parameter_sums_f32");
 const ImageKernel sums_f64(image, "norm_parameter_sums_f64");
 
 Image gradients_image(TESSERA_CUDA_BYTES(norm_gradients));
+// By RowFormKind.
 const ImageKernel layer_norm_gradients[] = {{gradients_image, "layer_norm_gradients_float"},
-                                            {gradients_image, "layer_norm_gradients_half"}};
+                                            {gradients_image, "layer_norm_gradients_bf16"},
+                                            {gradients_image, "layer_norm_gradients_f16"}};
 const ImageKernel rms_norm_gradients[] = {{gradients_image, "rms_norm_gradients_float"},
-                                          {gradients_image, "rms_norm_gradients_half"}};
+                                          {gradients_image, "rms_norm_gradients_bf16"},
+                                          {gradients_image, "rms_norm_gradients_f16"}};
 
 // Groups of rows with separate sums: enough to keep a device busy. They depend only on the number of rows.
 constexpr std::int64_t kRowsEach = 64;
@@ -64,24 +67,24 @@ void launch_sums(const KernelCall& call, const std::byte* parts, std::int64_t co
 bool launch_gradients(const KernelCall& call, NormGradientCall of, const Parameters& to) {
   const RowFormKind form = row_form({&of.x, &of.grad, &of.weight, &of.dx});
   const std::int64_t vectors = of.x.length / elements_of(form);
-  if (elements_of(form) == 1 || of.x.count == 0 || vectors > kGradientVectors * kMaxHeldThreads) return false;
+  if (elements_of(form) == 1 || of.x.count == 0 || vectors > kGradientVectors * kGradientThreads) return false;
+  if (of.rstd.dtype != DType::kF32 || (of.mean.data != nullptr && of.mean.dtype != DType::kF32)) return false;
   const std::int64_t width = std::max(power_of_two((vectors + kGradientVectors - 1) / kGradientVectors),
                                       std::min<std::int64_t>(power_of_two(vectors), 8));
-  const std::int64_t block = std::max<std::int64_t>(kThreads, width);
-  // The blocks that a device holds: the registers of a multiprocessor suffice for kMaxHeldThreads.
-  const std::int64_t resident =
-      call.where.context->device.properties().multiprocessors * (std::int64_t{kMaxHeldThreads} / block);
-  const std::int64_t blocks = std::clamp<std::int64_t>((of.x.count + block / width - 1) / (block / width), 1,
-                                                       std::max<std::int64_t>(resident, 1));
+  const std::int64_t slots = kGradientThreads / width;
+  const std::int64_t blocks =
+      std::clamp<std::int64_t>((of.x.count + slots - 1) / slots, 1,
+                               std::max<std::int64_t>(call.where.context->device.properties().multiprocessors, 1));
   const memory::Buffer parts =
       scratch(call, static_cast<std::size_t>(to.count() * blocks * of.x.length) * sizeof(float));
   of.parts = reinterpret_cast<float*>(parts.data());
   const ImageKernel* kernels = to.count() == 2 ? layer_norm_gradients : rms_norm_gradients;
   const RowThreads threads{static_cast<std::int32_t>(width), false};
-  launch(call, kernels[form == RowFormKind::kHalf ? 1 : 0],
+  constexpr int kCells = kGradientThreads * kGradientVectors * 2 * (kGradientRowsAhead + 1);
+  launch(call, kernels[static_cast<std::size_t>(form)],
          {.grid = {static_cast<std::uint32_t>(blocks), 1, 1},
-          .block = {static_cast<std::uint32_t>(block), 1, 1},
-          .shared_nbytes = static_cast<std::uint32_t>(block * 2 * 2 * kGradientVectors * 16)},
+          .block = {kGradientThreads, 1, 1},
+          .shared_nbytes = kCells * 16},
          device::KernelArgs(threads, of));
   launch_sums(call, parts.data(), blocks, to, false);
   return true;

@@ -1,8 +1,8 @@
 // All gradients of layer_norm and rms_norm in one pass, for rows of vectors that a block holds.
 //
 // Blocks stay: each takes every gridDim-th row and keeps the sums of its columns for the parameters in registers. The
-// rows after the current one are copied to shared memory in the meantime. Each thread copies only what it reads itself,
-// so that no barrier is needed. At the end, the rows of a block are added in order, and the block writes its sums;
+// next rows are copied to shared memory in the meantime. Each thread copies only what it reads itself, so that no
+// barrier is needed. At the end, the rows of a block are added in order, and the block writes its sums;
 // norm_parameter_sums adds those of all blocks in order. The order depends on the number of rows and of
 // multiprocessors.
 #include "tessera/ops/nn/cuda/norm_gradients.h"
@@ -19,14 +19,8 @@ __device__ void copy_ahead(uint4* to, const void* from) {
 }
 // Ends a group of copies, also an empty one.
 __device__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for all groups except the last.
-__device__ void wait_for_earlier_copies() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
-
-// The vectors of this thread: index (stage, operand, vector).
-__device__ uint4* cell(int stage, int operand, int v) {
-  return shared_vectors + ((stage * 2 + operand) * kGradientVectors + v) * static_cast<int>(blockDim.x) +
-         static_cast<int>(threadIdx.x);
-}
+// Waits for all groups except those of the rows ahead.
+__device__ void wait_for_row() { asm volatile("cp.async.wait_group %0;" ::"n"(kGradientRowsAhead) : "memory"); }
 
 template <class Form, bool kIsLayer>
 class Gradients {
@@ -34,26 +28,39 @@ class Gradients {
   static constexpr int N = Form::N;
 
   __device__ Gradients(const NormGradientCall& call, const RowThreads& threads)
-      : call_(call), group_(threads), share_(1.0F / static_cast<float>(call.x.length)) {
-    const RowCursor<Form> weights(call.weight, 0);
+      : call_(call),
+        group_(threads),
+        length_(static_cast<int>(call.x.length)),
+        share_(1.0F / static_cast<float>(length_)),
+        step_(static_cast<std::int64_t>(gridDim.x) * group_.slots) {
+    const RowCursor<Form> weights(call.weight);
+    float ones[N];
+#pragma unroll
+    for (float& one : ones) one = 1;
 #pragma unroll
     for (int v = 0; v < kGradientVectors; ++v) {
-      const int i = first(v);
-      if (i < call.x.length && weights.at != nullptr) weight_[v] = weights.read(i);
+      weight_[v] = pack<Form>(ones);
+      if (has(v) && weights.at != nullptr) weight_[v] = weights.read(first(v));
     }
   }
 
   __device__ void run() {
-    const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * group_.slots;
-    std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * group_.slots + group_.slot;
-    const std::int64_t calls = (call_.x.count - static_cast<std::int64_t>(blockIdx.x) * group_.slots + step - 1) / step;
-    fetch(0, row);
-    for (std::int64_t i = 0; i < calls; ++i, row += step) {
+    const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.x) * group_.slots;
+    std::int64_t row = first_row + group_.slot;
+    // All groups of a block make equally many calls.
+    const auto calls = static_cast<int>((call_.x.count - first_row + step_ - 1) / step_);
+#pragma unroll 1
+    for (int s = 0; s < kGradientRowsAhead; ++s) fetch(s, row + s * step_);
+    load_statistics(row);
+    int stage = 0;
+    for (int i = 0; i < calls; ++i, row += step_) {
+      fetch(stage == 0 ? kGradientRowsAhead : stage - 1, row + kGradientRowsAhead * step_);
       const float center = center_;
       const float scale = scale_;
-      fetch(static_cast<int>((i + 1) % 2), row + step);
-      wait_for_earlier_copies();
-      take(static_cast<int>(i % 2), row, center, scale);
+      load_statistics(row + step_);
+      wait_for_row();
+      take(stage, row, center, scale);
+      stage = stage == kGradientRowsAhead ? 0 : stage + 1;
     }
     asm volatile("cp.async.wait_all;" ::: "memory");
     finish(0, dweight_);
@@ -61,80 +68,80 @@ class Gradients {
   }
 
  private:
+  // The index of the first element of a vector of this thread.
   __device__ int first(int v) const { return (v * group_.width + group_.index) * N; }
+  __device__ bool has(int v) const { return first(v) < length_; }
+  // The vectors of this thread: index (stage, operand, vector).
+  __device__ uint4* cell(int stage, int operand, int v) const {
+    return shared_vectors + ((stage * 2 + operand) * kGradientVectors + v) * static_cast<int>(blockDim.x) +
+           static_cast<int>(threadIdx.x);
+  }
 
-  // Starts to copy a row and loads its statistics.
+  // Starts to copy a row. Ends a group of copies, also if the row does not exist.
   __device__ void fetch(int stage, std::int64_t row) {
     if (row < call_.x.count) {
       const RowCursor<Form> from[] = {{call_.grad, row}, {call_.x, row}};
 #pragma unroll
       for (int v = 0; v < kGradientVectors; ++v) {
-        const int i = first(v);
-        if (i >= call_.x.length) continue;
+        if (!has(v)) continue;
 #pragma unroll
         for (int operand = 0; operand < 2; ++operand) {
-          copy_ahead(cell(stage, operand, v), from[operand].at + static_cast<std::int64_t>(i) * (16 / N));
+          copy_ahead(cell(stage, operand, v), from[operand].at + first(v) * (16 / N));
         }
       }
-      if constexpr (kIsLayer) center_ = load<float>(call_.mean.data, call_.mean.dtype, call_.mean.place(row));
-      scale_ = load<float>(call_.rstd.data, call_.rstd.dtype, call_.rstd.place(row));
     }
     end_copies();
   }
 
-  __device__ void weights(float (&to)[N], int v) const {
-    if (call_.weight.data != nullptr) {
-      unpack(to, weight_[v], call_.weight.dtype);
-    } else {
-#pragma unroll
-      for (int k = 0; k < N; ++k) to[k] = 1;
-    }
+  // Loads the statistics of the next row, which are f32.
+  __device__ void load_statistics(std::int64_t row) {
+    if (row >= call_.x.count) return;
+    if constexpr (kIsLayer) center_ = reinterpret_cast<const float*>(call_.mean.data)[call_.mean.place(row)];
+    scale_ = reinterpret_cast<const float*>(call_.rstd.data)[call_.rstd.place(row)];
   }
 
   // Computes dx of a row and adds to the sums.
   __device__ void take(int stage, std::int64_t row, float center, float scale) {
     const bool is_valid = row < call_.x.count;
-    uint4 raw[kGradientVectors][2];
+    float hat[kGradientVectors][N];
+    float scaled[kGradientVectors][N];  // grad * weight
     float sum = 0;
     float dot = 0;
 #pragma unroll
     for (int v = 0; v < kGradientVectors; ++v) {
-      if (!is_valid || first(v) >= call_.x.length) continue;
-      raw[v][0] = *cell(stage, 0, v);
-      raw[v][1] = *cell(stage, 1, v);
+      if (!is_valid || !has(v)) continue;
       float grad[N];
-      float x[N];
-      float by[N];
-      unpack(grad, raw[v][0], call_.grad.dtype);
-      unpack(x, raw[v][1], call_.x.dtype);
-      weights(by, v);
+      unpack<Form>(grad, *cell(stage, 0, v));
+      unpack<Form>(hat[v], *cell(stage, 1, v));
+      unpack<Form>(scaled[v], weight_[v]);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        const float hat = (x[k] - center) * scale;
-        const float g = grad[k] * by[k];
-        if constexpr (kIsLayer) sum += g;
-        dot += g * hat;
-        dweight_[v][k] += grad[k] * hat;
+        hat[v][k] = (hat[v][k] - center) * scale;
+        scaled[v][k] *= grad[k];
+        if constexpr (kIsLayer) sum += scaled[v][k];
+        dot = fmaf(scaled[v][k], hat[v][k], dot);
+        dweight_[v][k] = fmaf(grad[k], hat[v][k], dweight_[v][k]);
         if constexpr (kIsLayer) dbias_[v][k] += grad[k];
       }
     }
-    const Two<float> means = group_.sums(sum * share_, dot * share_);
-    const RowCursor<Form> to(call_.dx, is_valid ? row : 0);
+    // dx = scale (scaled - mean(scaled) - hat mean(scaled hat))
+    float of_sum = 0;
+    if constexpr (kIsLayer) {
+      const Two<float> sums = group_.sums(sum, dot);
+      of_sum = -sums.first * share_ * scale;
+      dot = sums.second;
+    } else {
+      dot = group_.sum(dot);
+    }
+    if (!is_valid) return;
+    const float of_dot = -dot * share_ * scale;
+    const RowCursor<Form> to(call_.dx, row);
 #pragma unroll
     for (int v = 0; v < kGradientVectors; ++v) {
-      if (!is_valid || first(v) >= call_.x.length) continue;
-      float grad[N];
-      float x[N];
-      float by[N];
-      unpack(grad, raw[v][0], call_.grad.dtype);
-      unpack(x, raw[v][1], call_.x.dtype);
-      weights(by, v);
+      if (!has(v)) continue;
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
-        const float hat = (x[k] - center) * scale;
-        by[k] = scale * (grad[k] * by[k] - (kIsLayer ? means.first : 0.0F) - hat * means.second);
-      }
-      to.write(by, first(v));
+      for (int k = 0; k < N; ++k) scaled[v][k] = fmaf(scaled[v][k], scale, fmaf(hat[v][k], of_dot, of_sum));
+      to.write(scaled[v], first(v));
     }
   }
 
@@ -149,9 +156,10 @@ class Gradients {
       for (int k = 0; k < N; ++k) cells[group_.slot * columns + first(v) + k] = sums[v][k];
     }
     __syncthreads();
-    float* to = call_.parts + (static_cast<std::int64_t>(which) * gridDim.x + blockIdx.x) * call_.x.length;
-    for (int column = static_cast<int>(threadIdx.x); column < call_.x.length; column += static_cast<int>(blockDim.x)) {
+    float* to = call_.parts + (static_cast<std::int64_t>(which) * gridDim.x + blockIdx.x) * length_;
+    for (int column = static_cast<int>(threadIdx.x); column < length_; column += static_cast<int>(blockDim.x)) {
       float sum = 0;
+#pragma unroll 4
       for (int slot = 0; slot < group_.slots; ++slot) sum += cells[slot * columns + column];
       to[column] = sum;
     }
@@ -159,7 +167,9 @@ class Gradients {
 
   const NormGradientCall& call_;
   RowGroup<false> group_;
+  int length_;
   float share_;
+  std::int64_t step_;
   float center_ = 0;
   float scale_ = 0;
   uint4 weight_[kGradientVectors];
@@ -170,13 +180,15 @@ class Gradients {
 }  // namespace
 
 #define TESSERA_GRADIENT_KERNEL(name, form, is_layer)                           \
-  extern "C" __global__ void __launch_bounds__(kMaxHeldThreads, 1)              \
+  extern "C" __global__ void __launch_bounds__(kGradientThreads, 1)             \
       name(RowThreads threads, const __grid_constant__ NormGradientCall call) { \
     Gradients<form, is_layer>(call, threads).run();                             \
   }
-TESSERA_GRADIENT_KERNEL(layer_norm_gradients_float, FloatForm, true)
-TESSERA_GRADIENT_KERNEL(layer_norm_gradients_half, HalfForm, true)
-TESSERA_GRADIENT_KERNEL(rms_norm_gradients_float, FloatForm, false)
-TESSERA_GRADIENT_KERNEL(rms_norm_gradients_half, HalfForm, false)
+#define TESSERA_GRADIENT_KERNELS(name, is_layer)             \
+  TESSERA_GRADIENT_KERNEL(name##_float, FloatForm, is_layer) \
+  TESSERA_GRADIENT_KERNEL(name##_bf16, Bf16Form, is_layer)   \
+  TESSERA_GRADIENT_KERNEL(name##_f16, F16Form, is_layer)
+TESSERA_GRADIENT_KERNELS(layer_norm_gradients, true)
+TESSERA_GRADIENT_KERNELS(rms_norm_gradients, false)
 
 }  // namespace tessera::ops::cuda

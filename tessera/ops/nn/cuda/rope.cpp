@@ -2,6 +2,7 @@
 #include "tessera/ops/nn/rope.h"
 
 #include <algorithm>
+#include <array>
 
 #include "tessera/ops/nn/cuda/rope_call.h"
 #include "tessera/ops/nn/cuda/rows_of.h"
@@ -18,11 +19,11 @@ using tensor::KernelCall;
 Image image(TESSERA_CUDA_BYTES(rope_rows));
 // By RowFormKind.
 const ImageKernel kernels[] = {
-    {image, "rope_float"}, {image, "rope_half"}, {image, "rope_any"}, {image, "rope_double"}};
+    {image, "rope_float"}, {image, "rope_bf16"}, {image, "rope_f16"}, {image, "rope_any"}, {image, "rope_double"}};
 
-// Threads per multiprocessor for which a launch splits the vectors that share angles: several waves, so that the last
-// one costs little.
-constexpr std::int64_t kThreadsEach = 8192;
+// Threads per multiprocessor for which a launch splits the vectors that share angles: a few waves, so that the last one
+// costs little, and a thread computes angles for many vectors.
+constexpr std::int64_t kThreadsEach = 4096;
 constexpr std::int64_t kMaxGridRows = 65535;
 
 void set_positions(const KernelCall& call, RopeCall& of) {
@@ -47,8 +48,41 @@ void set_positions(const KernelCall& call, RopeCall& of) {
   }
 }
 
-// Adds the dimensions of vectors to the walks, those with the shortest strides first.
-void add_dims(const KernelCall& call, RopeCall& of) {
+// Dimensions of vectors, innermost first. Adjacent dimensions are merged.
+class Dims {
+ public:
+  void add(std::int64_t size, const std::array<std::int64_t, 3>& steps) {
+    if (size == 1) return;
+    if (!all_.empty()) {
+      Dim& last = all_.back();
+      bool fits = true;
+      for (std::size_t o = 0; o < steps.size(); ++o) fits &= last.steps[o] * last.size == steps[o];
+      if (fits) {
+        last.size *= size;
+        return;
+      }
+    }
+    all_.push_back({size, steps});
+  }
+  // Returns the walk over all dimensions from `first` on.
+  [[nodiscard]] Walk walk(std::size_t first = 0) const {
+    Walk walk = empty_walk();
+    for (std::size_t d = first; d < all_.size(); ++d) walk.add(all_[d].size, all_[d].steps.data(), 3);
+    const std::int64_t none[3] = {};
+    if (walk.ndim == 0) walk.add(1, none, 3);
+    return walk;
+  }
+
+ private:
+  struct Dim {
+    std::int64_t size;
+    std::array<std::int64_t, 3> steps;
+  };
+  std::vector<Dim> all_;
+};
+
+// Sets the walks. The dimensions with the shortest strides are innermost.
+void set_walks(const KernelCall& call, RopeCall& of) {
   const Tensor& x = call.inputs[0];
   const Tensor& out = call.outputs[0];
   const Tensor& positions = call.inputs[1];
@@ -57,33 +91,36 @@ void add_dims(const KernelCall& call, RopeCall& of) {
   for (int d = 0; d + 1 < x.ndim(); ++d) dims.push_back(d);
   const auto stride = [](const Tensor& tensor, int d) { return tensor.strides()[static_cast<std::size_t>(d)]; };
   std::ranges::stable_sort(dims, [&](int a, int b) { return stride(out, a) < stride(out, b); });
-  of.places = empty_walk();
-  of.shared = empty_walk();
   const bool is_batched = positions && positions.ndim() == 2;
+  Dims places;
+  Dims shared;
   for (const int d : dims) {
     const bool has_angles = d == dim || (is_batched && d == 0);
     const std::int64_t in_positions = !positions ? 1 : stride(positions, is_batched && d == dim ? 1 : 0);
-    const std::int64_t steps[] = {stride(out, d), stride(x, d), has_angles ? in_positions : 0};
-    (has_angles ? of.places : of.shared).add(x.shape()[static_cast<std::size_t>(d)], steps, has_angles ? 3 : 2);
+    (has_angles ? places : shared)
+        .add(x.shape()[static_cast<std::size_t>(d)], {stride(out, d), stride(x, d), has_angles ? in_positions : 0});
   }
-  if (of.shared.ndim == 0) {
-    const std::int64_t none[2] = {};
-    of.shared.add(1, none, 2);
-  }
+  of.places = places.walk();
+  of.groups = shared.walk(1);
+  const Walk all = shared.walk();
+  of.group = all.sizes[0];
+  for (int o = 0; o < 2; ++o) of.group_steps[o] = all.steps[0][o];
 }
 
 // Returns the form. An item has N pairs of adjacent elements.
 RowFormKind form_of(const RopeCall& of) {
-  if (of.dtype == DType::kF64) return RowFormKind::kDouble;
-  const std::int64_t n = of.dtype == DType::kF32 ? 4 : 8;
+  const RowFormKind form = vector_form(of.dtype);
+  if (form == RowFormKind::kDouble) return form;
+  const std::int64_t n = elements_of(form);
   bool fits = of.x_step == 1 && of.out_step == 1 && of.pairs % n == 0 && of.length % n == 0 &&
               is_aligned(of.x, of.dtype, static_cast<int>(n)) && is_aligned(of.out, of.dtype, static_cast<int>(n));
-  for (const Walk* walk : {&of.places, &of.shared}) {
+  for (const std::int64_t step : of.group_steps) fits &= step % n == 0;
+  for (const Walk* walk : {&of.places, &of.groups}) {
     for (int d = 0; d < walk->ndim; ++d) {
       fits &= walk->sizes[d] == 1 || (walk->steps[d][0] % n == 0 && walk->steps[d][1] % n == 0);
     }
   }
-  return !fits ? RowFormKind::kAny : n == 4 ? RowFormKind::kFloat : RowFormKind::kHalf;
+  return fits ? form : RowFormKind::kAny;
 }
 
 void run(const KernelCall& call) {
@@ -103,7 +140,7 @@ void run(const KernelCall& call) {
   of.x_step = of.length == 1 ? 1 : x.strides()[last];
   of.out_step = of.length == 1 ? 1 : out.strides()[last];
   set_positions(call, of);
-  add_dims(call, of);
+  set_walks(call, of);
   const RowFormKind form = form_of(of);
   const std::int64_t n = elements_of(form);
   const std::vector<double> frequencies = detail::rope_frequencies(how, 2 * of.pairs);
@@ -118,12 +155,15 @@ void run(const KernelCall& call) {
     const bool is_last = first == of.pairs;
     of.items = of.pair_items + (is_last ? (of.length - 2 * of.pairs + 2 * n - 1) / (2 * n) : 0);
     const std::int64_t total = of.items * of.places.numel;
-    const std::int64_t splits = std::clamp<std::int64_t>(threads / total, 1, std::min(of.shared.numel, kMaxGridRows));
-    launch(
-        call, kernels[static_cast<std::size_t>(form)],
-        {.grid = {static_cast<std::uint32_t>((total + kThreads - 1) / kThreads), static_cast<std::uint32_t>(splits), 1},
-         .block = {kThreads, 1, 1}},
-        device::KernelArgs(of));
+    // Whole groups first, because a thread loads vectors of one group together.
+    const std::int64_t splits = std::max<std::int64_t>(threads / total, 1);
+    const std::int64_t groups = std::min({splits, of.groups.numel, kMaxGridRows});
+    const std::int64_t parts = std::clamp<std::int64_t>(splits / groups, 1, std::min(of.group, kMaxGridRows));
+    launch(call, kernels[static_cast<std::size_t>(form)],
+           {.grid = {static_cast<std::uint32_t>((total + kRopeThreads - 1) / kRopeThreads),
+                     static_cast<std::uint32_t>(parts), static_cast<std::uint32_t>(groups)},
+            .block = {kRopeThreads, 1, 1}},
+           device::KernelArgs(of));
   } while (first < of.pairs);
 }
 

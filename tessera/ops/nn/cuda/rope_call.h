@@ -9,6 +9,8 @@ namespace tessera::ops::cuda {
 /// Maximum number of pairs that one launch rotates, and of levels of a map of positions.
 inline constexpr int kRopePairs = 192;
 inline constexpr int kMaxPositionLevels = 8;
+/// Threads of a block: few, so that each can have eight vectors in registers.
+inline constexpr int kRopeThreads = 128;
 
 /// A rotation of the pairs [first_pair, first_pair + kRopePairs) of all vectors. An item is N pairs, or 2 N elements
 /// after the pairs, which are copied.
@@ -26,8 +28,11 @@ struct RopeCall {
   std::int64_t length = 0;
   std::int64_t x_step = 1, out_step = 1;  // along a vector
   Walk places;                            // vectors with angles of their own: result, x, position
-  Walk shared;                            // vectors that share angles: result, x
-  const void* positions = nullptr;        // null: the offset in `places` is the local position
+  // Vectors that share angles: groups of vectors with one stride. Offsets of the result and of x.
+  Walk groups;
+  std::int64_t group = 1;
+  std::int64_t group_steps[2] = {};
+  const void* positions = nullptr;  // null: the offset in `places` is the local position
   DType positions_dtype = DType::kI64;
   std::int32_t nlevels = 0;
   std::int64_t offset = 0;                 // added to positions that are not given

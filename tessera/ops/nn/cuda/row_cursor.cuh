@@ -27,58 +27,72 @@ __device__ constexpr T minus_infinity() {
   return -static_cast<T>(__builtin_huge_val());
 }
 
-/// How a kernel reads and writes elements: N at a time, computed in T. With N of 4 (f32) or 8 (bf16 and f16), 16 bytes
-/// of contiguous memory; with N of 1, any dtype and stride.
-template <class Computed, int kElements>
+/// How a kernel reads and writes elements: N at a time, computed in T. If the dtype is fixed, 16 bytes of contiguous
+/// memory, whose conversion contains no branch; if Stored is void, one element of any dtype and stride.
+template <class Computed, class Stored>
 struct RowForm {
   using T = Computed;
-  static constexpr int N = kElements;
-  using Raw = std::conditional_t<N == 1, T, uint4>;
+  using Element = Stored;
+  static constexpr int N = 16 / static_cast<int>(sizeof(Stored));
+  using Raw = uint4;
 };
-using FloatForm = RowForm<float, 4>;
-using HalfForm = RowForm<float, 8>;
-using AnyForm = RowForm<float, 1>;
-using DoubleForm = RowForm<double, 1>;
+template <class Computed>
+struct RowForm<Computed, void> {
+  using T = Computed;
+  using Element = void;
+  static constexpr int N = 1;
+  using Raw = Computed;
+};
+using FloatForm = RowForm<float, float>;
+using Bf16Form = RowForm<float, bf16>;
+using F16Form = RowForm<float, f16>;
+using AnyForm = RowForm<float, void>;
+using DoubleForm = RowForm<double, void>;
 
 namespace elements {
 
-__device__ inline void unpack_pair(float& low, float& high, std::uint32_t pair, bool is_bf16) {
-  if (is_bf16) {
-    low = __uint_as_float(pair << 16);
-    high = __uint_as_float(pair & 0xffff0000U);
-  } else {
-    asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
-        : "=f"(low), "=f"(high)
-        : "r"(pair));
-  }
+__device__ inline void unpack_pair(float& low, float& high, std::uint32_t pair, const bf16*) {
+  widen_pair(low, high, pair);
 }
-__device__ inline std::uint32_t pack_pair(float low, float high, bool is_bf16) {
-  std::uint32_t pair;
-  if (is_bf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  }
-  return pair;
+__device__ inline void unpack_pair(float& low, float& high, std::uint32_t pair, const f16*) {
+  asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+      : "=f"(low), "=f"(high)
+      : "r"(pair));
 }
 
 }  // namespace elements
 
 /// Converts the bytes of a vector.
-__device__ inline void unpack(float (&to)[1], float from, DType) { to[0] = from; }
-__device__ inline void unpack(double (&to)[1], double from, DType) { to[0] = from; }
-__device__ inline void unpack(float (&to)[4], const uint4& from, DType) {
-  to[0] = __uint_as_float(from.x);
-  to[1] = __uint_as_float(from.y);
-  to[2] = __uint_as_float(from.z);
-  to[3] = __uint_as_float(from.w);
+template <class Form>
+__device__ inline void unpack(typename Form::T (&to)[Form::N], const typename Form::Raw& from) {
+  if constexpr (Form::N == 1) {
+    to[0] = from;
+  } else if constexpr (Form::N == 4) {
+    to[0] = __uint_as_float(from.x);
+    to[1] = __uint_as_float(from.y);
+    to[2] = __uint_as_float(from.z);
+    to[3] = __uint_as_float(from.w);
+  } else {
+    constexpr const typename Form::Element* kType = nullptr;
+    elements::unpack_pair(to[0], to[1], from.x, kType);
+    elements::unpack_pair(to[2], to[3], from.y, kType);
+    elements::unpack_pair(to[4], to[5], from.z, kType);
+    elements::unpack_pair(to[6], to[7], from.w, kType);
+  }
 }
-__device__ inline void unpack(float (&to)[8], const uint4& from, DType dtype) {
-  const bool is_bf16 = dtype == DType::kBF16;
-  elements::unpack_pair(to[0], to[1], from.x, is_bf16);
-  elements::unpack_pair(to[2], to[3], from.y, is_bf16);
-  elements::unpack_pair(to[4], to[5], from.z, is_bf16);
-  elements::unpack_pair(to[6], to[7], from.w, is_bf16);
+
+/// Rounds values to the bytes of a vector. The sign and the payload of nans may change.
+template <class Form>
+__device__ inline typename Form::Raw pack(const typename Form::T (&from)[Form::N]) {
+  if constexpr (Form::N == 1) {
+    return from[0];
+  } else if constexpr (Form::N == 4) {
+    return {__float_as_uint(from[0]), __float_as_uint(from[1]), __float_as_uint(from[2]), __float_as_uint(from[3])};
+  } else {
+    constexpr const typename Form::Element* kType = nullptr;
+    return {narrow_pair(from[0], from[1], kType), narrow_pair(from[2], from[3], kType),
+            narrow_pair(from[4], from[5], kType), narrow_pair(from[6], from[7], kType)};
+  }
 }
 
 /// A row of a tensor.
@@ -92,12 +106,10 @@ struct RowCursor {
   DType dtype;
 
   RowCursor() = default;
-  /// Refers to a row. If the tensor is absent, to nothing.
-  __device__ RowCursor(const DeviceRows& rows, std::int64_t row)
-      : at(rows.data == nullptr ? nullptr
-                                : rows.data + rows.place(row) * static_cast<std::int64_t>(itemsize(rows.dtype))),
-        step(rows.step),
-        dtype(rows.dtype) {}
+  /// Refers to the first row. If the tensor is absent, to nothing.
+  __device__ explicit RowCursor(const DeviceRows& rows) : at(rows.data), step(rows.step), dtype(rows.dtype) {}
+  /// Refers to a row of a tensor that is not absent.
+  __device__ RowCursor(const DeviceRows& rows, std::int64_t row) : RowCursor(rows) { at += rows.place(row) * item(); }
 
   /// Loads N elements from `i` on.
   __device__ typename Form::Raw read(std::int64_t i) const {
@@ -109,12 +121,13 @@ struct RowCursor {
   }
   /// Loads and converts N elements; all are `otherwise` if the tensor is absent.
   __device__ void read_or(T (&to)[N], std::int64_t i, T otherwise) const {
-    if (at != nullptr) {
-      unpack(to, read(i), dtype);
-    } else {
+    // Without a tensor, the same bytes are converted, so that only the load depends on it.
+    T same[N];
 #pragma unroll
-      for (int k = 0; k < N; ++k) to[k] = otherwise;
-    }
+    for (T& each : same) each = otherwise;
+    typename Form::Raw raw = pack<Form>(same);
+    if (at != nullptr) raw = read(i);
+    unpack<Form>(to, raw);
   }
   /// Returns the number of elements between the start of the vector that contains the first element and this element.
   __device__ int before() const {
@@ -136,19 +149,30 @@ struct RowCursor {
   }
   /// Stores N elements from `i` on, rounded to the dtype. Four elements may also be of a half type.
   __device__ void write(const T (&from)[N], std::int64_t i) const {
-    const bool is_bf16 = dtype == DType::kBF16;
     if constexpr (N == 1) {
       store(from[0], at, dtype, i * step);
     } else if constexpr (N == 8) {
-      *reinterpret_cast<uint4*>(at + i * 2) =
-          uint4{elements::pack_pair(from[0], from[1], is_bf16), elements::pack_pair(from[2], from[3], is_bf16),
-                elements::pack_pair(from[4], from[5], is_bf16), elements::pack_pair(from[6], from[7], is_bf16)};
+      *reinterpret_cast<uint4*>(at + i * 2) = pack<Form>(from);
     } else if (dtype == DType::kF32) {
-      *reinterpret_cast<float4*>(at + i * 4) = float4{from[0], from[1], from[2], from[3]};
+      *reinterpret_cast<uint4*>(at + i * 4) = pack<Form>(from);
+    } else if (dtype == DType::kBF16) {
+      write_halves(from, i, static_cast<const bf16*>(nullptr));
     } else {
-      *reinterpret_cast<uint2*>(at + i * 2) =
-          uint2{elements::pack_pair(from[0], from[1], is_bf16), elements::pack_pair(from[2], from[3], is_bf16)};
+      write_halves(from, i, static_cast<const f16*>(nullptr));
     }
+  }
+
+ private:
+  // Returns the size of an element.
+  __device__ std::int64_t item() const {
+    if constexpr (N == 8) return 2;
+    if constexpr (N == 4) return dtype == DType::kF32 ? 4 : 2;
+    return static_cast<std::int64_t>(itemsize(dtype));
+  }
+  template <class S>
+  __device__ void write_halves(const T (&from)[N], std::int64_t i, const S* type) const {
+    *reinterpret_cast<uint2*>(at + i * 2) =
+        uint2{narrow_pair(from[0], from[1], type), narrow_pair(from[2], from[3], type)};
   }
 };
 

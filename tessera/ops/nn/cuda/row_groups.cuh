@@ -59,11 +59,12 @@ struct RowGroup {
   __device__ V all(V a, const F& f) {
     if constexpr (kMayBeAcross) {
       if (is_across) {
-        __shared__ V cells[kMaxHeldThreads];
+        __shared__ V cells[kMaxRowThreads];
         __syncthreads();  // waits for the readers of the previous reduction
         cells[threadIdx.x] = a;
         __syncthreads();
         a = cells[slot];
+#pragma unroll 1
         for (int i = 1; i < width; ++i) a = f(a, cells[slot + 32 * i]);
         return a;
       }
@@ -76,6 +77,7 @@ struct RowGroup {
     if (threadIdx.x % 32 == 0) of_warps[turn][threadIdx.x / 32] = a;
     wait();
     a = of_warps[turn][slot * warps];
+#pragma unroll 3
     for (int i = 1; i < warps; ++i) a = f(a, of_warps[turn][slot * warps + i]);
     turn ^= 1;
     return a;
@@ -91,16 +93,8 @@ struct RowGroup {
     });
   }
 
-  /// Waits for the threads of a row of more than one warp. At most four of them are in a block; barrier 0 is that of
-  /// the block.
-  __device__ void wait() const {
-    switch (slot) {
-      case 0: asm volatile("bar.sync 1, %0;" ::"r"(width) : "memory"); return;
-      case 1: asm volatile("bar.sync 2, %0;" ::"r"(width) : "memory"); return;
-      case 2: asm volatile("bar.sync 3, %0;" ::"r"(width) : "memory"); return;
-      default: asm volatile("bar.sync 4, %0;" ::"r"(width) : "memory");
-    }
-  }
+  /// Waits for the threads of a row of more than one warp. Barrier 0 is that of the block.
+  __device__ void wait() const { asm volatile("bar.sync %0, %1;" ::"r"(slot + 1), "r"(width) : "memory"); }
 
   /// Calls body(row, is_valid) for the rows of this group. The groups of a block make equally many calls.
   template <class F>
@@ -120,6 +114,7 @@ class RowReader {
   using T = typename Form::T;
   static constexpr int N = Form::N;
   using Index = std::conditional_t<kIsHeld, int, std::int64_t>;
+  static constexpr int kHeld = kIsHeld ? held_vectors(kIn) : 1;
 
   /// Starts to load the row if it is held. `length` is 0 if there is no row. The first vector begins `before` elements
   /// before the row, so that a row at any address is read in vectors. Vectors at both ends then contain elements of
@@ -133,7 +128,7 @@ class RowReader {
     for (int in = 0; in < kIn; ++in) rows_[in] = rows[in];
     if constexpr (kIsHeld) {
 #pragma unroll
-      for (int v = 0; v < kHeldVectors; ++v) {
+      for (int v = 0; v < kHeld; ++v) {
         if (first_ + v * stride_ < length_) read(held_[v], first_ + v * stride_);
       }
     }
@@ -144,7 +139,7 @@ class RowReader {
   __device__ void each(const F& body) const {
     if constexpr (kIsHeld) {
 #pragma unroll
-      for (int v = 0; v < kHeldVectors; ++v) {
+      for (int v = 0; v < kHeld; ++v) {
         if (first_ + v * stride_ < length_) call(held_[v], first_ + v * stride_, body);
       }
     } else {
@@ -174,7 +169,7 @@ class RowReader {
   __device__ void call(const typename Form::Raw (&raw)[kIn], Index i, const F& body) const {
     T values[kIn][N];
 #pragma unroll
-    for (int in = 0; in < kIn; ++in) unpack(values[in], raw[in], rows_[in].dtype);
+    for (int in = 0; in < kIn; ++in) unpack<Form>(values[in], raw[in]);
     body(values, i);
   }
 
@@ -182,28 +177,30 @@ class RowReader {
   Index stride_;
   Index length_;
   RowCursor<Form> rows_[kIn];
-  typename Form::Raw held_[kIsHeld ? kHeldVectors : 1][kIn];
+  typename Form::Raw held_[kHeld][kIn];
 };
 
-/// Defines the forms of a kernel whose body is a function template name<Form, kIsHeld>(args): rows in registers, and
-/// rows of any length. `held_blocks` is the number of blocks of 512 threads per multiprocessor, which bounds registers.
+/// Defines the forms of a kernel whose body is a function template name<Form, kIsHeld>(args): rows of `inputs` tensors
+/// in registers, and rows of any length.
 #define TESSERA_ROW_FORM(name, suffix, form, is_held, bounds, parameters, arguments) \
   extern "C" __global__ void __launch_bounds__ bounds name##_##suffix parameters {   \
     name##_rows<form, is_held> arguments;                                            \
   }
-#define TESSERA_LONG_ROW_FORMS(name, parameters, arguments)                           \
-  TESSERA_ROW_FORM(name, float_long, FloatForm, false, (1024), parameters, arguments) \
-  TESSERA_ROW_FORM(name, half_long, HalfForm, false, (1024), parameters, arguments)   \
-  TESSERA_ROW_FORM(name, any_long, AnyForm, false, (512), parameters, arguments)      \
+#define TESSERA_VECTOR_ROW_FORMS(name, suffix, is_held, bounds, parameters, arguments)      \
+  TESSERA_ROW_FORM(name, float_##suffix, FloatForm, is_held, bounds, parameters, arguments) \
+  TESSERA_ROW_FORM(name, bf16_##suffix, Bf16Form, is_held, bounds, parameters, arguments)   \
+  TESSERA_ROW_FORM(name, f16_##suffix, F16Form, is_held, bounds, parameters, arguments)
+#define TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)                    \
+  TESSERA_ROW_FORM(name, any_long, AnyForm, false, (512), parameters, arguments) \
   TESSERA_ROW_FORM(name, double_long, DoubleForm, false, (512), parameters, arguments)
-#define TESSERA_ONE_PASS_ROW_FORMS(name, parameters, arguments)                         \
-  TESSERA_ROW_FORM(name, float_long, FloatForm, false, (256, 3), parameters, arguments) \
-  TESSERA_ROW_FORM(name, half_long, HalfForm, false, (256, 3), parameters, arguments)   \
-  TESSERA_ROW_FORM(name, any_long, AnyForm, false, (512), parameters, arguments)        \
-  TESSERA_ROW_FORM(name, double_long, DoubleForm, false, (512), parameters, arguments)
-#define TESSERA_ROW_FORMS(name, held_blocks, parameters, arguments)                              \
-  TESSERA_ROW_FORM(name, float_held, FloatForm, true, (512, held_blocks), parameters, arguments) \
-  TESSERA_ROW_FORM(name, half_held, HalfForm, true, (512, held_blocks), parameters, arguments)   \
+#define TESSERA_LONG_ROW_FORMS(name, parameters, arguments)                  \
+  TESSERA_VECTOR_ROW_FORMS(name, long, false, (1024), parameters, arguments) \
+  TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)
+#define TESSERA_ONE_PASS_ROW_FORMS(name, parameters, arguments)                \
+  TESSERA_VECTOR_ROW_FORMS(name, long, false, (256, 3), parameters, arguments) \
+  TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)
+#define TESSERA_ROW_FORMS(name, inputs, parameters, arguments)                                                       \
+  TESSERA_VECTOR_ROW_FORMS(name, held, true, (max_held_threads(inputs), inputs == 1 ? 3 : 1), parameters, arguments) \
   TESSERA_LONG_ROW_FORMS(name, parameters, arguments)
 
 /// The group of a form: groups across rows only read one element at a time.

@@ -143,6 +143,26 @@ TEST_F(RowsOnCuda, NormsOfManyRows) {
   }
 }
 
+// Rows of vectors whose dimensions cannot be merged, such as the heads of a part of a merged projection.
+TEST_F(RowsOnCuda, RowsOfSlices) {
+  for (const DType dtype : kFloats) {
+    SCOPED_TRACE(tessera::detail::concat(dtype));
+    const Tensor packed = randn({3, 50, 5, 192}, {.dtype = dtype});
+    const auto part = [](const Tensor& x) { return slice(slice(x, 3, 64, 128), 2, 1, 4); };
+    const Tensor x = part(packed);
+    const Tensor on_device = part(there(packed));
+    const Tensor weight = randn({64}, {.dtype = dtype});
+    const double tolerance = 10 * tolerance_of(dtype);
+    expect_near(here(softmax(on_device, 3)), softmax(x, 3), tolerance);
+    expect_near(here(layer_norm(on_device, there(weight))), layer_norm(x, weight), tolerance);
+    const Tensor rstd = rand({3, 50, 3}, {.dtype = dtype == DType::kF64 ? DType::kF64 : DType::kF32});
+    const NormGradients want = rms_norm_backward(x, x, weight, rstd);
+    const NormGradients got = rms_norm_backward(on_device, on_device, there(weight), there(rstd));
+    expect_near(here(got.x), want.x, tolerance);
+    expect_near(here(got.weight), want.weight, 10 * tolerance);
+  }
+}
+
 TEST_F(RowsOnCuda, EqualRunsGiveEqualBitsEagerAndReplayed) {
   const Tensor rstd = there(rand({2000}));
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64}) {

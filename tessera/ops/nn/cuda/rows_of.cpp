@@ -7,6 +7,8 @@ namespace tessera::ops::cuda {
 namespace {
 
 constexpr std::int64_t kBlock = 256;
+// Blocks of rows in registers: small, because a block only ends when all of its rows are written.
+constexpr std::int64_t kHeldBlock = 128;
 // Groups of rows that are read in one pass: small, so that the ends of rows overlap with the middle of others.
 constexpr std::int64_t kOnePassThreads = 256;
 // Groups of rows that are read again. Two of them per multiprocessor overlap; with rows of more bytes than this, their
@@ -45,6 +47,7 @@ DeviceRows rows_of(const tensor::KernelCall& call, const Tensor& tensor, int dim
     rows.sizes[rows.ndim] = size;
     rows.strides[rows.ndim++] = stride;
   }
+  for (int d = 0; d < rows.ndim; ++d) rows.dividers[d] = divider_of(rows.sizes[d]);
   return rows;
 }
 
@@ -62,18 +65,20 @@ DeviceRows dense_rows(std::byte* data, DType dtype, std::int64_t count, std::int
 
 RowFormKind row_form(std::initializer_list<const DeviceRows*> all) {
   const DeviceRows& first = **all.begin();
-  if (first.dtype == DType::kF64) return RowFormKind::kDouble;
-  const std::int64_t n = first.dtype == DType::kF32 ? 4 : 8;
+  const RowFormKind form = vector_form(first.dtype);
+  if (form == RowFormKind::kDouble) return form;
+  const std::int64_t n = elements_of(form);
   for (const DeviceRows* rows : all) {
     if (rows->data != nullptr && !rows->has_vectors(n)) return RowFormKind::kAny;
   }
-  return n == 4 ? RowFormKind::kFloat : RowFormKind::kHalf;
+  return form;
 }
 
 RowFormKind shifted_form(std::initializer_list<const DeviceRows*> all) {
   const DeviceRows& first = **all.begin();
-  if (first.dtype == DType::kF64) return RowFormKind::kDouble;
-  const std::int64_t n = first.dtype == DType::kF32 ? 4 : 8;
+  const RowFormKind form = vector_form(first.dtype);
+  if (form == RowFormKind::kDouble) return form;
+  const std::int64_t n = elements_of(form);
   const auto element = [](const DeviceRows& rows) {
     return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(rows.data) / itemsize(rows.dtype));
   };
@@ -84,7 +89,7 @@ RowFormKind shifted_form(std::initializer_list<const DeviceRows*> all) {
     }
     if (!fits) return RowFormKind::kAny;
   }
-  return n == 4 ? RowFormKind::kFloat : RowFormKind::kHalf;
+  return form;
 }
 
 std::int64_t power_of_two(std::int64_t n) {
@@ -92,10 +97,10 @@ std::int64_t power_of_two(std::int64_t n) {
 }
 
 CudaRowKernels::CudaRowKernels(Image& image, const std::string& name, Reads reads) : reads_(reads) {
-  const char* const kForms[] = {"_float", "_half", "_any", "_double"};
-  for (std::size_t i = 0; i < 4; ++i) {
+  const char* const kForms[] = {"_float", "_bf16", "_f16", "_any", "_double"};
+  for (std::size_t i = 0; i < kRowForms; ++i) {
     long_[i] = std::make_unique<ImageKernel>(image, name + kForms[i] + "_long");
-    if (i < 2 && reads == Reads::kHeld) {
+    if (i < kVectorForms && held_inputs() > 0) {
       held_[i] = std::make_unique<ImageKernel>(image, name + kForms[i] + "_held");
     }
   }
@@ -115,20 +120,25 @@ CudaRowKernels::Choice CudaRowKernels::choose(const tensor::KernelCall& call, co
   // Rows whose first elements are adjacent.
   if (elements_of(form) == 1 && rows.ndim > 0 && rows.length > 1 && rows.count > 1 &&
       std::abs(rows.strides[rows.ndim - 1]) < std::abs(rows.step)) {
-    const std::int64_t width = std::clamp<std::int64_t>(power_of_two(rows.length / 8), 1, kMaxHeldThreads / 32);
+    const std::int64_t width = std::clamp<std::int64_t>(power_of_two(rows.length / 8), 1, kMaxRowThreads / 32);
     return choice(*long_[at], {static_cast<std::int32_t>(width), true}, 32 * width, 32);
   }
-  const bool is_held = at < 2 && reads_ == Reads::kHeld && vectors <= std::int64_t{kHeldVectors} * kMaxHeldThreads;
+  const int inputs = at < kVectorForms ? held_inputs() : 0;
   // Eight threads read whole lines of memory.
   const std::int64_t fewest = std::min<std::int64_t>(power_of_two(vectors), 8);
+  if (inputs > 0 && vectors <= held_vectors(inputs) * max_held_threads(inputs)) {
+    const std::int64_t each = held_vectors(inputs);
+    const std::int64_t width = std::max(power_of_two((vectors + each - 1) / each), fewest);
+    const std::int64_t block = std::max(kHeldBlock, width);
+    return choice(*held_[at], threads_along(width), block, block / width);
+  }
   const std::int64_t nbytes = rows.length * static_cast<std::int64_t>(itemsize(rows.dtype));
   const std::int64_t most = reads_ == Reads::kOnce                             ? kOnePassThreads
-                            : is_held || at >= 2 || nbytes <= kMaxSharedNbytes ? kMaxHeldThreads
+                            : at >= kVectorForms || nbytes <= kMaxSharedNbytes ? kMaxRowThreads
                                                                                : kMaxThreads;
-  const std::int64_t each = is_held ? kHeldVectors : 8;
-  const std::int64_t width = std::clamp(power_of_two((vectors + each - 1) / each), fewest, most);
+  const std::int64_t width = std::clamp(power_of_two((vectors + 7) / 8), fewest, most);
   const std::int64_t block = std::max(kBlock, width);
-  return choice(is_held ? *held_[at] : *long_[at], threads_along(width), block, block / width);
+  return choice(*long_[at], threads_along(width), block, block / width);
 }
 
 }  // namespace tessera::ops::cuda

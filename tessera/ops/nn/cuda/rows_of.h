@@ -18,7 +18,17 @@ DeviceRows rows_of(const tensor::KernelCall& call, const Tensor& tensor, int dim
 DeviceRows dense_rows(std::byte* data, DType dtype, std::int64_t count, std::int64_t length);
 
 /// How a kernel reads rows. Vectors are 16 bytes of contiguous elements.
-enum class RowFormKind : std::uint8_t { kFloat, kHalf, kAny, kDouble };
+enum class RowFormKind : std::uint8_t { kFloat, kBf16, kF16, kAny, kDouble };
+/// Number of forms, and of those that read vectors, which are first.
+inline constexpr std::size_t kRowForms = 5;
+inline constexpr std::size_t kVectorForms = 3;
+/// Returns the form that reads vectors of a dtype; kDouble if none does.
+constexpr RowFormKind vector_form(DType dtype) {
+  return dtype == DType::kF64    ? RowFormKind::kDouble
+         : dtype == DType::kF32  ? RowFormKind::kFloat
+         : dtype == DType::kBF16 ? RowFormKind::kBf16
+                                 : RowFormKind::kF16;
+}
 /// Returns the form for these operands, which are read along rows and have the dtype of the first. Absent operands are
 /// ignored.
 RowFormKind row_form(std::initializer_list<const DeviceRows*> all);
@@ -27,7 +37,7 @@ RowFormKind row_form(std::initializer_list<const DeviceRows*> all);
 RowFormKind shifted_form(std::initializer_list<const DeviceRows*> all);
 /// Returns the number of elements per load.
 constexpr std::int64_t elements_of(RowFormKind form) {
-  return form == RowFormKind::kFloat ? 4 : form == RowFormKind::kHalf ? 8 : 1;
+  return form == RowFormKind::kFloat ? 4 : form < RowFormKind::kAny ? 8 : 1;
 }
 /// Returns the smallest power of two that is at least `n`.
 std::int64_t power_of_two(std::int64_t n);
@@ -37,9 +47,10 @@ class CudaRowKernels {
  public:
   /// How a kernel reads a row.
   enum class Reads : std::uint8_t {
-    kHeld,   // once; it has additional forms that hold rows in registers, and reads rows that do not fit again
-    kAgain,  // at every pass
-    kOnce,   // in its only pass, in vectors at any address
+    kHeld,     // once; it has additional forms that hold rows in registers, and reads rows that do not fit again
+    kTwoHeld,  // like kHeld, with two inputs
+    kAgain,    // at every pass
+    kOnce,     // in its only pass, in vectors at any address
   };
   /// Looks up the kernels of "softmax": softmax_float_held, softmax_any_long and so on.
   CudaRowKernels(Image& image, const std::string& name, Reads reads = Reads::kHeld);
@@ -53,6 +64,8 @@ class CudaRowKernels {
   }
 
  private:
+  // Returns the number of inputs whose rows are in registers; 0 if no form holds rows.
+  [[nodiscard]] int held_inputs() const { return reads_ == Reads::kHeld ? 1 : reads_ == Reads::kTwoHeld ? 2 : 0; }
   struct Choice {
     const ImageKernel* kernel;
     RowThreads threads;
@@ -61,8 +74,8 @@ class CudaRowKernels {
   [[nodiscard]] Choice choose(const tensor::KernelCall& call, const DeviceRows& rows, RowFormKind form) const;
 
   Reads reads_;
-  std::unique_ptr<const ImageKernel> held_[2];  // by RowFormKind, with Reads::kHeld
-  std::unique_ptr<const ImageKernel> long_[4];  // by RowFormKind
+  std::unique_ptr<const ImageKernel> held_[kVectorForms];  // by RowFormKind, unless reads_ is kAgain or kOnce
+  std::unique_ptr<const ImageKernel> long_[kRowForms];     // by RowFormKind
 };
 
 }  // namespace tessera::ops::cuda

@@ -77,9 +77,9 @@ __device__ void log_softmax_backward_rows(const RowThreads& threads, const Devic
 
 #define TESSERA_TWO_ROWS (RowThreads threads, TESSERA_ROWS a, TESSERA_ROWS b)
 #define TESSERA_THREE_ROWS (RowThreads threads, TESSERA_ROWS a, TESSERA_ROWS b, TESSERA_ROWS c)
-TESSERA_ROW_FORMS(softmax, 2, TESSERA_TWO_ROWS, (threads, a, b))
-TESSERA_ROW_FORMS(log_softmax, 2, TESSERA_TWO_ROWS, (threads, a, b))
-TESSERA_ROW_FORMS(softmax_backward, 1, TESSERA_THREE_ROWS, (threads, a, b, c))
-TESSERA_ROW_FORMS(log_softmax_backward, 1, TESSERA_THREE_ROWS, (threads, a, b, c))
+TESSERA_ROW_FORMS(softmax, 1, TESSERA_TWO_ROWS, (threads, a, b))
+TESSERA_ROW_FORMS(log_softmax, 1, TESSERA_TWO_ROWS, (threads, a, b))
+TESSERA_ROW_FORMS(softmax_backward, 2, TESSERA_THREE_ROWS, (threads, a, b, c))
+TESSERA_ROW_FORMS(log_softmax_backward, 2, TESSERA_THREE_ROWS, (threads, a, b, c))
 
 }  // namespace tessera::ops::cuda

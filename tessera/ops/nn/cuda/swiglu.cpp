@@ -14,10 +14,14 @@ using tensor::KernelCall;
 
 Image image(TESSERA_CUDA_BYTES(swiglu_rows));
 // By RowFormKind.
-const ImageKernel forward_kernels[] = {
-    {image, "swiglu_float"}, {image, "swiglu_half"}, {image, "swiglu_any"}, {image, "swiglu_double"}};
+const ImageKernel forward_kernels[] = {{image, "swiglu_float"},
+                                       {image, "swiglu_bf16"},
+                                       {image, "swiglu_f16"},
+                                       {image, "swiglu_any"},
+                                       {image, "swiglu_double"}};
 const ImageKernel backward_kernels[] = {{image, "swiglu_backward_float"},
-                                        {image, "swiglu_backward_half"},
+                                        {image, "swiglu_backward_bf16"},
+                                        {image, "swiglu_backward_f16"},
                                         {image, "swiglu_backward_any"},
                                         {image, "swiglu_backward_double"}};
 
@@ -27,15 +31,16 @@ constexpr std::int64_t kVectorsEach = 4;
 
 RowFormKind form_of(const SwigluCall& of, std::size_t operands) {
   const DType dtype = of.dtypes[0];
-  if (dtype == DType::kF64) return RowFormKind::kDouble;
-  const std::int64_t n = dtype == DType::kF32 ? 4 : 8;
+  const RowFormKind form = vector_form(dtype);
+  if (form == RowFormKind::kDouble) return form;
+  const std::int64_t n = elements_of(form);
   // Short runs are read element by element: a block would be idle.
   bool fits = of.run % n == 0 && (of.runs == 1 || of.run >= 64 * n);
   for (std::size_t o = 0; o < operands; ++o) {
     fits = fits && of.dtypes[o] == dtype && of.steps[o] == 1 && is_aligned(of.data[o], dtype, static_cast<int>(n));
     for (int d = 0; d < of.ndim; ++d) fits = fits && of.strides[d][o] % n == 0;
   }
-  return !fits ? RowFormKind::kAny : n == 4 ? RowFormKind::kFloat : RowFormKind::kHalf;
+  return fits ? form : RowFormKind::kAny;
 }
 
 void run(const KernelCall& call, const ImageKernel* kernels) {

@@ -79,7 +79,7 @@ __device__ void run_vectors(const SwigluCall& call) {
         T in[Function::kInputs][N];
         T out[kResults][N];
 #pragma unroll
-        for (int o = 0; o < Function::kInputs; ++o) unpack(in[o], raw[u][o], rows[kResults + o].dtype);
+        for (int o = 0; o < Function::kInputs; ++o) unpack<Form>(in[o], raw[u][o]);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
           T of_element[Function::kInputs];
@@ -132,7 +132,8 @@ __device__ void run_elements(const SwigluCall& call) {
   extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ SwigluCall call) { __VA_ARGS__(call); }
 #define TESSERA_SWIGLU_KERNELS(name, function)                          \
   TESSERA_SWIGLU_KERNEL(name##_float, run_vectors<FloatForm, function>) \
-  TESSERA_SWIGLU_KERNEL(name##_half, run_vectors<HalfForm, function>)   \
+  TESSERA_SWIGLU_KERNEL(name##_bf16, run_vectors<Bf16Form, function>)   \
+  TESSERA_SWIGLU_KERNEL(name##_f16, run_vectors<F16Form, function>)     \
   TESSERA_SWIGLU_KERNEL(name##_any, run_elements<float, function>)      \
   TESSERA_SWIGLU_KERNEL(name##_double, run_elements<double, function>)
 TESSERA_SWIGLU_KERNELS(swiglu, Forward)

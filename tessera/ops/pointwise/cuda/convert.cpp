@@ -14,7 +14,7 @@ using detail::Compute;
 
 Image image(TESSERA_CUDA_BYTES(convert_kernels));
 const DenseKernel dense[] = {{DType::kF32, DType::kBF16, 8, {image, "cast_f32_bf16"}},
-                             {DType::kBF16, DType::kF32, 8, {image, "cast_bf16_f32"}}};
+                             {DType::kBF16, DType::kF32, 4, {image, "cast_bf16_f32"}}};
 const ImageKernel rows(image, "cast_rows");
 const ImageKernel any[] = {
     {image, "cast_any_f32"}, {image, "cast_any_f64"}, {image, "cast_any_i64"}, {image, "cast_any_c64"}};

@@ -16,12 +16,13 @@ struct cast_formula {
 
 }  // namespace
 
-#define TESSERA_DENSE_CAST(suffix, From, To)                                                                   \
+// Threads that store 16 bytes each write whole lines of memory: two stores of 16 bytes of a thread would be apart.
+#define TESSERA_DENSE_CAST(suffix, From, To, N)                                                                \
   extern "C" __global__ void __launch_bounds__(256, 4) cast_##suffix(const __grid_constant__ DenseCall call) { \
-    Dense<cast_formula, From, To, 8>::run(call);                                                               \
+    Dense<cast_formula, From, To, N>::run(call);                                                               \
   }
-TESSERA_DENSE_CAST(f32_bf16, float, bf16)
-TESSERA_DENSE_CAST(bf16_f32, bf16, float)
+TESSERA_DENSE_CAST(f32_bf16, float, bf16, 8)
+TESSERA_DENSE_CAST(bf16_f32, bf16, float, 4)
 
 extern "C" __global__ void __launch_bounds__(256, 3) cast_rows(const __grid_constant__ WalkCall call) {
   run_rows<cast_formula>(call);

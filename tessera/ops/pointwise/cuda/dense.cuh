@@ -64,7 +64,7 @@ __device__ inline void for_inputs(F&& body) {
 template <class Formula, class In, class Out, int N = dense_vector(sizeof(In))>
 struct Dense {
   static constexpr int kInputs = Formula::kInputs;
-  static constexpr int kUnroll = dense_unroll(kInputs);
+  static constexpr int kUnroll = dense_unroll(kInputs, N* static_cast<int>(sizeof(In)));
   // Narrow results need no accurate functions.
   using D = std::conditional_t<sizeof(In) == 2 && sizeof(Out) <= 2, NarrowLane, Lane<float>>;
 

@@ -53,7 +53,8 @@ bool launch_dense(const tensor::KernelCall& call, const PointwiseKernels& kernel
     const PointwiseOperand& operand = dense.inputs[i];
     dense.has_vectors &= operand.is_constant || is_aligned(operand.data, operand.dtype, found->width);
   }
-  const std::int64_t tile = std::int64_t{kThreads} * found->width * dense_unroll(static_cast<int>(inputs));
+  const int nbytes = found->width * static_cast<int>(itemsize(found->from));
+  const std::int64_t tile = std::int64_t{kThreads} * found->width * dense_unroll(static_cast<int>(inputs), nbytes);
   launch(call, found->kernel, blocks_for(call, dense.numel, tile), kThreads, dense);
   return true;
 }

@@ -12,8 +12,11 @@ namespace tessera::ops::cuda {
 inline constexpr int kMaxInputs = 4;
 /// Elements of a vector in walks.
 inline constexpr int kVector = 4;
-/// Vectors that a thread has in flight in calls with contiguous operands: four of 16 bytes in all.
-constexpr int dense_unroll(int inputs) { return inputs == 1 ? 4 : 2; }
+/// Vectors that a thread has in flight in calls with contiguous operands: four of at least 16 bytes in all, or eight of
+/// eight bytes.
+constexpr int dense_unroll(int inputs, int vector_nbytes) {
+  return (inputs == 1 ? 4 : 2) * (vector_nbytes < 16 ? 2 : 1);
+}
 /// Vectors that a thread has in flight in walks.
 constexpr int walk_unroll(int inputs) { return inputs <= 2 ? 2 : 1; }
 /// Elements of a vector of elements of `item` bytes in calls with contiguous operands.

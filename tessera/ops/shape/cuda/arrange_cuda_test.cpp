@@ -29,7 +29,7 @@ class ArrangedOnCuda : public testing::OnCuda {
 TEST_F(ArrangedOnCuda, CopiesTransposedMatrices) {
   for (const DType dtype : kDTypes) {
     for (const auto& [rows, columns] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
-             {64, 64}, {65, 130}, {1000, 72}, {16, 5000}, {1, 70}, {15, 15}, {128, 16}, {257, 511}}) {
+             {64, 64}, {65, 130}, {1000, 72}, {16, 5000}, {1, 70}, {15, 15}, {128, 16}, {257, 511}, {272, 400}}) {
       SCOPED_TRACE(tessera::detail::concat(dtype, " ", rows, " x ", columns));
       const Tensor x = numbers({rows, columns}, dtype);
       expect_host_bits(x, [](const Tensor& t) { return contiguous(transpose(t, 0, 1)); });
