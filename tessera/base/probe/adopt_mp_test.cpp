@@ -98,6 +98,21 @@ TEST_F(Adopt, ReplacesTheCopyThatAProcessMadeBeforeItWasKilled) {
   expect_adopted(2, run);
 }
 
+TEST_F(Adopt, RemovesTheTemporaryFileOfAProcessThatWasKilledDuringItsCopy) {
+  std::string copy;
+  killed_after(
+      [&](Recorder&) { std::ofstream(in(run).at(0).path().string() + "." + std::to_string(::getpid()) + ".0.part"); });
+  ASSERT_EQ(in(run).size(), 2U);
+  for (const auto& entry : in(run)) {
+    if (entry.is_symlink()) copy = entry.path().string();
+  }
+  const std::string of_running = copy + "." + std::to_string(::getpid()) + ".0.part";
+  std::ofstream{of_running};
+  EXPECT_EQ(adopt_records(run).moved.size(), 1U);
+  EXPECT_TRUE(fs::remove(of_running));
+  expect_adopted(1, run);
+}
+
 TEST_F(Adopt, TheNextStartInTheRunDirectoryDoesIt) {
   kill_one();
   { const Recorder recorder({.run_dir = run}, options()); }

@@ -103,11 +103,25 @@ bool is_wanted(const std::string& path, const OpenRecord& record) {
   return OpenRecord(run_path).is_copy_of(record);
 }
 
+// Removes temporary files of this copy whose processes were killed while they wrote them (record_copy.cpp names them).
+void remove_unfinished_copies(const std::filesystem::path& copy) {
+  const std::string prefix = copy.filename().string() + ".";
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(copy.parent_path(), error)) {
+    const std::string name = entry.path().filename().string();
+    unsigned long long pid = 0;
+    const bool is_temporary = name.starts_with(prefix) && name.ends_with(".part") &&
+                              std::sscanf(name.c_str() + prefix.size(), "%llu.", &pid) == 1;
+    if (is_temporary && !detail::process_start(pid)) ::unlink(entry.path().c_str());
+  }
+}
+
 // Copies the record to `to` and removes it. Returns the error, or an empty string.
 std::string move_record(const std::string& path, const OpenRecord& record, const std::string& to) {
   if (!record.is_ours()) return tessera::detail::concat("record ", path, " of ", to, " belongs to another user");
   if (const int error = detail::copy_record(record.descriptor(), record.nbytes(), to); error != 0)
     return tessera::detail::concat("record ", path, " cannot be copied to ", to, ": ", std::strerror(error));
+  remove_unfinished_copies(to);
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
   return tessera::detail::concat("record ", path, " was copied to ", to,
                                  ", but cannot be removed: ", std::strerror(errno));
