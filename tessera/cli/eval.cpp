@@ -62,7 +62,7 @@ std::uint64_t sample_count(const Options& options, const train::Samples& samples
 
 void evaluate(const Options& options, Result& result) {
   const bool is_first = current_place().rank == Rank(0);
-  const train::CheckpointInfo from = one_checkpoint(options.model.checkpoint);
+  const train::CheckpointInfo from = saved_model_at(options.model.checkpoint);
   const train::SavedModelOptions how = model_options(options.model);
   const tensor::DeviceScope on_device(train::saved_model_device(from, how, train::ModelUse::kLoss));
   const train::SavedModel saved = train::open_saved_model(from, how);

@@ -92,7 +92,7 @@ class Writer {
  public:
   explicit Writer(const Options& options)
       : options_(options),
-        from_(one_checkpoint(options.model.checkpoint)),
+        from_(saved_model_at(options.model.checkpoint)),
         on_device_(train::saved_model_device(from_, model_options(options.model), train::ModelUse::kGeneration)),
         saved_(train::open_saved_model(from_, model_options(options.model))),
         tokenizer_path_(train::saved_tokenizer(from_, saved_.config, options.model.tokenizer)),
@@ -308,7 +308,7 @@ Body declare(Command& command) {
       "  tessera generate run \"Once upon a time\" --max-tokens 200 --top-p 0.9\n"
       "  tessera generate run/checkpoints/step-000000200 --file prompts.txt --lines --json\n"
       "  echo \"To be\" | tessera generate run --mesh tp=2 --temperature 0\n"
-      "  tessera generate model --interactive --chat --system \"Answer briefly.\"";
+      "  tessera generate Llama-3.2-1B --interactive --chat --system \"Answer briefly.\"";
   return [options] { return reported([&] { return generate(*options); }); };
 }
 

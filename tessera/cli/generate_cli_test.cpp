@@ -51,6 +51,10 @@ TEST_F(Generate, GivesTheSameTextFromEverySourceOnEveryMesh) {
     EXPECT_EQ(outcome.out, first.out) << same;
   }
   EXPECT_NE(generate("run/checkpoints/step-000000020 'line 1'" + how).out, first.out);
+  ASSERT_EQ(in_directory("checkpoint export run -o exported").code, 0);
+  const Outcome exported = generate("exported 'line 1' --tokenizer bytes --mesh tp=2" + how);
+  EXPECT_EQ(exported.out, first.out) << "a model of transformers" << exported.err;
+  EXPECT_TRUE(contains(generate("exported 'line 1'").err, "tokenizer.json': is missing; pass --tokenizer"));
 }
 
 TEST_F(Generate, ComputesOnANamedDevice) {
@@ -137,6 +141,10 @@ TEST_F(Generate, EvalGivesTheLossOfTheRun) {
   EXPECT_DOUBLE_EQ(got["perplexity"].get<double>(), std::exp(want));
   const json on_mesh = json::parse(eval("run --json --mesh dp=2,tp=2").out);
   EXPECT_NEAR(on_mesh["loss"].get<double>(), want, 1e-5);
+  ASSERT_EQ(in_directory("checkpoint export run -o exported").code, 0);
+  const json files = json::parse(eval("exported --data other --tokenizer bytes --json").out);
+  const double of_run = json::parse(eval("run --data other --json").out)["loss"].get<double>();
+  EXPECT_NEAR(files["loss"].get<double>(), of_run, 1e-5) << "a model of transformers, in batches of another size";
   const Outcome other = eval("run --data other");
   EXPECT_EQ(other.code, 0) << other.err;
   EXPECT_TRUE(contains(other.out, "eval.perplexity\t")) << other.out;

@@ -5,13 +5,16 @@
 #include <sstream>
 
 #include "tessera/base/error.h"
+#include "tessera/cli/checkpoint_verbs.h"
 #include "tessera/comm/launch_environment.h"
 #include "tessera/comm/world.h"
+#include "tessera/train/checkpoint/hugging_face.h"
 
 namespace tessera::cli {
 
 void add_saved_model_options(Command& command, SavedModelWords& words) {
-  command.add("CHECKPOINT", &words.checkpoint, "Run directory (its newest checkpoint), or a checkpoint",
+  command.add("CHECKPOINT", &words.checkpoint,
+              "Run directory (its newest checkpoint), a checkpoint, or a model of transformers",
               {.is_required = true, .paths = Paths::kDirectories});
   command.add("--mesh", &words.mesh, "Ranks of this machine to compute on, such as tp=2 (default: one rank)",
               {.type = "AXES", .examples = {"tp=2", "fsdp=2"}});
@@ -20,6 +23,15 @@ void add_saved_model_options(Command& command, SavedModelWords& words) {
   command.add("--dtype", &words.dtype, "Dtype to compute in (default: that of the run)", {.choices = {"f32", "bf16"}});
   command.add("--tokenizer", &words.tokenizer, "bytes, or the path of a tokenizer.json (default: that of the run)",
               {.paths = Paths::kFiles});
+}
+
+train::CheckpointInfo saved_model_at(const std::string& path) {
+  if (train::is_hugging_face(path)) {
+    train::CheckpointInfo model;
+    model.path = path;
+    return model;
+  }
+  return one_checkpoint(path);
 }
 
 train::MeshConfig mesh_of(const std::string& text) {

@@ -20,6 +20,9 @@ struct SavedModelWords {
 
 /// Adds CHECKPOINT, --mesh, --device, --dtype and --tokenizer.
 void add_saved_model_options(Command& command, SavedModelWords& words);
+/// Returns the checkpoint that a path means. For the directory of a model of `transformers`, sets only the path of the
+/// result. Throws IoError if the path is neither.
+train::CheckpointInfo saved_model_at(const std::string& path);
 /// Returns the mesh of "tp=2,fsdp=2"; one rank if the text is empty. Throws InvalidArgument for other axes.
 train::MeshConfig mesh_of(const std::string& text);
 /// Returns the values as options of a model.

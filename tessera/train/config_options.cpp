@@ -256,7 +256,8 @@ Rows checkpoint_options() {
        "auto: resume from the last valid checkpoint in the directory, if one exists; never; or the path of a "
        "checkpoint to start from",
        at(kCheckpoint, &C::resume)},
-      {"checkpoint.init", "Checkpoint, or run directory, whose weights a new run starts from (short form: --init)",
+      {"checkpoint.init",
+       "Checkpoint, run directory, or model of transformers, whose weights a new run starts from (short form: --init)",
        at(kCheckpoint, &C::init)},
   };
 }

@@ -10,6 +10,7 @@
 #include "tessera/ops/create/create.h"
 #include "tessera/tensor/safetensors.h"
 #include "tessera/train/checkpoint/checkpoint.h"
+#include "tessera/train/checkpoint/hugging_face.h"
 #include "tessera/train/merge_adapters.h"
 #include "tessera/train/run.h"
 #include "tessera/train/testing/told_runs.h"
@@ -115,6 +116,23 @@ TEST_F(RunFromWeights, AdaptersAloneAreTrainedAndSavedAndResume) {
   headed.lora = {.rank = 2, .modules = {"*"}};
   expect_error<InvalidArgument>([&] { (void)run_and(headed); },
                                 {"an output head must not have an adapter", "leave it out of lora.modules"});
+}
+
+TEST_F(RunFromWeights, StartsFromFilesOfTransformersAsFromTheCheckpoint) {
+  const HuggingFaceModel exported =
+      export_hugging_face(checkpoints_in(path("base") / "checkpoints").front(), path("exported"));
+  Config config = from_base("straight");
+  config.checkpoint.init = exported.path.string();
+  EXPECT_EQ(run_and(config).end, RunEnd::kDone);
+  EXPECT_TRUE(contains(said, "the initial weights are those of " + exported.path.string())) << said;
+  EXPECT_EQ(run_and(from_base("other")).end, RunEnd::kDone);
+  EXPECT_EQ(tensors("straight"), tensors("other"));
+  Config misfit = from_base("misfit");
+  misfit.checkpoint.init = exported.path.string();
+  misfit.model.hidden = 48;
+  expect_error<InvalidArgument>([&] { (void)run_and(misfit); },
+                                {"shape of parameters/layers.0.mlp.up_proj.weight: must be [48, ",
+                                 "shape of parameters/layers.0.mlp.down_proj.weight: must be ["});
 }
 
 TEST_F(RunFromWeights, OtherModelsAndEarlierNamesAreRefusedWithTheReason) {

@@ -1,7 +1,9 @@
 #include "tessera/train/predict.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "tessera/autograd/autograd.h"
@@ -103,16 +105,24 @@ SampleReader no_samples() {
   return [](std::uint64_t /*number*/, std::span<std::int32_t> tokens) { std::ranges::fill(tokens, 0); };
 }
 
+using MakeTrainer = std::function<std::unique_ptr<Trainer>(const Config& config)>;
+
+std::unique_ptr<Trainer> language_trainer(const Config& config) {
+  // No token of the samples ends a document: packing is predicted with documents of complete rows.
+  return std::make_unique<Trainer>(config, no_samples(),
+                                   config.data.pack ? std::optional<std::uint32_t>(1) : std::nullopt);
+}
+
 // Takes two steps: the first allocates the optimizer state, and the second, which a graph captures, holds most.
-Prediction predict_resolved(Config config, int world_size, std::int64_t limit) {
+Prediction predict_resolved(Config config, int world_size, std::int64_t limit, const MakeTrainer& make_trainer) {
   config.run.check_replicas = 0;  // compares values
   config.train.steps = std::max<std::int64_t>(config.train.steps, 2);
   Prediction out;
   comm::run_as({.world_size = world_size}, [&] {
     const nn::Meta meta;
     memory::Allocator::of(tensor::meta_device()).set_limit(static_cast<std::size_t>(limit));
-    // No token of the samples ends a document: packing is predicted with documents of complete rows.
-    Trainer trainer(config, no_samples(), config.data.pack ? std::optional<std::uint32_t>(1) : std::nullopt);
+    const std::unique_ptr<Trainer> made = make_trainer(config);
+    Trainer& trainer = *made;
     CostSum costs(is_on_accelerator(config));
     const tensor::CallObserverScope scope(costs);
     trainer.step();
@@ -131,7 +141,14 @@ Prediction predict_resolved(Config config, int world_size, std::int64_t limit) {
 }  // namespace
 
 Prediction predict(const Config& config, int world_size) {
-  return predict_resolved(resolved(config, world_size), world_size, 0);
+  return predict_resolved(resolved(config, world_size), world_size, 0, language_trainer);
+}
+
+Prediction predict(const Task& task, const Config& config, int world_size) {
+  Config own = config;
+  own.model = {.family = std::string(kOwnFamily)};
+  return predict_resolved(resolved(own, world_size), world_size, 0,
+                          [&](const Config& each) { return std::make_unique<Trainer>(each, task); });
 }
 
 std::vector<OwnedBytes> predicted_memory(const Config& config, int world_size, std::int64_t limit) {
@@ -141,7 +158,7 @@ std::vector<OwnedBytes> predicted_memory(const Config& config, int world_size, s
     now.train.batch = now.train.batch / now.train.accumulate * kMicroBatches;
     now.train.accumulate = kMicroBatches;
   }
-  return predict_resolved(std::move(now), world_size, limit).memory;
+  return predict_resolved(std::move(now), world_size, limit, language_trainer).memory;
 }
 
 double communication_seconds(const Prediction& prediction, const layout::CostModel& costs) {

@@ -16,6 +16,7 @@
 #include "tessera/comm/operation.h"
 #include "tessera/layout/cost_model.h"
 #include "tessera/train/config.h"
+#include "tessera/train/task.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera::train {
@@ -40,6 +41,9 @@ struct Prediction {
 
 /// Predicts a step of a configuration, resolved or not. Throws what resolved() throws.
 TESSERA_API Prediction predict(const Config& config, int world_size);
+
+/// Predicts a step of a task of your own. Its data is read, on the host, for two steps.
+TESSERA_API Prediction predict(const Task& task, const Config& config, int world_size);
 
 /// Returns the memory of predict(). Takes at most two micro-batches, since later ones need no more. Throws OutOfMemory
 /// as soon as the rank maps more than `limit` bytes; 0: no limit.

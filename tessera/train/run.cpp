@@ -16,6 +16,7 @@
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/bad_step.h"
 #include "tessera/train/checkpoint/checkpoint.h"
+#include "tessera/train/checkpoint/hugging_face.h"
 #include "tessera/train/data/detail/source.h"
 #include "tessera/train/data/samples.h"
 #include "tessera/train/detail/checkpointing.h"
@@ -350,7 +351,7 @@ void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, st
   summary.parameters = trainer.parameter_count();
   if (!start.init.empty()) {
     CheckpointState weights = trainer.initial_weights();
-    (void)load_checkpoint(open_checkpoint(start.init), weights);
+    load_weights(start.init, weights);
   }
   if (!start.checkpoint.empty()) go_on_from(start.checkpoint, digest, trainer, summary);
   check_none_asked_to_end();

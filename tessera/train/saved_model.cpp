@@ -8,6 +8,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/nn/distribute.h"
 #include "tessera/ops/create/generator.h"
+#include "tessera/train/checkpoint/hugging_face.h"
 #include "tessera/train/detail/choose_device.h"
 #include "tessera/train/make_model.h"
 
@@ -39,6 +40,11 @@ bool is_option(const std::string& name) {
 
 Config saved_config(const CheckpointInfo& from) {
   Config config;
+  if (is_hugging_face(from.path)) {
+    config.model = hugging_face_config(from.path);
+    config.model.preset = nn::model_family(config.model.family).presets.front().name;
+    return config;
+  }
   for (const auto& [name, values] : options_in(from)) {
     // Options of other versions matter only if they change the model.
     if (!name.starts_with("model.") && !is_option(name)) continue;
@@ -84,7 +90,7 @@ SavedModel open_saved_model(const CheckpointInfo& from, const SavedModelOptions&
   const nn::Module& model = saved.model->module();
   CheckpointState state;
   for (const auto& [name, leaf] : named_leaves(model)) state.tensors.emplace_back("parameters/" + name, leaf.detach());
-  (void)load_checkpoint(from, state);
+  load_weights(from.path, state);
   model.set_requires_grad("*", false);
   const DType dtype = config.train.dtype == "bf16" ? DType::kBF16 : DType::kF32;
   if (dtype != DType::kF32) model.to(dtype);  // once, instead of before each use
@@ -110,6 +116,8 @@ std::string saved_tokenizer(const CheckpointInfo& from, const Config& config, co
     if (!directory.empty() && std::filesystem::exists(directory / "tokenizer.json"))
       return (directory / "tokenizer.json").string();
   }
+  TESSERA_CHECK_AS(IoError, !is_hugging_face(from.path), "'", (from.path / "tokenizer.json").string(),
+                   "': is missing; pass --tokenizer");
   const std::string& trained = config.data.tokenizer;
   if (trained == "bytes") return trained;
   TESSERA_CHECK_AS(IoError, std::filesystem::exists(trained), "'", trained,

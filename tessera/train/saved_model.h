@@ -2,9 +2,10 @@
 //
 //   const SavedModel saved = open_saved_model(open_checkpoint("run/checkpoints/step-000000200"));
 //   saved.model->hidden(tokens, &cache);
+//   const SavedModel other = open_saved_model({.path = "Llama-3.2-1B"});      // files of `transformers`
 //
-// The checkpoint holds the configuration of its run. All ranks of a mesh open the same checkpoint; each reads its
-// shard.
+// The checkpoint holds the configuration of its run, or config.json that of the model. All ranks of a mesh open the
+// same checkpoint; each reads its shard.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/detail/workload.h"
+#include "tessera/train/predict.h"
 #include "tessera/train/run.h"
 #include "tessera/train/testing/told_runs.h"
 #include "tessera/train/trainer.h"
@@ -97,6 +99,29 @@ std::vector<double> losses_of(const Config& given) {
     if (current_place().rank == Rank(0)) losses = std::move(own);
   });
   return losses;
+}
+
+TEST(Task, IsPredictedFromTwoStepsWithoutStorage) {
+  const Config given = small(1, 1, 2);
+  std::vector<OwnedBytes> measured;
+  simulate(2, [&] {
+    Trainer trainer(resolved(given, 2), mapper());
+    for (int i = 0; i < 2; ++i) trainer.step();
+    if (current_place().rank == Rank(0)) measured = trainer.memory_peak();
+  });
+  const Prediction predicted = predict(mapper(), given, 2);
+  const auto total = [](const std::vector<OwnedBytes>& all) {
+    const auto found = std::ranges::find(all, "total", &OwnedBytes::owner);
+    return found == all.end() ? 0.0 : static_cast<double>(found->nbytes);
+  };
+  EXPECT_GT(total(measured), 0);
+  // A host reads its batch in place; the prediction holds a copy.
+  const double batch = 2 * 8 * 2 * kWidth * sizeof(float);
+  EXPECT_NEAR(total(predicted.memory), total(measured), 0.01 * total(measured) + batch);
+  EXPECT_GT(predicted.flops, 0);
+  EXPECT_EQ(predicted.parameters, 2 * (2 * kWidth * 16 + 16 + kWidth));
+  ASSERT_FALSE(predicted.traffic.empty());
+  EXPECT_EQ(predicted.traffic.front().axes, "tp");
 }
 
 TEST(Task, HasTheSameLossesOnEveryMesh) {

@@ -2,8 +2,9 @@
 """tests/hugging_face/compare.py --tessera PROGRAM --logits PROGRAM --work FOLDER: models of transformers in and out.
 
 Versions 4 and 5 of transformers make small random models of each family. For each, `tessera checkpoint import` and
-logits.cpp must give the same logits (1e-4 in f32) and the same 64 tokens of greedy generation. `tessera checkpoint
-export` must give files from which both versions load a model with the same logits.
+logits.cpp must give the same logits (1e-4 in f32) and the same 64 tokens of greedy generation. A load without an import
+must give the same bits. `tessera checkpoint export` must give files from which both versions load a model with the same
+logits.
 
 PyTorch and transformers come from PyPI, into FOLDER/environment, or from the Python in HF_PYTHON. transformers 4 is
 installed beside it, into FOLDER/transformers4, or taken from HF_TRANSFORMERS4. Without PyPI the test skips itself: exit
@@ -172,11 +173,15 @@ def check(pythons, options, version, name, folder):
             and ours(options.tessera, "checkpoint", "import", folder / "model", "-o", folder / "imported")
             and ours(options.tessera, "checkpoint", "verify", checkpoint)
             and ours(options.logits, checkpoint, folder / "tokens.safetensors", folder / "ours.safetensors")
+            and ours(options.logits, folder / "model", folder / "tokens.safetensors", folder / "direct.safetensors")
             and ours(options.tessera, "checkpoint", "export", checkpoint, "-o", folder / "exported", "--max-file", "100kB"))
     if not done:
         return 1
     failed, told = pythons.run(5, "--compare", folder / "ours.safetensors", folder / "theirs.safetensors")
     print(f"transformers {version} {name:13} imported: {told}", flush=True)
+    if (folder / "direct.safetensors").read_bytes() != (folder / "ours.safetensors").read_bytes():
+        failed = 1
+        print(f"transformers {version} {name:13} loaded without an import: logits differ", flush=True)
     for reader in (4, 5):
         code = pythons.run(reader, "--worker", "load", "exported", folder)[0]
         failed |= code

@@ -1,5 +1,6 @@
-// logits CHECKPOINT IN OUT: for tokens [batch, sequence] of the safetensors file IN, writes to OUT the "logits" of an
-// imported checkpoint, and "tokens" with 64 more tokens, each the one with the largest logit.
+// logits MODEL IN OUT: for tokens [batch, sequence] of the safetensors file IN, writes to OUT the "logits" of MODEL,
+// and "tokens" with 64 more tokens, each the one with the largest logit. MODEL is an imported checkpoint or the
+// directory of a model of transformers.
 #include <array>
 #include <cstdio>
 
@@ -12,13 +13,14 @@ using namespace tessera;
 constexpr int kNewTokens = 64;
 
 std::shared_ptr<nn::LanguageModel> load(const char* path) {
-  const train::CheckpointInfo info = train::open_checkpoint(path);
-  const nn::ModelConfig config = train::checkpoint_model_config(info);
+  const nn::ModelConfig config = train::is_hugging_face(path)
+                                     ? train::hugging_face_config(path)
+                                     : train::checkpoint_model_config(train::open_checkpoint(path));
   auto model = nn::model_family(config.family).create(config);
   train::CheckpointState state;
   for (const nn::NamedParameter& each : model->module().named_parameters())
     state.tensors.emplace_back("parameters/" + each.path, each.parameter.leaf().detach());
-  (void)train::load_checkpoint(info, state);
+  train::load_weights(path, state);
   model->module().eval();
   return model;
 }
@@ -41,7 +43,7 @@ void run(const char* checkpoint, const char* in, const char* out) {
 
 int main(int argc, char** argv) {
   if (argc != 4) {
-    std::fprintf(stderr, "usage: logits CHECKPOINT IN OUT\n");
+    std::fprintf(stderr, "usage: logits MODEL IN OUT\n");
     return 2;
   }
   try {

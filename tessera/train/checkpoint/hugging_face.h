@@ -3,9 +3,10 @@
 //
 //   CheckpointInfo made = import_hugging_face("Llama-3.2-1B", "imported");      // imported/step-000000000
 //   export_hugging_face(made, "exported");
+//   load_hugging_face("Llama-3.2-1B", model.module());                           // no checkpoint between
 //
-// Tensors are read from mapped files and written in chunks of 1 MiB. Nothing is written if a tensor is unknown, missing
-// or misshapen. Output appears by one rename when it is complete.
+// Tensors are read from mapped files. An import writes them in chunks of 1 MiB. Nothing is written if a tensor is
+// unknown, missing or misshapen. Output appears by one rename when it is complete.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "tessera/base/dtype.h"
 #include "tessera/base/export.h"
 #include "tessera/nn/model_config.h"
+#include "tessera/nn/module.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 
 namespace tessera::train {
@@ -25,6 +27,19 @@ namespace tessera::train {
 /// that cannot be read.
 TESSERA_API CheckpointInfo import_hugging_face(const std::filesystem::path& from,
                                                const std::filesystem::path& directory, std::optional<DType> dtype = {});
+
+/// Returns true if a directory holds a model of `transformers` and not a checkpoint: config.json without index.json.
+TESSERA_API bool is_hugging_face(const std::filesystem::path& directory);
+/// Returns the configuration of the model in the directory. Throws what import_hugging_face() throws.
+TESSERA_API nn::ModelConfig hugging_face_config(const std::filesystem::path& directory);
+/// Fills the tensors of `into`, "parameters/" and the paths of parameters, in place and converted to their dtypes. Each
+/// rank copies only its shards from the mapped files. Waits for the devices of the tensors; metadata is ignored. Throws
+/// InvalidArgument, before anything is written, which lists all tensors of the files or of `into` that do not fit.
+TESSERA_API void load_hugging_face(const std::filesystem::path& from, const CheckpointState& into);
+/// Fills all parameters of a module, sharded or not.
+TESSERA_API void load_hugging_face(const std::filesystem::path& from, const nn::Module& module);
+/// Fills tensors from a model of `transformers`, or from the checkpoint in this directory.
+TESSERA_API void load_weights(const std::filesystem::path& from, CheckpointState& into);
 
 /// Options of export_hugging_face().
 struct HuggingFaceExport {

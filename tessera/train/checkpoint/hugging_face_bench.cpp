@@ -1,5 +1,6 @@
-// Throughput of an import: the preset 1b of llama as Hugging Face files in bf16, which the page cache holds, to a
-// checkpoint in the same directory (TMPDIR), synced to disk. The reference copies memory.
+// Throughput of the weights of `transformers`: the preset 1b of llama as files in bf16, which the page cache holds,
+// into the parameters of a model in bf16 or f32, and to a checkpoint in the same directory (TMPDIR), synced to disk.
+// Rates count the bytes of the files. The reference copies memory.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -46,7 +47,8 @@ class Model {
     const nn::HuggingFaceFormat& format = nn::hugging_face_format_of_family("llama");
     write_file((directory_ / "model" / "config.json").string(), format.write_config(config, ""));
     std::vector<tensor::NamedTensor> tensors;
-    for (const nn::HuggingFaceTensor& each : format.tensors(config)) {
+    table_ = format.tensors(config);
+    for (const nn::HuggingFaceTensor& each : table_) {
       const Tensor made = Tensor::allocate(each.shape, DType::kBF16, device::Device::get("host"));
       std::memset(static_cast<void*>(made.data()), static_cast<int>(tensors.size()) + 1, made.nbytes());
       nbytes_ += made.nbytes();
@@ -60,6 +62,20 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
+  // Returns GB/s of a load into existing parameters of this dtype.
+  double load_rate(DType dtype) {
+    if (state_.tensors.empty() || state_.tensors.front().second.dtype() != dtype) {
+      state_.tensors.clear();
+      for (const nn::HuggingFaceTensor& each : table_) {
+        const Tensor made = Tensor::allocate(each.parameter_shape(), dtype, device::Device::get("host"));
+        std::memset(static_cast<void*>(made.data()), 1, made.nbytes());
+        state_.tensors.emplace_back("parameters/" + each.paths.front(), made);
+      }
+    }
+    const auto start = Clock::now();
+    load_hugging_face(directory_ / "model", state_);
+    return 1e-9 * static_cast<double>(nbytes_) / seconds_since(start);
+  }
   // Returns GB/s.
   double import_rate() const {
     const auto start = Clock::now();
@@ -77,6 +93,8 @@ class Model {
  private:
   std::filesystem::path directory_;
   std::size_t nbytes_ = 0;
+  std::vector<nn::HuggingFaceTensor> table_;
+  CheckpointState state_;  // of the last dtype
   std::vector<std::byte> from_;
   std::vector<std::byte> to_;
 };
@@ -87,12 +105,20 @@ TESSERA_BENCH(hugging_face) {
     if (!made) made.emplace(context.is_brief() ? "tiny" : "1b");
     return *made;
   };
-  context.measure({.name = "import_1b",
-                   .unit = "GB/s",
-                   .ours = [&]() -> double { return model().import_rate(); },
-                   .reference_name = "memcpy",
-                   .reference = [&]() -> double { return model().memcpy_rate(); },
-                   .must_ratio = 0.7});
+  const auto measure = [&](const char* name, const std::function<double()>& rate, double must) {
+    context.measure({.name = name,
+                     .unit = "GB/s",
+                     .ours = rate,
+                     .reference_name = "memcpy",
+                     .reference = [&]() -> double { return model().memcpy_rate(); },
+                     .must_ratio = must});
+  };
+  measure(
+      "import_1b", [&] { return model().load_rate(DType::kBF16); }, 0.7);
+  measure(
+      "import_1b_to_f32", [&] { return model().load_rate(DType::kF32); }, 0);
+  measure(
+      "import_1b_to_checkpoint", [&] { return model().import_rate(); }, 0);
 }
 
 }  // namespace

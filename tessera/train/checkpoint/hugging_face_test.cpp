@@ -9,9 +9,11 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/world.h"
 #include "tessera/nn/hugging_face.h"
 #include "tessera/nn/language_model.h"
 #include "tessera/ops/create/generator.h"
@@ -20,6 +22,7 @@
 #include "tessera/train/checkpoint/reshard.h"
 #include "tessera/train/checkpoint/testing/checkpoints.h"
 #include "tessera/train/checkpoint/verify.h"
+#include "tessera/train/saved_model.h"
 
 namespace tessera::train {
 namespace {
@@ -40,6 +43,13 @@ const Json kLlama = {{"model_type", "llama"},    {"architectures", {"LlamaForCau
                      {"eos_token_id", 3}};
 const Json kGpt2 = {{"model_type", "gpt2"}, {"n_embd", 8},      {"n_layer", 2},
                     {"n_head", 2},          {"vocab_size", 10}, {"n_positions", 16}};
+
+// Returns a configuration of llama's architecture, changed.
+Json with(const Json& fields) {
+  Json out = kLlama;
+  out.update(fields);
+  return out;
+}
 
 class HuggingFaceFiles : public ::testing::Test {
  protected:
@@ -210,6 +220,105 @@ TEST_F(HuggingFaceFiles, KeepsOrConvertsDtypes) {
   const CheckpointInfo back = import_hugging_face(narrow.path, base() / "back");
   EXPECT_TRUE(diff_checkpoints(open_checkpoint(checkpoint()), back, [](const CheckpointDifference&) {}));
   expect_error<InvalidArgument>([&] { (void)import_hugging_face(model(), base() / "x", DType::kI32); }, {"dtype"});
+}
+
+// Returns the elements of the shards of this rank, by parameter.
+std::map<std::string, std::vector<float>> local_values(const nn::Module& module) {
+  std::map<std::string, std::vector<float>> out;
+  for (const nn::NamedParameter& each : module.named_parameters()) {
+    const Tensor part = each.parameter.leaf().local();
+    out[each.path].assign(part.data_as<float>(), part.data_as<float>() + part.numel());
+  }
+  return out;
+}
+
+// Straight into parameters, or by way of a checkpoint: on each mesh, each rank has equal shards.
+TEST_F(HuggingFaceFiles, LoadsStraightIntoParametersOfAnyMesh) {
+  const Json llama3 = with({{"tie_word_embeddings", true},
+                            {"num_key_value_heads", 2},
+                            {"rope_theta", 500000.0},
+                            {"rope_scaling",
+                             {{"rope_type", "llama3"},
+                              {"factor", 8.0},
+                              {"low_freq_factor", 1.0},
+                              {"high_freq_factor", 4.0},
+                              {"original_max_position_embeddings", 8}}}});
+  const Json mistral = with({{"model_type", "mistral"},
+                             {"architectures", {"MistralForCausalLM"}},
+                             {"num_key_value_heads", 2},
+                             {"sliding_window", 7},
+                             {"head_dim", 6}});
+  const Json qwen2 =
+      with({{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}, {"num_key_value_heads", 2}});
+  const Json qwen3 = with(
+      {{"model_type", "qwen3"}, {"architectures", {"Qwen3ForCausalLM"}}, {"num_key_value_heads", 2}, {"head_dim", 6}});
+  for (const Json& config : {kLlama, llama3, mistral, qwen2, qwen3, kGpt2}) {
+    SCOPED_TRACE(config.dump());
+    write_model(config, 3);
+    (void)import_hugging_face(model(), out());
+    for (const MeshConfig& mesh : {MeshConfig{.dp = 1}, MeshConfig{.dp = 1, .tp = 2}, MeshConfig{.dp = 1, .fsdp = 2},
+                                   MeshConfig{.dp = 1, .fsdp = 2, .tp = 2}}) {
+      simulate(mesh.fsdp * mesh.tp, [&] {
+        CheckpointInfo files;
+        files.path = model();
+        const SavedModel direct = open_saved_model(files, {.mesh = mesh});
+        const SavedModel by_checkpoint = open_saved_model(open_checkpoint(checkpoint()), {.mesh = mesh});
+        const auto got = local_values(direct.model->module());
+        EXPECT_EQ(got, local_values(by_checkpoint.model->module()));
+        EXPECT_GT(got.size(), 10U);
+      });
+    }
+    EXPECT_TRUE(is_hugging_face(model()));
+    EXPECT_FALSE(is_hugging_face(checkpoint())) << "it has a config.json, too";
+    for (const char* each : {"model", "out"}) fs::remove_all(base() / each);
+    fs::create_directories(model());
+  }
+}
+
+TEST_F(HuggingFaceFiles, LoadsWithConversionAsAnImportDoes) {
+  for (const DType in_files : {DType::kF32, DType::kBF16}) {
+    for (const DType wanted : {DType::kF32, DType::kBF16, DType::kF16}) {
+      write_model(kGpt2, 1, in_files);
+      fs::remove_all(out());
+      (void)import_hugging_face(model(), out(), wanted);
+      CheckpointState straight;
+      CheckpointState imported;
+      for (const nn::HuggingFaceTensor& each : table_of(kGpt2)) {
+        for (const std::string& path : each.paths) {
+          for (CheckpointState* state : {&straight, &imported})
+            state->tensors.emplace_back("parameters/" + path,
+                                        Tensor::allocate(each.parameter_shape(), wanted, device::Device::get("host")));
+        }
+      }
+      const std::uint64_t version = straight.tensors[0].second.version();
+      load_hugging_face(model(), straight);
+      EXPECT_GT(straight.tensors[0].second.version(), version);
+      load_weights(checkpoint(), imported);
+      for (std::size_t i = 0; i < straight.tensors.size(); ++i) {
+        const auto& [name, got] = straight.tensors[i];
+        EXPECT_EQ(std::memcmp(got.data(), imported.tensors[i].second.data(), got.nbytes()), 0)
+            << name << " from " << to_string(in_files) << " to " << to_string(wanted);
+      }
+    }
+  }
+}
+
+TEST_F(HuggingFaceFiles, LoadListsAllThatDoesNotFitAndWritesNothing) {
+  write_model(kLlama);
+  const Tensor kept = known(7, {8});
+  CheckpointState state;
+  state.tensors.emplace_back("parameters/norm.weight", kept);
+  state.tensors.emplace_back("parameters/norm.bias", known(1, {8}));
+  state.tensors.emplace_back("parameters/lm_head.weight", known(1, {9, 8}));
+  state.tensors.emplace_back("parameters/embed_tokens.weight", known(1, {10, 8}, DType::kI64));
+  expect_error<InvalidArgument>(
+      [&] { load_hugging_face(model(), state); },
+      {"missing: parameters/norm.bias [8]", "shape of parameters/lm_head.weight: must be [9, 8], got [10, 8]",
+       "dtype of parameters/embed_tokens.weight: must be f64, f32, f16 or bf16, got i64"});
+  EXPECT_EQ(kept.data_as<float>()[1], 7001);
+  write_model(kLlama, 1, DType::kF32, [](auto& tensors) { tensors[0].name = "other"; });
+  expect_error<InvalidArgument>([&] { load_hugging_face(model(), state); },
+                                {"missing: model.embed_tokens.weight", "unknown: other"});
 }
 
 TEST_F(HuggingFaceFiles, ReshardedCheckpointsKeepConfigurationAndTokenizer) {

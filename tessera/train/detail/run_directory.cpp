@@ -22,6 +22,7 @@
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/checkpoint/detail/good_checkpoint.h"
+#include "tessera/train/checkpoint/hugging_face.h"
 #include "tessera/train/detail/checkpointing.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/detail/run_signals.h"
@@ -177,8 +178,11 @@ RunStart open(const Config& config, const Say& say, const OnProgress& on_progres
   if (start.is_finished) return start;
   const std::optional<CheckpointInfo> last = begin(directory, config, say, on_progress);
   // Checkpoints of adapters do not hold the other weights.
-  if (!config.checkpoint.init.empty() && (!last || config.lora.rank > 0))
-    start.init = named_checkpoint("checkpoint.init", config.checkpoint.init, say, on_progress).path;
+  if (!config.checkpoint.init.empty() && (!last || config.lora.rank > 0)) {
+    start.init = is_hugging_face(config.checkpoint.init)
+                     ? std::filesystem::absolute(config.checkpoint.init).lexically_normal()
+                     : named_checkpoint("checkpoint.init", config.checkpoint.init, say, on_progress).path;
+  }
   if (!last) return start;
   // The data is compared later, when it has been opened.
   check_same_options(checkpoint_texts(*last), config, last->path.string());

@@ -61,6 +61,7 @@ Batch read_samples(const Task& task, const TaskData& data, std::span<const std::
   // The host writes rows into memory that earlier work may still use, and callers read them, both without stream order.
   const device::Device host = tensor::host_device();
   host.synchronize();
+  const tensor::DeviceScope on_host(host);  // the model may compute on another device
   Batch batch = data.read(samples);
   tensor::current_stream(host).synchronize();
   TESSERA_CHECK(!batch.empty(), "task ", task.name, ": read must return a tensor or more, got none");

@@ -76,6 +76,7 @@ void convert(std::byte* to, DType to_dtype, const std::byte* from, DType from_dt
     std::memcpy(to, from, static_cast<std::size_t>(count) * itemsize(to_dtype));
     return;
   }
+  if (to_dtype == DType::kF32) return to_f32(reinterpret_cast<float*>(to), from, from_dtype, count);
   std::array<float, kBlock> block;
   for (std::int64_t at = 0; at < count; at += kBlock) {
     const std::int64_t size = std::min(kBlock, count - at);
