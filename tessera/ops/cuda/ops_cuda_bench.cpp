@@ -53,14 +53,18 @@ void measure_stream(bench::Context& context, const Setup& setup, const std::stri
 class RawLaunch {
  public:
   explicit RawLaunch(const Setup& setup) : stream_(static_cast<CUstream>(setup.stream.native())) {
+    const std::string text = tessera::detail::concat(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry raw(.param .align 8 .b8 call[",
+        sizeof(cuda::DenseCall), "])\n{\n  ret;\n}\n");
     setup.stream.launch_native([&](void*) {
-      must(device::cuda::driver().cuModuleLoadDataEx(&module_, device::cuda::testing::kEmptyKernel, 0, nullptr,
-                                                     nullptr));
-      must(device::cuda::driver().cuModuleGetFunction(&function_, module_, "tessera_empty"));
+      must(device::cuda::driver().cuModuleLoadDataEx(&module_, text.c_str(), 0, nullptr, nullptr));
+      must(device::cuda::driver().cuModuleGetFunction(&function_, module_, "raw"));
     });
   }
   void run() const {
-    must(device::cuda::driver().cuLaunchKernel(function_, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr));
+    cuda::DenseCall call{};
+    void* args[] = {&call};
+    must(device::cuda::driver().cuLaunchKernel(function_, 1, 1, 1, cuda::kThreads, 1, 1, 0, stream_, args, nullptr));
   }
 
  private:
