@@ -47,11 +47,11 @@ class Gradients {
       const float center = center_;
       const float scale = scale_;
       load_statistics(row + step_);
-      wait_for_row();
+      wait_for_copies<kStreamRowsAhead>();
       take(stage, row, center, scale);
       stage = stage == kStreamRowsAhead ? 0 : stage + 1;
     }
-    wait_for_all_rows();
+    wait_for_copies<0>();
     finish(0, dweight_);
     if constexpr (kIsLayer) finish(1, dbias_);
   }

@@ -3,22 +3,12 @@
 // vectors that it reads itself, so that no barrier is needed.
 #pragma once
 
+#include "tessera/ops/nn/cuda/copy_ahead.cuh"
 #include "tessera/ops/nn/cuda/row_groups.cuh"
 
 namespace tessera::ops::cuda {
 
 extern __shared__ uint4 shared_vectors[];
-
-/// Starts to copy 16 bytes.
-__device__ inline void copy_ahead(uint4* to, const void* from) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-}
-/// Ends a group of copies, also an empty one.
-__device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits for all groups of copies except those of the rows ahead.
-__device__ inline void wait_for_row() { asm volatile("cp.async.wait_group %0;" ::"n"(kStreamRowsAhead) : "memory"); }
-__device__ inline void wait_for_all_rows() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 /// The rows of a tensor that a group processes: every (gridDim.x * slots)-th.
 template <class Form>
@@ -41,13 +31,13 @@ class RowStream {
     for (int s = 0; s < kStreamRowsAhead; ++s) fetch(s, row + s * step);
     for (int i = 0; i < calls; ++i, row += step) {
       fetch(stage_ == 0 ? kStreamRowsAhead : stage_ - 1, row + kStreamRowsAhead * step);
-      wait_for_row();
+      wait_for_copies<kStreamRowsAhead>();
       const bool is_valid = row < rows_.count;
       length_ = is_valid ? static_cast<int>(rows_.length) : 0;
       body(is_valid ? row : rows_.count - 1, is_valid);
       stage_ = stage_ == kStreamRowsAhead ? 0 : stage_ + 1;
     }
-    wait_for_all_rows();
+    wait_for_copies<0>();
   }
 
   /// Calls body(values, i) for the elements of this thread in the current row, N at a time: T values[1][N] from element
