@@ -6,21 +6,10 @@
 // norm_parameter_sums adds those of all blocks in order. The order depends on the number of rows and of
 // multiprocessors.
 #include "tessera/ops/nn/cuda/norm_gradients.h"
-#include "tessera/ops/nn/cuda/row_groups.cuh"
+#include "tessera/ops/nn/cuda/row_stream.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
-
-extern __shared__ uint4 shared_vectors[];
-
-__device__ void copy_ahead(uint4* to, const void* from) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-}
-// Ends a group of copies, also an empty one.
-__device__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for all groups except those of the rows ahead.
-__device__ void wait_for_row() { asm volatile("cp.async.wait_group %0;" ::"n"(kGradientRowsAhead) : "memory"); }
 
 template <class Form, bool kIsLayer>
 class Gradients {
@@ -50,19 +39,19 @@ class Gradients {
     // All groups of a block make equally many calls.
     const auto calls = static_cast<int>((call_.x.count - first_row + step_ - 1) / step_);
 #pragma unroll 1
-    for (int s = 0; s < kGradientRowsAhead; ++s) fetch(s, row + s * step_);
+    for (int s = 0; s < kStreamRowsAhead; ++s) fetch(s, row + s * step_);
     load_statistics(row);
     int stage = 0;
     for (int i = 0; i < calls; ++i, row += step_) {
-      fetch(stage == 0 ? kGradientRowsAhead : stage - 1, row + kGradientRowsAhead * step_);
+      fetch(stage == 0 ? kStreamRowsAhead : stage - 1, row + kStreamRowsAhead * step_);
       const float center = center_;
       const float scale = scale_;
       load_statistics(row + step_);
-      wait_for_row();
+      wait_for_copies<kStreamRowsAhead>();
       take(stage, row, center, scale);
-      stage = stage == kGradientRowsAhead ? 0 : stage + 1;
+      stage = stage == kStreamRowsAhead ? 0 : stage + 1;
     }
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    wait_for_copies<0>();
     finish(0, dweight_);
     if constexpr (kIsLayer) finish(1, dbias_);
   }

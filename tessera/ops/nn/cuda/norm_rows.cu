@@ -2,7 +2,7 @@
 //
 // If rows are vectors that a block can hold, norm_gradients.cu computes all gradients in one pass. Otherwise this file
 // computes the gradient of the input, and then the gradients of the parameters in a second pass.
-#include "tessera/ops/nn/cuda/row_groups.cuh"
+#include "tessera/ops/nn/cuda/row_stream.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
@@ -26,10 +26,8 @@ __device__ void forward(const RowThreads& threads, const DeviceRows& x, const De
   const RowCursor<Form> weights(weight);
   const RowCursor<Form> biases(bias);
   const T share = T(1) / static_cast<T>(x.length);
-  group.for_rows(x.count, [&](std::int64_t row, bool is_valid) {
-    const RowCursor<Form> from[] = {{x, row}};
+  for_each_row<Form, kIsHeld>(group, x, [&](std::int64_t row, bool is_valid, const auto& in) {
     const RowCursor<Form> to(y, row);
-    const RowReader<Form, 1, kIsHeld> in(group, is_valid ? x.length : 0, from);
     T center = 0;
     if constexpr (kIsLayer) {
       in.each([&](const auto& values, auto) {
@@ -172,7 +170,7 @@ __device__ void rms_norm_rows(const RowThreads& threads, const DeviceRows& x, co
 }  // namespace
 
 #define TESSERA_NORM_FORMS(name)                                                                                 \
-  TESSERA_ROW_FORMS(name, 1,                                                                                     \
+  TESSERA_ROW_FORMS(name,                                                                                        \
                     (RowThreads threads, TESSERA_ROWS x, TESSERA_ROWS weight, TESSERA_ROWS bias, TESSERA_ROWS y, \
                      TESSERA_ROWS mean, TESSERA_ROWS rstd, double eps),                                          \
                     (threads, x, weight, bias, y, mean, rstd, eps))

@@ -21,9 +21,11 @@ Image image(TESSERA_CUDA_BYTES(rope_rows));
 const ImageKernel kernels[] = {
     {image, "rope_float"}, {image, "rope_bf16"}, {image, "rope_f16"}, {image, "rope_any"}, {image, "rope_double"}};
 
+const ImageKernel tile_kernels[] = {{image, "rope_tiles_float"}, {image, "rope_tiles_bf16"}, {image, "rope_tiles_f16"}};
+
 // Threads per multiprocessor for which a launch splits the vectors that share angles: a few waves, so that the last one
 // costs little, and a thread computes angles for many vectors.
-constexpr std::int64_t kThreadsEach = 4096;
+constexpr std::int64_t kThreadsEach = 2048;
 constexpr std::int64_t kMaxGridRows = 65535;
 
 void set_positions(const KernelCall& call, RopeCall& of) {
@@ -123,6 +125,12 @@ RowFormKind form_of(const RopeCall& of) {
   return fits ? form : RowFormKind::kAny;
 }
 
+// Returns true if a warp can rotate tiles of whole vectors.
+bool has_tiles(const RopeCall& of, RowFormKind form) {
+  return elements_of(form) > 1 && of.length == 2 * of.pairs && of.pair_items * elements_of(form) == of.pairs &&
+         of.items <= 16 && power_of_two(of.items) == of.items;
+}
+
 void run(const KernelCall& call) {
   const Tensor& x = call.inputs[0];
   const Tensor& out = call.outputs[0];
@@ -155,15 +163,25 @@ void run(const KernelCall& call) {
     const bool is_last = first == of.pairs;
     of.items = of.pair_items + (is_last ? (of.length - 2 * of.pairs + 2 * n - 1) / (2 * n) : 0);
     const std::int64_t total = of.items * of.places.numel;
-    // Whole groups first, because a thread loads vectors of one group together.
     const std::int64_t splits = std::max<std::int64_t>(threads / total, 1);
+    const auto launch_with = [&](const ImageKernel& kernel, std::int64_t blocks, std::int64_t parts,
+                                 std::int64_t groups) {
+      launch(call, kernel,
+             {.grid = {static_cast<std::uint32_t>(blocks), static_cast<std::uint32_t>(parts),
+                       static_cast<std::uint32_t>(groups)},
+              .block = {kRopeThreads, 1, 1}},
+             device::KernelArgs(of));
+    };
+    if (has_tiles(of, form)) {
+      const std::int64_t tiles = (total + 31) / 32;  // a thread per item
+      launch_with(tile_kernels[static_cast<std::size_t>(form)], (tiles + kRopeThreads / 32 - 1) / (kRopeThreads / 32),
+                  std::min({splits, of.group * of.groups.numel, kMaxGridRows}), 1);
+      continue;
+    }
+    // Whole groups first, because a thread loads vectors of one group together.
     const std::int64_t groups = std::min({splits, of.groups.numel, kMaxGridRows});
     const std::int64_t parts = std::clamp<std::int64_t>(splits / groups, 1, std::min(of.group, kMaxGridRows));
-    launch(call, kernels[static_cast<std::size_t>(form)],
-           {.grid = {static_cast<std::uint32_t>((total + kRopeThreads - 1) / kRopeThreads),
-                     static_cast<std::uint32_t>(parts), static_cast<std::uint32_t>(groups)},
-            .block = {kRopeThreads, 1, 1}},
-           device::KernelArgs(of));
+    launch_with(kernels[static_cast<std::size_t>(form)], (total + kRopeThreads - 1) / kRopeThreads, parts, groups);
   } while (first < of.pairs);
 }
 

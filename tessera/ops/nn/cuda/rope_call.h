@@ -12,6 +12,11 @@ inline constexpr int kMaxPositionLevels = 8;
 /// Threads of a block: few, so that each can have eight vectors in registers.
 inline constexpr int kRopeThreads = 128;
 
+/// Vectors of 16 bytes of a tile, which a warp rotates together, and tiles of a warp that are copied to shared memory
+/// ahead of the current one.
+inline constexpr int kRopeTile = 64;
+inline constexpr int kRopeTilesAhead = 3;
+
 /// A rotation of the pairs [first_pair, first_pair + kRopePairs) of all vectors. An item is N pairs, or 2 N elements
 /// after the pairs, which are copied.
 struct RopeCall {

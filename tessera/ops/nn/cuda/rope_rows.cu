@@ -1,7 +1,10 @@
 // rope. A thread computes the angles of N pairs at one position and rotates these pairs in vectors that share the
-// position, such as those of all heads, so that angles need neither memory nor another kernel. The first vectors are
-// loaded while the angles are computed.
+// position, such as those of all heads, so that angles need neither memory nor another kernel.
+//
+// If the halves of a vector have 1, 2, 4, 8 or 16 items, a warp rotates tiles of adjacent positions, which it reads and
+// writes in lines of memory and exchanges through shared memory, where the next tiles arrive in the meantime.
 #include "tessera/ops/cuda/strided.cuh"
+#include "tessera/ops/nn/cuda/copy_ahead.cuh"
 #include "tessera/ops/nn/cuda/rope_call.h"
 #include "tessera/ops/nn/cuda/row_cursor.cuh"
 
@@ -66,6 +69,17 @@ __device__ RowCursor<Form> vector_at(const std::byte* data, std::int64_t at, std
   return vector;
 }
 
+// Computes the angles of the pairs of an item at a place.
+template <class T, int N>
+__device__ void angles_of(const RopeCall& call, std::int64_t place, std::int64_t item, T (&cosines)[N], T (&sines)[N]) {
+  const auto position = static_cast<double>(position_at(call, place));
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    angle_of(position, call.frequencies[item * N + k], cosines[k], sines[k]);
+    if (call.is_inverse) sines[k] = -sines[k];
+  }
+}
+
 template <class Form>
 __device__ void rotate(const RopeCall& call) {
   using T = typename Form::T;
@@ -103,12 +117,7 @@ __device__ void rotate(const RopeCall& call) {
         if (has_second) raw[u][1] = from.read(second);
       }
       if (!has_angles) {
-        const auto position = static_cast<double>(position_at(call, place[2]));
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-          angle_of(position, call.frequencies[item * N + k], cosines[k], sines[k]);
-          if (call.is_inverse) sines[k] = -sines[k];
-        }
+        angles_of(call, place[2], item, cosines, sines);
         has_angles = true;
       }
 #pragma unroll
@@ -129,16 +138,129 @@ __device__ void rotate(const RopeCall& call) {
   }
 }
 
+// The vectors of a tile that a thread copies: index lane and lane + 32 in the order of memory.
+template <class Form>
+class RopeTiles {
+ public:
+  __device__ RopeTiles(const RopeCall& call, std::int64_t first_place, uint4* cells)
+      : call_(call), cells_(cells + threadIdx.x % 32), row_(blockIdx.y) {
+    const int per_place = 2 * static_cast<int>(call.items);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int index = static_cast<int>(threadIdx.x) % 32 + 32 * j;
+      std::int64_t place = first_place + index / per_place;
+      has_[j] = place < call.places.numel;
+      if (!has_[j]) place = first_place;
+      std::int64_t at[3];
+      offsets_at(call.places, place, at);
+      to_[j] = call.out + (at[0] * kItem + index % per_place * 16);
+      from_[j] = call.x + (at[1] * kItem + index % per_place * 16);
+    }
+  }
+
+  // Starts to copy the next tile to a stage, if there is one.
+  __device__ void fetch(int stage) {
+    if (row_ < call_.group * call_.groups.numel) {
+      std::int64_t at[2];
+      find(row_, at);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        if (has_[j]) copy_ahead(cells_ + stage * kRopeTile + 32 * j, from_[j] + at[1] * kItem);
+      }
+    }
+    end_copies();
+    row_ += gridDim.y;
+  }
+  // Writes a tile.
+  __device__ void write(int stage, std::int64_t row) const {
+    std::int64_t at[2];
+    find(row, at);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      if (has_[j]) *reinterpret_cast<uint4*>(to_[j] + at[0] * kItem) = cells_[stage * kRopeTile + 32 * j];
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kItem = 16 / Form::N;
+
+  // Computes the offsets of a vector that shares the angles.
+  __device__ void find(std::int64_t row, std::int64_t (&at)[2]) const {
+    at[0] = at[1] = 0;
+    if (call_.groups.numel > 1) {
+      offsets_at(call_.groups, row / call_.group, at);
+      row %= call_.group;
+    }
+#pragma unroll
+    for (int o = 0; o < 2; ++o) at[o] += row * call_.group_steps[o];
+  }
+
+  const RopeCall& call_;
+  uint4* cells_;
+  std::int64_t row_;
+  std::byte* to_[2];
+  const std::byte* from_[2];
+  bool has_[2];
+};
+
+template <class Form>
+__device__ void rotate_tiles(const RopeCall& call) {
+  constexpr int N = Form::N;
+  constexpr int kStages = kRopeTilesAhead + 1;
+  constexpr int kWarps = kRopeThreads / 32;
+  __shared__ uint4 shared[kWarps][kStages * kRopeTile];
+  const auto lane = static_cast<int>(threadIdx.x) % 32;
+  const auto warp = static_cast<int>(threadIdx.x) / 32;
+  const auto items = static_cast<int>(call.items);
+  const std::int64_t first_place = (static_cast<std::int64_t>(blockIdx.x) * kWarps + warp) * (32 / items);
+  if (first_place >= call.places.numel) return;
+  RopeTiles<Form> tiles(call, first_place, shared[warp]);
+#pragma unroll 1
+  for (int s = 0; s < kRopeTilesAhead; ++s) tiles.fetch(s);
+  const int item = lane % items;
+  std::int64_t place = first_place + lane / items;
+  if (place >= call.places.numel) place = first_place;
+  std::int64_t at[3];
+  offsets_at(call.places, place, at);
+  float cosines[N];
+  float sines[N];
+  angles_of(call, at[2], item, cosines, sines);
+  // The vectors of this thread in a tile.
+  const int first = lane / items * 2 * items + (call.is_interleaved ? 2 * item : item);
+  const int second = first + (call.is_interleaved ? 1 : items);
+  int stage = 0;
+  for (std::int64_t row = blockIdx.y; row < call.group * call.groups.numel; row += gridDim.y) {
+    tiles.fetch((stage + kRopeTilesAhead) % kStages);
+    wait_for_copies<kRopeTilesAhead>();
+    __syncwarp();  // all lanes have waited for their copies
+    uint4* cells = &shared[warp][stage * kRopeTile];
+    float a[N];
+    float b[N];
+    unpack<Form>(a, cells[first]);
+    unpack<Form>(b, cells[second]);
+    turn_pairs(a, b, cosines, sines, call.is_interleaved);
+    cells[first] = pack<Form>(a);
+    cells[second] = pack<Form>(b);
+    __syncwarp();
+    tiles.write(stage, row);
+    stage = (stage + 1) % kStages;
+  }
+  wait_for_copies<0>();
+}
+
 }  // namespace
 
-#define TESSERA_ROPE_KERNEL(name, form)                                                                       \
+#define TESSERA_ROPE_KERNEL(name, body)                                                                       \
   extern "C" __global__ void __launch_bounds__(kRopeThreads, 5) name(const __grid_constant__ RopeCall call) { \
-    rotate<form>(call);                                                                                       \
+    body(call);                                                                                               \
   }
-TESSERA_ROPE_KERNEL(rope_float, FloatForm)
-TESSERA_ROPE_KERNEL(rope_bf16, Bf16Form)
-TESSERA_ROPE_KERNEL(rope_f16, F16Form)
-TESSERA_ROPE_KERNEL(rope_any, AnyForm)
-TESSERA_ROPE_KERNEL(rope_double, DoubleForm)
+TESSERA_ROPE_KERNEL(rope_float, rotate<FloatForm>)
+TESSERA_ROPE_KERNEL(rope_bf16, rotate<Bf16Form>)
+TESSERA_ROPE_KERNEL(rope_f16, rotate<F16Form>)
+TESSERA_ROPE_KERNEL(rope_any, rotate<AnyForm>)
+TESSERA_ROPE_KERNEL(rope_double, rotate<DoubleForm>)
+TESSERA_ROPE_KERNEL(rope_tiles_float, rotate_tiles<FloatForm>)
+TESSERA_ROPE_KERNEL(rope_tiles_bf16, rotate_tiles<Bf16Form>)
+TESSERA_ROPE_KERNEL(rope_tiles_f16, rotate_tiles<F16Form>)
 
 }  // namespace tessera::ops::cuda

@@ -114,7 +114,7 @@ class RowReader {
   using T = typename Form::T;
   static constexpr int N = Form::N;
   using Index = std::conditional_t<kIsHeld, int, std::int64_t>;
-  static constexpr int kHeld = kIsHeld ? held_vectors(kIn) : 1;
+  static constexpr int kHeld = kIsHeld ? kHeldVectors : 1;
 
   /// Starts to load the row if it is held. `length` is 0 if there is no row. The first vector begins `before` elements
   /// before the row, so that a row at any address is read in vectors. Vectors at both ends then contain elements of
@@ -134,7 +134,8 @@ class RowReader {
     }
   }
 
-  /// Calls body(values, i) for the elements of this thread, N at a time: T values[kIn][N] from element i on.
+  /// Calls body(values, i, v) for the elements of this thread, N at a time: T values[kIn][N] from element i on. v is
+  /// the index of the vector in this thread if the row is held.
   template <class F>
   __device__ void each(const F& body) const {
     if constexpr (kIsHeld) {
@@ -180,8 +181,8 @@ class RowReader {
   typename Form::Raw held_[kHeld][kIn];
 };
 
-/// Defines the forms of a kernel whose body is a function template name<Form, kIsHeld>(args): rows of `inputs` tensors
-/// in registers, and rows of any length.
+/// Defines the forms of a kernel whose body is a function template name<Form, kIsHeld>(args): rows of one or two inputs
+/// that a block holds, and rows of any length.
 #define TESSERA_ROW_FORM(name, suffix, form, is_held, bounds, parameters, arguments) \
   extern "C" __global__ void __launch_bounds__ bounds name##_##suffix parameters {   \
     name##_rows<form, is_held> arguments;                                            \
@@ -199,8 +200,12 @@ class RowReader {
 #define TESSERA_ONE_PASS_ROW_FORMS(name, parameters, arguments)                \
   TESSERA_VECTOR_ROW_FORMS(name, long, false, (256, 3), parameters, arguments) \
   TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)
-#define TESSERA_ROW_FORMS(name, inputs, parameters, arguments)                                                       \
-  TESSERA_VECTOR_ROW_FORMS(name, held, true, (max_held_threads(inputs), inputs == 1 ? 3 : 1), parameters, arguments) \
+#define TESSERA_ROW_FORMS(name, parameters, arguments)                                                                \
+  TESSERA_VECTOR_ROW_FORMS(name, held, true, (kMaxStreamThreads, kStreamThreadsEach / kMaxStreamThreads), parameters, \
+                           arguments)                                                                                 \
+  TESSERA_LONG_ROW_FORMS(name, parameters, arguments)
+#define TESSERA_TWO_ROW_FORMS(name, parameters, arguments)                                \
+  TESSERA_VECTOR_ROW_FORMS(name, held, true, (kMaxHeldThreads, 1), parameters, arguments) \
   TESSERA_LONG_ROW_FORMS(name, parameters, arguments)
 
 /// The group of a form: groups across rows only read one element at a time.

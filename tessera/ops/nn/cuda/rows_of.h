@@ -64,13 +64,13 @@ class CudaRowKernels {
   }
 
  private:
-  // Returns the number of inputs whose rows are in registers; 0 if no form holds rows.
-  [[nodiscard]] int held_inputs() const { return reads_ == Reads::kHeld ? 1 : reads_ == Reads::kTwoHeld ? 2 : 0; }
+  [[nodiscard]] bool has_held() const { return reads_ == Reads::kHeld || reads_ == Reads::kTwoHeld; }
   struct Choice {
-    const ImageKernel* kernel;
+    const ImageKernel* kernel = nullptr;
     RowThreads threads;
     device::LaunchConfig config;
   };
+  [[nodiscard]] Choice choose_held(const tensor::KernelCall& call, const DeviceRows& rows, RowFormKind form) const;
   [[nodiscard]] Choice choose(const tensor::KernelCall& call, const DeviceRows& rows, RowFormKind form) const;
 
   Reads reads_;

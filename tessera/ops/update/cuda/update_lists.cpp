@@ -157,7 +157,7 @@ void run_lion(const KernelCall& call) {
   run_lists(call, of, lion_kernels, step_info(of, 0, {how.beta1, how.beta2, how.weight_decay, 0}));
 }
 
-// A launch of one thread computes the powers of the step, which take longer than a block has.
+// A launch of two threads computes the powers of the step, which take longer than a block has.
 void run_adamw(const KernelCall& call) {
   const auto& how = call.as<AdamWAttributes>();
   const ListCall of(call, 4, 4);
@@ -166,7 +166,7 @@ void run_adamw(const KernelCall& call) {
   const AdamWStep step{info, of.single(0).data_as<std::int64_t>(), call.outputs[3 * of.count].data_as<std::int64_t>(),
                        reinterpret_cast<StepValues*>(values.data())};
   const device::Access written[] = {device::writes(values.data(), sizeof(StepValues))};
-  launch(call, adamw_step_kernel, {}, device::KernelArgs(step), written);
+  launch(call, adamw_step_kernel, {.grid = {1, 1, 1}, .block = {2, 1, 1}}, device::KernelArgs(step), written);
   info.prepared = step.values;
   run_lists(call, of, adamw_kernels, info, device::reads(values.data(), sizeof(StepValues)));
 }

@@ -365,22 +365,27 @@ __device__ void run_strided(const StridedTensor& of) {
 
 }  // namespace
 
-/// Computes what all elements of a step of AdamW share, and counts the step. One thread.
+/// Computes what all elements of a step of AdamW share, and counts the step. Two threads, one per power.
 extern "C" __global__ void adamw_step(const __grid_constant__ AdamWStep of) {
   const double* how = of.info.attributes;
+  const bool is_first = threadIdx.x == 0;
+  const std::int64_t done = *of.step;
+  __syncthreads();  // new_step may be step
+  StepValues& step = *of.values;
+  const double rest = 1 - pow(is_first ? how[0] : how[1], static_cast<double>(done + 1));
+  if (!is_first) {
+    step.values[6] = 1 / sqrt(rest);
+    return;
+  }
   const double rate = read(of.info.learning_rate, 0);
   const bool is_skipped = read(of.info.skip, 0) != 0;
-  const std::int64_t done = *of.step;
-  const auto power = static_cast<double>(done + 1);
-  StepValues& step = *of.values;
   step.is_skipped = is_skipped;
   step.values[0] = how[0];
   step.values[1] = how[1];
   step.values[2] = how[2];
   step.values[3] = 1 - rate * how[3];
   step.values[4] = read(of.info.clip, 1);
-  step.values[5] = rate / (1 - pow(how[0], power));
-  step.values[6] = 1 / sqrt(1 - pow(how[1], power));
+  step.values[5] = rate / rest;
   *of.new_step = done + (is_skipped ? 0 : 1);
 }
 
