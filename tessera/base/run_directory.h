@@ -12,6 +12,8 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "tessera/base/export.h"
 
@@ -45,6 +47,36 @@ TESSERA_API int open_run_file(const std::filesystem::path& path);
 /// Returns true if the launcher of this rank locked `directory` (TESSERA_RUN_DIR, TESSERA_RUN_DIR_LOCK) and the path no
 /// longer names that directory: it was removed, renamed or replaced.
 TESSERA_API bool is_lost_run_directory(const std::filesystem::path& directory);
+
+/// Removes a run directory that a start created if the start is rejected, and the directory above it if the start
+/// created that too. A directory with a file in it stays.
+class NewRunDirectory {
+ public:
+  /// Notes what exists. An empty path is named later by made(); until then, the directory above it is runs/.
+  explicit NewRunDirectory(std::filesystem::path path)
+      : path_(std::move(path)),
+        above_(path_.empty() ? "runs" : path_.parent_path()),
+        was_there_(!path_.empty() && std::filesystem::exists(path_)),
+        had_above_(above_.empty() || std::filesystem::exists(above_)) {}
+  ~NewRunDirectory() {
+    std::error_code ignored;
+    if (path_.empty() || was_there_ || !std::filesystem::remove(path_, ignored)) return;
+    if (!had_above_) std::filesystem::remove(above_, ignored);
+  }
+  NewRunDirectory(const NewRunDirectory&) = delete;
+  NewRunDirectory& operator=(const NewRunDirectory&) = delete;
+
+  /// Names the directory that the start uses.
+  void made(const std::filesystem::path& path) { path_ = path; }
+  /// Keeps the directory.
+  void keep() { path_.clear(); }
+
+ private:
+  std::filesystem::path path_;  // empty: not known yet, or kept
+  std::filesystem::path above_;
+  bool was_there_;
+  bool had_above_;
+};
 
 /// Options of RunDirectoryLock.
 struct RunDirectoryLockOptions {

@@ -4,14 +4,13 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/cli/checkpoint_verbs.h"
 #include "tessera/cli/saved_model_options.h"
 #include "tessera/cli/table.h"
@@ -27,6 +26,8 @@
 
 namespace tessera::cli {
 namespace {
+
+constexpr std::uint64_t kMaxPromptNbytes = std::uint64_t{64} << 20;
 
 struct Options {
   SavedModelWords model;
@@ -53,7 +54,16 @@ void put(std::string_view text) {
   std::fflush(stdout);
 }
 
-std::string read_all(std::istream& stream) { return {std::istreambuf_iterator<char>(stream), {}}; }
+std::string read_stdin() {
+  std::string text;
+  std::vector<char> chunk(std::size_t{1} << 16);
+  while (std::cin.read(chunk.data(), std::ssize(chunk)), std::cin.gcount() > 0) {
+    text.append(chunk.data(), static_cast<std::size_t>(std::cin.gcount()));
+    TESSERA_CHECK_AS(IoError, text.size() <= kMaxPromptNbytes, "PROMPT: stdin must have at most ", kMaxPromptNbytes,
+                     " bytes");
+  }
+  return text;
+}
 
 // Returns the prompts of the command line, the file or stdin.
 std::vector<std::string> read_prompts(const Options& options) {
@@ -61,14 +71,12 @@ std::vector<std::string> read_prompts(const Options& options) {
   if (!options.prompts.empty()) return options.prompts;
   std::string text;
   if (!options.file.empty()) {
-    std::ifstream stream(options.file, std::ios::binary);
-    TESSERA_CHECK_AS(IoError, stream.good(), "'", options.file, "': cannot be read");
-    text = read_all(stream);
+    text = read_regular_file(options.file, kMaxPromptNbytes);
   } else {
     TESSERA_CHECK(comm::read_launch_environment().place.world_size == 1,
                   "PROMPT: required on the command line or by --file if a launcher starts several ranks");
     TESSERA_CHECK(::isatty(STDIN_FILENO) == 0, "PROMPT: required, also by --file or stdin; see --interactive");
-    text = read_all(std::cin);
+    text = read_stdin();
   }
   std::vector<std::string> prompts;
   if (!options.is_by_lines) {

@@ -1,5 +1,6 @@
 // Tests `tessera generate` and `tessera eval` from the command line.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -107,6 +108,13 @@ TEST_F(Generate, AnswersLineByLine) {
   EXPECT_EQ(outcome.out, one + two);
 }
 
+TEST_F(Generate, ReadsPromptsOfBoundedFilesAlone) {
+  ASSERT_EQ(::mkfifo((directory + "/fifo").c_str(), 0600), 0);
+  EXPECT_TRUE(contains(generate("run --file fifo").err, "must be a regular file, got a FIFO"));
+  EXPECT_TRUE(contains(generate("run --file /dev/zero").err, "must be a regular file, got a device"));
+  EXPECT_TRUE(contains(generate("run </dev/zero").err, "stdin must have at most 67108864 bytes"));
+}
+
 TEST_F(Generate, RejectsWhatDoesNotFit) {
   const auto rejects = [this](const std::string& arguments, int code, const std::string& words) {
     const Outcome outcome = generate(arguments);
@@ -123,7 +131,7 @@ TEST_F(Generate, RejectsWhatDoesNotFit) {
   rejects("run hello --chat", 1, "tokenizer_config.json");
   rejects("run hello --system x", 2, "--system: requires --chat");
   rejects("run hello --file text", 2, "PROMPT: excludes --file");
-  rejects("run --file nothing", 1, "'nothing': cannot be read");
+  rejects("run --file nothing", 1, "'nothing': No such file or directory");
   rejects("run hello --top-p 0", 2, "--top-p");
   rejects("run hello --tokenizer nothing.json", 1, "nothing.json");
   EXPECT_TRUE(contains(generate("--help").out, "tessera generate run \"Once upon a time\""));

@@ -130,6 +130,15 @@ TEST_F(Run, SaysWhatMakesNoSense) {
   EXPECT_TRUE(contains(help.out, "  tessera run -n 4 -- ./train --steps 1000")) << help.out;
 }
 
+TEST_F(Run, RemovesTheDirectoryOfAStartThatFailed) {
+  EXPECT_EQ(run("-n 2 -- ./no-such-program").code, 1);
+  EXPECT_EQ(tessera("run -n 2 -- ./no-such-program", "cd " + directory + " &&").code, 1);
+  EXPECT_TRUE(std::filesystem::is_empty(directory)) << "neither run nor runs";
+  std::filesystem::create_directory(directory + "/run");
+  EXPECT_EQ(run("-n 2 -- ./no-such-program").code, 1);
+  EXPECT_TRUE(std::filesystem::exists(directory + "/run")) << "it was there before";
+}
+
 TEST_F(Run, HidesTheSecretFromTheTableOfVariables) {
   const Outcome outcome = run("-n 1 -- '" TESSERA_PROGRAM "' info --env --json");
   EXPECT_TRUE(contains(outcome.out, "(hidden)")) << outcome.out;

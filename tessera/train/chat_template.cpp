@@ -1,11 +1,11 @@
 #include "tessera/train/chat_template.h"
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/train/detail/template_expression.h"
 
 namespace tessera::train {
@@ -14,6 +14,9 @@ namespace {
 using detail::TemplateValue;
 
 constexpr std::size_t kMaxOutput = std::size_t{64} << 20;
+constexpr std::uint64_t kMaxFileNbytes = std::uint64_t{64} << 20;
+// Templates of models run about ten statements per message. A bound ends nested loops that would run for years.
+constexpr int kMaxStatements = 100'000;
 
 std::string_view trimmed(std::string_view text) {
   const char* const blank = " \t\n\r";
@@ -185,6 +188,12 @@ class Builder {
     return true;
   }
   Node condition(const std::string& text) {
+    TESSERA_CHECK_AS(NotSupported, ++depth_ < 100, "chat template: more than 100 nested blocks are not supported");
+    Node node = one_condition(text);
+    --depth_;
+    return node;
+  }
+  Node one_condition(const std::string& text) {
     ++at_;
     Node node{.kind = Node::Kind::kIf, .text = text, .body = block()};
     const std::string word = at_ < pieces_.size() ? first_word(pieces_[at_].text) : "";
@@ -223,6 +232,8 @@ class Renderer {
  private:
   void run(const std::vector<Node>& nodes) {
     for (const Node& node : nodes) {
+      TESSERA_CHECK_AS(NotSupported, ++statements_ <= kMaxStatements, "chat template: more than ", kMaxStatements,
+                       " statements for a conversation are not supported");
       switch (node.kind) {
         case Node::Kind::kText: out_ += node.text; break;
         case Node::Kind::kPrint: out_ += detail::text_of(value(node.text)); break;
@@ -277,6 +288,7 @@ class Renderer {
 
   TemplateValue variables_;
   std::string out_;
+  int statements_ = 0;
 };
 
 // Returns the text of a special token: a string, or an object with the text as content.
@@ -287,11 +299,7 @@ std::optional<std::string> token_text(const nlohmann::json& value) {
   return std::nullopt;
 }
 
-std::string content_of(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  TESSERA_CHECK_AS(IoError, stream.good(), "'", path.string(), "': cannot be read");
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
+std::string content_of(const std::filesystem::path& path) { return read_regular_file(path.string(), kMaxFileNbytes); }
 
 }  // namespace
 

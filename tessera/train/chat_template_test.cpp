@@ -123,6 +123,34 @@ TEST(ChatTemplate, RejectsWhatItDoesNotKnow) {
   EXPECT_THROW((void)rendered(nested), NotSupported);
 }
 
+TEST(ChatTemplate, HostileTemplatesEndWithoutACrash) {
+  std::string chain = "{% if false %}";
+  for (int i = 0; i < 200000; ++i) chain += "{% elif false %}";
+  std::string loops;
+  for (int i = 0; i < 40; ++i) loops += "{% for m" + std::to_string(i) + " in messages %}";
+  for (int i = 0; i < 40; ++i) loops += "{% endfor %}";
+  const auto repeated = [](const std::string& first, const std::string& statement) {
+    std::string text = first;
+    for (int i = 0; i < 100; ++i) text += statement;
+    return text;
+  };
+  std::string minus = "{{ ";
+  for (int i = 0; i < 200000; ++i) minus += "- ";
+  for (const std::string& text :
+       {chain + "{% endif %}", loops, minus + "5 }}", repeated("{% set x = 'ab' %}", "{% set x = x ~ x %}"),
+        repeated("{% set x = 'ab' %}", "{% set x = x + x %}"), repeated("{% set x = ['a'] %}", "{% set x = x + x %}"),
+        repeated("{% set x = ['a'] %}", "{% set x = [x, x] %}"), repeated("{% set x = ['a'] %}", "{% set x = [x] %}"),
+        repeated("{% set n = namespace(a='b') %}", "{% set n.a = n %}"),
+        std::string("{{ 1073741824 * 1073741824 * 1073741824 }}")}) {
+    EXPECT_THROW((void)rendered(text), NotSupported) << text.substr(0, 60);
+  }
+  std::string negations = "{{ ";
+  for (int i = 0; i < 200000; ++i) negations += "not ";
+  EXPECT_EQ(rendered(negations + "true }}"), "True");
+  EXPECT_EQ(rendered("{{ (0 - 9223372036 * 1000000000 - 854775807 - 1) % (0 - 1) }}"), "0");
+  EXPECT_EQ(rendered("{{ (0 - 7) % 3 }} {{ 7 % (0 - 3) }}"), "2 -2");
+}
+
 TEST(Chat, EncodesSpecialTokensOfTheTemplateAlone) {
   char name[] = "/tmp/tessera_chat_XXXXXX";
   ASSERT_NE(::mkdtemp(name), nullptr);

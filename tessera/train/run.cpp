@@ -11,6 +11,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
+#include "tessera/base/run_directory.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/memory/oom_report.h"
 #include "tessera/tensor/device_context.h"
@@ -97,30 +98,6 @@ detail::ChosenDevice agreed_device(const Config& given, const Config& config, in
   detail::check_same_on_all_ranks(check);
   return chosen;
 }
-
-// Removes a run directory that this start created if the start is rejected: it is empty then.
-class NewDirectory {
- public:
-  explicit NewDirectory(const RunConfig& config)
-      : path_(config.directory.empty() ? current_place().run_dir : config.directory),
-        was_there_(!path_.empty() && std::filesystem::exists(path_)),
-        had_parent_(std::filesystem::exists("runs")) {}
-  ~NewDirectory() {
-    std::error_code ignored;
-    if (path_.empty() || was_there_ || !std::filesystem::remove(path_, ignored)) return;
-    if (!had_parent_) std::filesystem::remove("runs", ignored);
-  }
-  NewDirectory(const NewDirectory&) = delete;
-  NewDirectory& operator=(const NewDirectory&) = delete;
-
-  void made(const std::filesystem::path& path) { path_ = path; }
-  void keep() { path_.clear(); }
-
- private:
-  std::filesystem::path path_;  // empty: not known yet, or kept
-  bool was_there_;
-  bool had_parent_;
-};
 
 // Opens the data, which must be equal on all ranks, and returns their digest. Collective. Throws on all ranks if one of
 // them cannot start.
@@ -331,7 +308,7 @@ void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, st
   const tensor::DeviceScope on_device(chosen.device);
   const MemoryLimits limits = limits_of(chosen.device);
   Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
-  NewDirectory made(config.run);
+  NewRunDirectory made(config.run.directory.empty() ? current_place().run_dir : config.run.directory);
   const Phases phases = phases_until_asked(progress);
   const detail::RunStart start =
       ranks.open_directory(config, say_on(progress), phases("verifying a checkpoint", "bytes"));

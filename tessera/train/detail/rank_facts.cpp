@@ -25,8 +25,9 @@ namespace {
 // A rank may tokenize its data for minutes before it arrives.
 constexpr auto kPatience = std::chrono::minutes(10);
 constexpr std::size_t kMaxShown = 4;
-// Environment variables that change the protocol between ranks; the others change neither protocol nor values.
-constexpr std::array<std::string_view, 2> kSharedVariables = {"TESSERA_COMM_CHECK", "TESSERA_ON_HANG"};
+// Environment variables that change the protocol between ranks or the values that they compute; the others do not.
+constexpr std::array<std::string_view, 3> kSharedVariables = {"TESSERA_COMM_CHECK", "TESSERA_ON_HANG",
+                                                              "TESSERA_CUDA_ATTENTION"};
 // 64 MiB of tokens, 16 Ki samples of 1 Ki tokens: less than a second to read.
 constexpr std::uint64_t kDigestedTokens = std::uint64_t{16} << 20;
 constexpr std::int64_t kHeader = 3;  // bytes of the text, and its digest in two numbers

@@ -31,6 +31,7 @@ bool are_equal(const Value& a, const Value& b) {
 class Parser {
  public:
   static constexpr int kMaxDepth = 12;
+  static constexpr std::size_t kMaxNbytes = std::size_t{64} << 20;
 
   Parser(std::string_view text, const Value& variables) : text_(text), variables_(variables) {}
 
@@ -38,12 +39,17 @@ class Parser {
     Value value = conditional();
     skip_blanks();
     if (at_ != text_.size()) refuse("'" + std::string(text_.substr(at_)) + "'");
+    check_nbytes(nbytes_of(value));
     return value;
   }
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     TESSERA_THROW(NotSupported, "chat template: ", what, " in '", text_, "' is not supported");
+  }
+
+  void check_nbytes(std::size_t nbytes) const {
+    if (nbytes > kMaxNbytes) refuse("a value of " + std::to_string(nbytes) + " bytes");
   }
 
   void skip_blanks() {
@@ -91,8 +97,17 @@ class Parser {
 
   // The value before `if` is read twice: first without computing it, as it may be invalid if the condition is false.
   Value conditional() {
+    return nested([&] { return one_conditional(); });
+  }
+  template <class F>
+  Value nested(const F& read) {
     TESSERA_CHECK_AS(NotSupported, ++depth_ <= kMaxDepth, "chat template: more than ", kMaxDepth,
                      " nested expressions are not supported in '", text_, "'");
+    Value value = read();
+    --depth_;
+    return value;
+  }
+  Value one_conditional() {
     const std::size_t begin = at_;
     Value value = operand(false, [&] { return either(); });
     if (take_word("if")) {
@@ -112,7 +127,6 @@ class Parser {
       at_ = begin;
       value = either();
     }
-    --depth_;
     return value;
   }
   Value either() {
@@ -134,8 +148,11 @@ class Parser {
     return left;
   }
   Value negation() {
-    if (take_word("not")) return !is_true(negation());
-    return comparison();
+    bool is_negated = false;
+    bool has_not = false;
+    for (; take_word("not"); is_negated = !is_negated) has_not = true;
+    Value value = comparison();
+    return has_not ? Value(is_true(value) != is_negated) : std::move(value);
   }
 
   Value comparison() {
@@ -199,13 +216,14 @@ class Parser {
     while (true) {
       if (take("~")) {
         const Value right = product();
+        check_nbytes(nbytes_of(left) + nbytes_of(right));
         left = text_of(left) + text_of(right);
       } else if (is_next("+")) {
         take("+");
         left = added(left, product());
       } else if (is_next("-") && !is_next("-%") && !is_next("-}")) {
         take("-");
-        left = number_of(left) - number_of(product());
+        left = computed('-', number_of(left), number_of(product()));
       } else {
         return left;
       }
@@ -213,13 +231,27 @@ class Parser {
   }
   [[nodiscard]] Value added(const Value& a, const Value& b) const {
     if (is_idle_) return undefined();
+    check_nbytes(nbytes_of(a) + nbytes_of(b));
     if (a.is_string() && b.is_string()) return a.get<std::string>() + b.get<std::string>();
     if (a.is_array() && b.is_array()) {
       Value all = a;
       for (const Value& each : b) all.push_back(each);
       return all;
     }
-    return number_of(a) + number_of(b);
+    return computed('+', number_of(a), number_of(b));
+  }
+  [[nodiscard]] std::int64_t computed(char sign, std::int64_t a, std::int64_t b) const {
+    std::int64_t result = 0;
+    const bool is_exact = sign == '+'   ? !__builtin_add_overflow(a, b, &result)
+                          : sign == '-' ? !__builtin_sub_overflow(a, b, &result)
+                                        : !__builtin_mul_overflow(a, b, &result);
+    if (!is_exact) refuse("an integer of more than 64 bits");
+    return result;
+  }
+  // The sign of the remainder is that of the divisor.
+  static std::int64_t remainder(std::int64_t a, std::int64_t divisor) {
+    const std::int64_t rest = divisor == -1 ? 0 : a % divisor;
+    return rest != 0 && (rest < 0) != (divisor < 0) ? rest + divisor : rest;
   }
   [[nodiscard]] std::int64_t number_of(const Value& value) const {
     if (is_idle_) return 1;
@@ -235,8 +267,7 @@ class Parser {
       ++at_;
       const std::int64_t right = number_of(filtered());
       TESSERA_CHECK(!is_remainder || right != 0, "chat template: division by zero in '", text_, "'");
-      // The sign of the remainder is that of the divisor.
-      left = is_remainder ? ((number_of(left) % right) + right) % right : number_of(left) * right;
+      left = is_remainder ? remainder(number_of(left), right) : computed('*', number_of(left), right);
     }
   }
 
@@ -362,10 +393,12 @@ class Parser {
   // Values up to a closing bracket, which is taken.
   std::vector<Value> list(std::string_view close) {
     std::vector<Value> values;
+    std::size_t nbytes = 0;
     while (!take(close)) {
       if (!values.empty()) expect(",");
       if (take(close)) break;
       values.push_back(conditional());
+      check_nbytes(nbytes += nbytes_of(values.back()));
     }
     return values;
   }
@@ -382,7 +415,7 @@ class Parser {
       return value;
     }
     if (take("[")) return Value(Value::array_t(list("]")));
-    if (take("-")) return -number_of(postfix());
+    if (take("-")) return computed('-', 0, number_of(nested([&] { return postfix(); })));
     if (!is_letter(first)) refuse("'" + std::string(1, first) + "'");
     const std::string word = name();
     if (word == "true" || word == "True") return true;
@@ -444,23 +477,6 @@ class Parser {
 
 TemplateValue evaluate_expression(std::string_view text, const TemplateValue& variables) {
   return Parser(text, variables).whole();
-}
-
-bool is_true(const TemplateValue& value) {
-  if (value.is_discarded() || value.is_null()) return false;
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number()) return value != TemplateValue(0);
-  if (value.is_string()) return !value.get_ref<const std::string&>().empty();
-  return !value.empty();
-}
-
-std::string text_of(const TemplateValue& value) {
-  if (value.is_discarded()) return "";
-  if (value.is_null()) return "None";
-  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (value.is_string()) return value.get<std::string>();
-  TESSERA_CHECK_AS(NotSupported, value.is_number(), "chat template: printing ", value.type_name(), " is not supported");
-  return value.dump();
 }
 
 }  // namespace tessera::train::detail

@@ -2,6 +2,7 @@
 // Values are JSON; an undefined value is of type discarded.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <nlohmann/json.hpp>
@@ -17,5 +18,8 @@ TemplateValue evaluate_expression(std::string_view text, const TemplateValue& va
 bool is_true(const TemplateValue& value);
 /// Returns a value as text.
 std::string text_of(const TemplateValue& value);
+/// Returns about the memory of a value. Throws NotSupported if it is nested too deeply: a few statements can double a
+/// value often, or nest it in itself.
+std::size_t nbytes_of(const TemplateValue& value, int depth = 0);
 
 }  // namespace tessera::train::detail

@@ -79,11 +79,12 @@ Json to_json(const SentSignal& sent, const std::string& time, int count) {
 }  // namespace
 
 LaunchJournal::LaunchJournal(const LaunchOptions& options)
-    : id_(new_launch_id()), command_(options.command), started_(now_text()) {
-  const auto path = std::filesystem::absolute(chosen_directory(options)).lexically_normal();
-  lock_ = take_directory(path, options);
-  directory_ = path.string();
-}
+    : id_(new_launch_id()),
+      command_(options.command),
+      directory_(std::filesystem::absolute(chosen_directory(options)).lexically_normal()),
+      new_directory_(directory_),
+      lock_(take_directory(directory_, options)),
+      started_(now_text()) {}
 
 std::string LaunchJournal::lost_directory() const {
   try {
@@ -181,7 +182,7 @@ void LaunchJournal::write() const {
     }
     json["starts"].push_back({{"time", start.time}, {"ranks", std::move(ranks)}});
   }
-  write_file(directory_ + "/launch.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",
+  write_file((directory_ / "launch.json").string(), json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",
              FileKind::kRun);
 }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,11 +44,12 @@ struct SentSignal {
 /// The record of one run. Not thread-safe.
 class LaunchJournal {
  public:
-  /// Creates the run directory of the options or the environment, and locks it for the lifetime of this object. Throws
-  /// IoError if the directory cannot be created or an active run has locked it.
+  /// Creates the run directory of the options or the environment, and locks it for the lifetime of this object. A
+  /// directory that is created and stays empty, because no rank could be started, is removed at the end. Throws IoError
+  /// if the directory cannot be created or an active run has locked it.
   explicit LaunchJournal(const LaunchOptions& options);
   /// Returns the absolute path of the run directory.
-  [[nodiscard]] const std::string& directory() const { return directory_; }
+  [[nodiscard]] std::string directory() const { return directory_.string(); }
   /// Returns the value of TESSERA_RUN_DIR_LOCK for the ranks.
   [[nodiscard]] std::string lock_identity() const { return lock_->identity(); }
   /// Returns an error message if the run directory was removed, renamed or replaced, otherwise an empty string.
@@ -85,7 +87,8 @@ class LaunchJournal {
 
   std::string id_;
   std::vector<std::string> command_;
-  std::string directory_;
+  std::filesystem::path directory_;
+  NewRunDirectory new_directory_;
   std::unique_ptr<RunDirectoryLock> lock_;
   std::string started_;
   std::string store_;
