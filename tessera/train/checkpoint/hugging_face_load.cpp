@@ -1,7 +1,4 @@
 // Weights of `transformers` straight into tensors: each rank copies its shards from the mapped files, converted.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstring>
 #include <map>
 
@@ -48,16 +45,6 @@ struct Box {
   }
 };
 
-// Maps the pages of the range at once instead of by one fault for each few. Without effect on earlier kernels.
-void populate([[maybe_unused]] const std::byte* from, [[maybe_unused]] std::int64_t nbytes) {
-#ifdef MADV_POPULATE_READ
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(from) & ~(page - 1);
-  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(nbytes);
-  (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
-#endif
-}
-
 template <std::size_t kItem>
 void gather(std::byte* to, const std::byte* from, std::int64_t stride, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i)
@@ -92,12 +79,6 @@ void copy_box(const Box& box, std::size_t dim) {
   }
   for (std::int64_t i = 0; i < box.dims[dim].size; ++i)
     copy_box(box.at(i * box.dims[dim].from, i * box.dims[dim].to), dim + 1);
-}
-
-void run_box(const Box& box) {
-  if (box.dims.size() == 1 && box.dims[0].from == 1)
-    populate(box.from, box.dims[0].size * static_cast<std::int64_t>(itemsize(box.from_dtype)));
-  copy_box(box, 0);
 }
 
 // Adds a box in pieces of at most kPieceNbytes along its outermost dimension.
@@ -178,7 +159,7 @@ void add_boxes(const Parameter& parameter, std::byte* data, std::vector<Box>& ou
 
 void run_all(const std::vector<Box>& boxes) {
   ops::detail::parallel_for(static_cast<std::int64_t>(boxes.size()), 1, [&](std::int64_t first, std::int64_t end) {
-    for (std::int64_t i = first; i < end; ++i) run_box(boxes[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = first; i < end; ++i) copy_box(boxes[static_cast<std::size_t>(i)], 0);
   });
 }
 
