@@ -147,8 +147,15 @@ std::string problem_of(const Tokenizer& tokenizer, bool keeps_text, Random& rand
   return {};
 }
 
+// A file that ends with the program.
+struct ScratchFile {
+  ~ScratchFile() { ::unlink(path.c_str()); }
+  std::string path = "/dev/shm/tessera_tokenizer_fuzz_" + std::to_string(::getpid()) + ".json";
+};
+
 std::string try_text(const std::string& text, Random& random) {
-  static const std::string path = "/dev/shm/tessera_tokenizer_fuzz_" + std::to_string(::getpid()) + ".json";
+  static const ScratchFile scratch;
+  const std::string& path = scratch.path;
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
   try {
     const Tokenizer tokenizer = Tokenizer::read(path);
