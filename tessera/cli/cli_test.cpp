@@ -84,6 +84,16 @@ TEST(Info, PrintsKeysAndValuesInAPipe) {
   EXPECT_FALSE(contains(outcome.out, "\033")) << "colour in a pipe";
 }
 
+// oneDNN's own variable stands for a library that does not know the processor.
+TEST(Info, WarnsOfSlowProducts) {
+  const Outcome slow = tessera("info --json", "ONEDNN_MAX_CPU_ISA=SSE41");
+  const auto compute = nlohmann::json::parse(slow.out).at("compute");
+  EXPECT_TRUE(contains(compute.at("products"), "(sse41)")) << compute;
+  EXPECT_EQ(compute.at("bf16_products"), "converted to f32");
+  const bool is_slow = compute.at("product_gflops").get<double>() < 0.5 * compute.at("peak_gflops").get<double>();
+  EXPECT_TRUE(!is_slow || contains(compute.at("warning"), "slow")) << compute;
+}
+
 TEST(Info, ListsTheEnvironmentAsATable) {
   const Outcome outcome = tessera("info --env", "env -u TESSERA_RECORD_BYTES TESSERA_HOST_SEED=7");
   EXPECT_EQ(outcome.code, 0) << outcome.err;

@@ -8,9 +8,8 @@
 #include <random>
 #include <vector>
 
-#include <hwy/detect_targets.h>
-#include <hwy/targets.h>
 #include "tessera/ops/detail/philox.h"
+#include "tessera/ops/testing/each_target.h"
 
 namespace tessera::ops::detail {
 namespace {
@@ -47,18 +46,7 @@ TEST(Philox, GivesWhatRandom123Gives) {
   }
 }
 
-class DrawsOnEachTarget : public ::testing::TestWithParam<std::int64_t> {
- protected:
-  void SetUp() override {
-    if ((hwy::SupportedTargets() & GetParam()) == 0) GTEST_SKIP() << "not on this machine";
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
+class DrawsOnEachTarget : public testing::OnEachTarget {};
 
 TEST_P(DrawsOnEachTarget, AnElementIsTheSameWhereverADrawBeginsAndEnds) {
   const DrawKey key{0x1234567890abcdef, 42};
@@ -88,7 +76,7 @@ TEST_P(DrawsOnEachTarget, ManyNormalsHaveTheBitsOfOnesAlone) {
   for (std::size_t i = 0; i < normal.size(); ++i) ASSERT_EQ(normal[i], normal_at(key, i)) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, DrawsOnEachTarget, ::testing::Values(HWY_STATIC_TARGET, HWY_AVX2));
+INSTANTIATE_TEST_SUITE_P(Targets, DrawsOnEachTarget, testing::kEachTarget);
 
 TEST(Draws, LogarithmAndCircleAreAccurate) {
   std::mt19937 random(5);

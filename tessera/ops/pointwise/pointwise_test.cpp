@@ -16,6 +16,7 @@
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/functions.h"
 #include "tessera/ops/pointwise/promote.h"
+#include "tessera/ops/testing/each_target.h"
 #include "tessera/ops/testing/op_case.h"
 
 namespace tessera::ops {
@@ -131,7 +132,10 @@ TEST(Pointwise, FloatingDivisionDownwardsIsExact) {
   EXPECT_EQ(values_of(remainder(a, b))[2], -0.5);
 }
 
-TEST(Pointwise, SpecialValuesAreIEEEs) {
+class SpecialValues : public testing::OnEachTarget {};
+INSTANTIATE_TEST_SUITE_P(Targets, SpecialValues, testing::kEachTarget);
+
+TEST_P(SpecialValues, AreIEEEs) {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     const Tensor x = tensor_of({0.0, -0.0, kInf, -kInf, kNan, -1}, dtype);
     const auto check = [&](const Tensor& got, const Values& want, const char* what) {

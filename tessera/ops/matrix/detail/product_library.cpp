@@ -2,6 +2,12 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
 #include "tessera/base/amx.h"
 #include "tessera/base/error.h"
 #include "tessera/ops/instruction_set.h"
@@ -18,11 +24,32 @@ namespace {
 // oneDNN's kernels leave the stack where it is up to an inner dimension of 84.
 constexpr std::int64_t kLongestSafe = 64;
 
+// Returns the instructions that oneDNN's own variable limits it to, or `best` if it names none without AMX. A call of
+// dnnl_set_max_cpu_isa would replace that limit.
+dnnl_cpu_isa_t limit_of_user(dnnl_cpu_isa_t best) {
+  static constexpr std::pair<std::string_view, dnnl_cpu_isa_t> kLimits[] = {
+      {"SSE41", dnnl_cpu_isa_sse41},
+      {"AVX", dnnl_cpu_isa_avx},
+      {"AVX2", dnnl_cpu_isa_avx2},
+      {"AVX2_VNNI", dnnl_cpu_isa_avx2_vnni},
+      {"AVX512_CORE", dnnl_cpu_isa_avx512_core},
+      {"AVX512_CORE_VNNI", dnnl_cpu_isa_avx512_core_vnni},
+      {"AVX512_CORE_BF16", dnnl_cpu_isa_avx512_core_bf16}};
+  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr) continue;
+    const auto* found =
+        std::ranges::find(kLimits, std::string_view(value), &std::pair<std::string_view, dnnl_cpu_isa_t>::first);
+    return found == std::end(kLimits) ? best : found->second;
+  }
+  return best;
+}
+
 // Fails if other code in the process used this oneDNN before; that choice then stays in force.
 bool prepare() {
   const bool is_amx_allowed = amx_state() == AmxState::kWorks;
-  return dnnl_set_max_cpu_isa(is_amx_allowed ? dnnl_cpu_isa_avx512_core_amx : dnnl_cpu_isa_avx512_core_bf16) ==
-         dnnl_success;
+  return dnnl_set_max_cpu_isa(limit_of_user(is_amx_allowed ? dnnl_cpu_isa_avx512_core_amx
+                                                           : dnnl_cpu_isa_avx512_core_bf16)) == dnnl_success;
 }
 
 // All signals except those that an instruction raises: if blocked, these would end the process without their handler.

@@ -25,7 +25,7 @@
   ROW(erf, kFunctions, erf_of(d, x), x, kRising, 30, "x", mul(mul(g, 1.12837916709551257390), exp(neg(square(x()))))) \
   ROW(floor, kFloats | kIntegers, hn::Floor(x), x, kRising, 1, "", Tensor())                                          \
   ROW(ceil, kFloats | kIntegers, hn::Ceil(x), x, kRising, 1, "", Tensor())                                            \
-  ROW(round, kFloats | kIntegers, hn::Round(x), x, kRising, 1, "", Tensor())
+  ROW(round, kFloats | kIntegers, hn::CopySign(hn::Round(x), x), x, kRising, 1, "", Tensor())
 /// Functions of complex numbers without forms that work in place.
 #define TESSERA_COMPLEX_ROWS(ROW) ROW(conj, kComplex, x, conj(x), kLinear, 1, "", conj(g))
 /// All formulas.
