@@ -330,6 +330,8 @@ void add_table(Command& command, Words& words) {
   add_short("--init", "checkpoint.init", "Checkpoint whose weights the run starts from: --checkpoint.init", false);
   add_short("--device", "run.device", "Device of the ranks: --run.device", false);
   add_short("--graph", "train.graph", "Capture the step once and replay it: --train.graph true", true);
+  add_short("--deterministic", "train.deterministic",
+            "Use only kernels that give the same bits in every run: --train.deterministic true", true);
   add_short("--force", "run.force", "Start even if the predicted memory exceeds the free memory: --run.force true",
             true);
 }

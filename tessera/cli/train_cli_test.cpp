@@ -320,6 +320,7 @@ TEST_F(Train, OfTwoNamesOfAnOptionTheLastOneWins) {
   expect_printed("--graph", "graph = true");
   expect_printed("--graph --train.graph false", "graph = false");
   expect_printed("--train.graph false --graph", "graph = true");
+  expect_printed("--deterministic", "deterministic = true");
   expect_printed("--force --run.force=false", "force = false");
   expect_printed("--dump-step 3 --run.dump_step 2", "dump_step = 2");
   expect_printed("--run.dump_step 2 --dump-step 3", "dump_step = 3");

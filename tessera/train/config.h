@@ -68,6 +68,7 @@ struct TrainConfig {
   /// none, full (recomputes each block in backward), selective (all but attention).
   std::string checkpointing = "none";
   bool graph = false;             ///< Captures the step once and replays it.
+  bool deterministic = false;     ///< Uses only kernels that give the same bits in every run.
   std::uint64_t seed = 1;         ///< Seed of initial weights, dropout and sample order.
   std::string on_nan = "stop";    ///< Reaction to a loss or gradient that is not finite: stop, or skip the step.
   double spike = 0;               ///< Multiple of the running mean above which a gradient norm is a spike. 0: never.

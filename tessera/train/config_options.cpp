@@ -147,6 +147,10 @@ Rows train_options() {
        {"none", "full", "selective"}},
       {"train.graph", "Capture the step, with its collectives, once and replay it (short form: --graph)",
        at(kTrain, &T::graph)},
+      {"train.deterministic",
+       "Use only kernels that give the same bits in every run, with more memory for attention on CUDA (short form: "
+       "--deterministic)",
+       at(kTrain, &T::deterministic)},
       {"train.seed", "Seed of initial weights, dropout and sample order", at(kTrain, &T::seed), kExact},
       {"train.on_nan",
        "Action if a loss or gradient is not finite: stop the run, or skip the step",

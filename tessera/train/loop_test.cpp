@@ -73,6 +73,37 @@ TEST(Loop, EvaluatesNowAndThenAndAtTheEndOnce) {
   EXPECT_EQ(none.steps.evaluations, 0);
 }
 
+TEST(Loop, RunsAheadUnlessAnEvaluationOrAnActionIsDue) {
+  using enum Ahead;
+  Loop loop(6, 3);
+  loop.run();
+  EXPECT_EQ(loop.steps.aheads, (std::vector<Ahead>{kNextStep, kNextStep, kNone, kNextStep, kNextStep, kNone}));
+  Loop plain(6, 3);
+  plain.run(0, false);
+  EXPECT_EQ(plain.steps.aheads, (std::vector<Ahead>{kNextStep, kNextStep, kNextStep, kNextStep, kNextStep, kNone}));
+}
+
+// An action is due after step 2, and sees which steps have another one ahead of them.
+class ActsAfterTwo final : public detail::BetweenSteps {
+ public:
+  void before(std::int64_t /*step*/) override {}
+  void after_batch() override {}
+  [[nodiscard]] bool may_run_ahead(std::int64_t step) const override { return step != 2; }
+  bool after(std::int64_t /*step*/, bool has_step_ahead, const std::function<void()>& /*sync_lines*/) override {
+    seen.push_back(has_step_ahead);
+    return true;
+  }
+  std::vector<bool> seen;
+};
+
+TEST(Loop, TellsActionsWhetherTheNextStepIsEnqueued) {
+  Loop loop(4);
+  loop.steps.runs_ahead = true;
+  ActsAfterTwo between;
+  loop.run(0, true, &between);
+  EXPECT_EQ(between.seen, (std::vector<bool>{true, false, true, false}));
+}
+
 // Requests the end of the run after so many batches of all evaluations.
 class EndsAfterBatches final : public detail::BetweenSteps {
  public:
@@ -81,7 +112,10 @@ class EndsAfterBatches final : public detail::BetweenSteps {
   void after_batch() override {
     if (--batches_ == 0) throw detail::AskedToEnd();
   }
-  bool after(std::int64_t /*step*/, const std::function<void()>& /*sync_lines*/) override { return batches_ > 0; }
+  [[nodiscard]] bool may_run_ahead(std::int64_t /*step*/) const override { return false; }
+  bool after(std::int64_t /*step*/, bool /*has_step_ahead*/, const std::function<void()>& /*sync_lines*/) override {
+    return batches_ > 0;
+  }
 
  private:
   int batches_;

@@ -24,6 +24,7 @@
 #include "tessera/train/detail/choose_device.h"
 #include "tessera/train/detail/dump_step.h"
 #include "tessera/train/detail/loop.h"
+#include "tessera/train/detail/product_rate.h"
 #include "tessera/train/detail/rank_facts.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/detail/run_directory.h"
@@ -47,7 +48,8 @@ class TrainerSteps final : public detail::StepRunner {
  public:
   TrainerSteps(Trainer& trainer, const detail::RunTask& task, std::int64_t samples)
       : trainer_(trainer), task_(task), samples_(samples) {}
-  StepReport step() override { return trainer_.step(); }
+  StepReport step(Ahead ahead) override { return trainer_.step(can_run_ahead_ ? ahead : Ahead::kNone); }
+  [[nodiscard]] bool has_step_ahead() const override { return trainer_.has_step_ahead(); }
   double evaluate(const OnProgress& on_progress) override { return task_.evaluate(trainer_, samples_, on_progress); }
   [[nodiscard]] std::vector<OwnedBytes> memory_now() const override { return trainer_.memory_now(); }
 
@@ -55,6 +57,8 @@ class TrainerSteps final : public detail::StepRunner {
   Trainer& trainer_;
   const detail::RunTask& task_;
   std::int64_t samples_;
+  // The host computes on the cores that enqueue.
+  bool can_run_ahead_ = tensor::default_device() != tensor::host_device();
 };
 
 // Returns phases that also end with AskedToEnd after a signal.
@@ -280,20 +284,30 @@ struct Worlds {
   bool has_told_start = false;  // a world of this run has shown the start text
 };
 
+// Returns the FLOP/s of products on the device of this rank; 0 if the MFU needs no measurement.
+double measured_flops_on(const device::Device& device, const Config& config) {
+  if (device == tensor::host_device()) return detail::measured_flops(config.train.dtype);
+  return config.run.peak_flops > 0 || is_own(config.model) ? 0 : detail::product_rate(config.train.dtype);
+}
+
+std::string text_of_compute(const device::Device& device, const RunSummary& summary) {
+  const std::string& dtype = summary.config.train.dtype;
+  if (device == tensor::host_device()) return detail::compute_text(dtype);
+  return summary.measured_flops > 0 ? detail::product_rate_text(dtype, summary.measured_flops) : "";
+}
+
 void say_start(const detail::RunTask& task, const detail::RunRanks& ranks, const Trainer& trainer,
                const detail::ChosenDevice& chosen, std::optional<std::int64_t> free_nbytes, const RunSummary& summary,
                Progress& progress) {
-  const bool is_on_host = chosen.device == tensor::host_device();
-  detail::StartFacts facts{
-      .config = summary.config,
-      .parameters = summary.parameters,
-      .device = chosen.device.name(),
-      .why_host = chosen.why_not,
-      .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
-      .compute = ranks.rank() == 0 && is_on_host ? detail::compute_text(summary.config.train.dtype) : "",
-      .predicted = trainer.memory_predicted(),
-      .free_nbytes = free_nbytes,
-      .directory = summary.directory};
+  detail::StartFacts facts{.config = summary.config,
+                           .parameters = summary.parameters,
+                           .device = chosen.device.name(),
+                           .why_host = chosen.why_not,
+                           .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
+                           .compute = ranks.rank() == 0 ? text_of_compute(chosen.device, summary) : "",
+                           .predicted = trainer.memory_predicted(),
+                           .free_nbytes = free_nbytes,
+                           .directory = summary.directory};
   task.describe(facts);
   progress.say(detail::start_text(facts));
 }
@@ -323,6 +337,7 @@ void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, st
   }
 
   const std::string digest = open_agreed(task, phases, summary);
+  if (ranks.rank() == 0) summary.measured_flops = measured_flops_on(chosen.device, config);
   const std::unique_ptr<Trainer> made_trainer = task.make_trainer(config);
   Trainer& trainer = *made_trainer;
   summary.parameters = trainer.parameter_count();
@@ -335,8 +350,6 @@ void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, st
   ranks.take_directory(start, config, say_on(progress));
   made.keep();
   summary.directory = start.directory.string();
-  const bool is_on_host = chosen.device == tensor::host_device();
-  if (ranks.rank() == 0 && is_on_host) summary.measured_flops = detail::measured_flops(config.train.dtype);
   progress.show_mfu(mfu_per_rate(summary));
   progress.show_unit(unit_of(config.model));
   if (!std::exchange(worlds.has_told_start, true))

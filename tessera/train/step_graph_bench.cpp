@@ -74,7 +74,9 @@ class Step {
   }
   // Returns the values read after a replay.
   [[nodiscard]] double results() const {
-    const detail::StepReadings& of = graph_.readings();
+    const detail::StepReadings of;
+    of.read(graph_.outcome());
+    stream().synchronize();
     return of.loss() + of.grad_norm() + (of.is_skipped() ? 1 : 0);
   }
   // Returns a graph with the nodes and edges of the captured step, whose nodes do nothing.

@@ -155,14 +155,16 @@ TEST(StepGraph, DecidesInDeviceMemoryWhetherAStepIsTaken) {
                        },
                    .leaves = {}},
                   stream);
-    const auto skips = [&](double loss_value, double norm_value, double most) {
+    const detail::StepReadings readings;
+    const auto skips = [&](double loss_value, double norm_value, std::optional<double> most) {
       ops::fill_(loss, loss_value);
       ops::fill_(norm, norm_value);
       ops::fill_(taken, 0);
       graph.replay(0.5, most, stream);
+      readings.read(graph.outcome());
       stream.synchronize();
-      EXPECT_EQ(ops::item(taken).as_double(), graph.readings().is_skipped() ? 0 : -0.5);
-      return graph.readings().is_skipped();
+      EXPECT_EQ(ops::item(taken).as_double(), readings.is_skipped() ? 0 : -0.5);
+      return readings.is_skipped();
     };
     EXPECT_FALSE(skips(1, 2, INFINITY));
     EXPECT_FALSE(skips(-1, 2, 2));
@@ -172,7 +174,11 @@ TEST(StepGraph, DecidesInDeviceMemoryWhetherAStepIsTaken) {
       EXPECT_TRUE(skips(1, bad, INFINITY)) << bad;
       EXPECT_TRUE(skips(1, bad, 3)) << bad;
     }
+    EXPECT_TRUE(skips(1, 2, {})) << "a step that follows a skipped one is skipped";
+    EXPECT_TRUE(skips(1, 2, {}));
     EXPECT_FALSE(skips(1, 2, INFINITY)) << "what was skipped leaves no trace";
+    EXPECT_FALSE(skips(1, 2, {}));
+    EXPECT_FALSE(skips(1, 2, {}));
   });
 }
 

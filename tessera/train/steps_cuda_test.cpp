@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
+#include "tessera/device/faults.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/tensor/device_context.h"
@@ -27,6 +29,7 @@
 #include "tessera/train/make_model.h"
 #include "tessera/train/testing/replays.h"
 #include "tessera/train/testing/runs.h"
+#include "tessera/train/testing/step_ahead.h"
 #include "tessera/train/testing/told_runs.h"
 
 namespace tessera::train {
@@ -179,6 +182,91 @@ TEST_F(OnGpu, ReplayedMicroBatchesAndDtypesHaveTheBitsOfEagerOnes) {
   }
 }
 
+TEST_F(OnGpu, DeterministicStepsRepeatTheirBits) {
+  Config config = dropping(6);
+  config.train.dtype = "bf16";
+  config.train.deterministic = true;
+  config.model.sequence = 64;
+  const auto want = results(config);
+  for (int i = 0; i < 19; ++i) expect_same_bits(results(config), want, config);
+  expect_same_replayed(config);
+}
+
+TEST_F(OnGpu, StepsAheadHaveTheBitsOfStepsOneAfterTheOther) {
+  for (const bool is_graph : {false, true}) {
+    Config config = dropping(20);
+    config.train.graph = is_graph;
+    config.run.check_replicas = 0;
+    const auto want = results(config);
+    ReplayResults got;
+    on_ranks(config, kGpu, [&] { got = testing::seen_run(config, {}, Ahead::kNextStep); });
+    EXPECT_EQ(testing::difference(got, want.at(0)), "") << "graph " << is_graph;
+  }
+}
+
+TEST_F(OnGpu, BadStepsAheadAreSkippedWithTheSameBits) {
+  for (const bool is_graph : {false, true}) {
+    const tensor::DeviceScope scope{std::string(kGpu)};
+    const testing::TaskResults want = testing::results_of_task(is_graph, Ahead::kNone);
+    const testing::TaskResults got = testing::results_of_task(is_graph, Ahead::kNextStep);
+    EXPECT_EQ(std::ranges::count(want.steps.ends, StepEnd::kSkippedNan), 2);
+    EXPECT_EQ(testing::difference(got.steps, want.steps), "") << is_graph;
+    EXPECT_EQ(got.bad_steps, want.bad_steps);
+    EXPECT_EQ(got.checkpoint, want.checkpoint);
+  }
+}
+
+// The captured steps of a model in each dtype, with dropout and micro-batches.
+TEST_F(OnGpu, ACapturedStepHasNoHostNode) {
+  for (const char* family : {"llama", "gpt2"}) {
+    for (const char* dtype : {"f32", "bf16"}) {
+      Config config = dropping(3);
+      config.model.family = family;
+      config.model.kv_heads = config.model.heads;
+      config.train.accumulate = 2;
+      config.train.dtype = dtype;
+      config.train.graph = true;
+      const tensor::DeviceScope scope{std::string(kGpu)};
+      Trainer trainer(resolved(config, 1), testing::synthetic_samples(config));
+      for (int i = 0; i < 3; ++i) trainer.step();
+      std::map<device::NodeKind, int> kinds;
+      for (const device::NodeInfo& node : trainer.step_graph().nodes()) {
+        ++kinds[node.kind];
+        EXPECT_NE(node.kind, device::NodeKind::kHost) << node.label;
+      }
+      EXPECT_GT(kinds[device::NodeKind::kKernel], 20) << family << ", " << dtype;
+      EXPECT_EQ(kinds[device::NodeKind::kOther], 0) << family << ", " << dtype;
+    }
+  }
+}
+
+// Returns the driver calls of a replayed step of a model with so many layers.
+std::map<std::string, std::uint64_t> calls_of_replay(std::int64_t layers) {
+  Config config = dropping(8);
+  config.model.layers = layers;
+  config.train.graph = true;
+  const tensor::DeviceScope scope{std::string(kGpu)};
+  Trainer trainer(resolved(config, 1), testing::synthetic_samples(config));
+  for (int i = 0; i < 4; ++i) trainer.step();
+  device::FaultInjector& faults = device::Device(kGpu).faults();
+  faults.count_calls(true);
+  trainer.step();
+  std::map<std::string, std::uint64_t> calls;
+  for (int kind = 0; kind < static_cast<int>(device::DriverCall::kCount); ++kind) {
+    const auto call = static_cast<device::DriverCall>(kind);
+    calls[std::string(device::to_string(call))] = faults.calls(call);
+  }
+  faults.count_calls(false);
+  return calls;
+}
+
+TEST_F(OnGpu, AReplayCallsTheDriverAsOftenForAnyNumberOfOperators) {
+  const auto calls = calls_of_replay(2);
+  EXPECT_EQ(calls_of_replay(6), calls);
+  EXPECT_EQ(calls.at("graph launch"), 1U);
+  EXPECT_EQ(calls.at("launch"), 0U) << "no kernel is launched by itself";
+}
+
 TEST_F(OnGpu, SkippedStepsChangeNothing) {
   Config config = dropping(12);
   config.train.on_nan = "skip";
@@ -284,9 +372,19 @@ TEST_F(RunOnGpu, GoesOnWithTheBitsOfARunThatNeverStopped) {
   }
 }
 
+// Step 4 is enqueued when step 3 is printed, and is the last one of the stopped run.
+TEST_F(RunOnGpu, ARequestToEndIsMetAfterTheStepAhead) {
+  EXPECT_EQ(run_and(gpu_config("whole")).end, RunEnd::kDone);
+  EXPECT_EQ(run_and(gpu_config("run"), "step 3/").end, RunEnd::kInterrupted);
+  EXPECT_EQ(run_and(gpu_config("run")).resumed_from, std::vector<std::int64_t>{4});
+  EXPECT_EQ(testing::difference(testing::left_by(path("run")), testing::left_by(path("whole"))), "");
+}
+
 TEST_F(RunOnGpu, TakesTheGpuByItselfAndSaysSo) {
   EXPECT_EQ(run_and(config("auto")).end, RunEnd::kDone);
   EXPECT_TRUE(testing::contains(said, "cuda:0")) << said;
+  EXPECT_TRUE(testing::contains(said, " TFLOP/s in f32 products\n")) << said;
+  EXPECT_TRUE(testing::contains(said, "  MFU ")) << said;
 }
 
 TEST_F(RunOnGpu, DumpsAndProfilesAStep) {

@@ -85,7 +85,7 @@ struct RunSummary {
   std::vector<std::string> checkpoint_errors = {};   ///< Reasons for checkpoints that were not written.
   std::optional<std::string> unsaved = {};           ///< Reason if the final checkpoint was not written.
   std::vector<std::string> missing = {};             ///< Other files that could not be written, with reasons.
-  double measured_flops = 0;  ///< FLOP/s of products that rank 0 measured on its threads; 0: not measured.
+  double measured_flops = 0;  ///< FLOP/s of products that rank 0 measured on its device; 0: not measured.
   bool was_finished = false;  ///< True if the run was finished before this start, which did nothing.
 };
 

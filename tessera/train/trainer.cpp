@@ -1,7 +1,6 @@
 #include "tessera/train/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 
@@ -33,7 +32,6 @@ namespace {
 
 using detail::StepReadings;
 using detail::StepValues;
-using Clock = std::chrono::steady_clock;
 
 // Bytes of gradients that one launch reduces. Until it ends, the old and the new gradients coexist.
 constexpr std::int64_t kSettledTogether = std::int64_t{64} << 20;
@@ -61,6 +59,7 @@ std::function<std::vector<std::uint64_t>(std::uint64_t k)> own_samples(const Con
 
 Trainer::State::State(const Config& given, const MakeWorkload& make)
     : config(given),
+      deterministic(given.train.deterministic),
       plan(begin(given)),
       work(make(*this)),
       leaves(trained_leaves(work->module())),
@@ -179,7 +178,7 @@ StepEnd Trainer::State::judged(StepReport& report) {
   return is_finite ? StepEnd::kSkippedSpike : StepEnd::kSkippedNan;
 }
 
-void Trainer::State::take_step(StepReport& report) {
+void Trainer::State::take_step(StepReport& report, bool is_ahead, bool is_chained) {
   detail::Activations activations;
   const StepValues values = compute([&](std::int64_t m) {
     const bool is_observed = m == 0 && is_looked_at();
@@ -190,19 +189,20 @@ void Trainer::State::take_step(StepReport& report) {
   });
   work->module().set_observer({});
   const autograd::NoGrad no_grad;
-  const Tensor skip = detail::skip_flag(values, ops::full({}, largest_norm(), {.dtype = DType::kF64}));
-  readings.read(values, skip);
+  const Tensor most = is_chained ? bound : ops::full({}, largest_norm(), {.dtype = DType::kF64});
+  const Tensor skip = detail::skip_flag(values, most);
+  bound = is_ahead ? detail::next_bound(skip, most) : Tensor();
+  const StepReadings& own = readings_of(report);
+  own.read(detail::outcome_of(values, skip));
   if (is_looked_at()) {
     stream().synchronize();
-    report.loss = readings.loss();
-    report.grad_norm = readings.grad_norm();
+    report.loss = own.loss();
+    report.grad_norm = own.grad_norm();
     before_update(report, activations.kept());
   }
   update(report.learning_rate, values.norm.factor, skip);
+  if (is_ahead) drop_gradients();
   prepare_batches(1);
-  stream().synchronize();
-  report.exposed_seconds = exposed->take_seconds();
-  conclude(report, readings);
 }
 
 void Trainer::State::wait_for_copies() {
@@ -215,21 +215,19 @@ void Trainer::State::update(double learning_rate, const Tensor& clip_factor, con
   optimizer->step({.scalars = {.clip_factor = clip_factor, .skip = skip}, .keeps_gradients = true});
 }
 
-void Trainer::State::conclude(StepReport& report, const StepReadings& of) {
-  if (tensor::default_device().properties().has_values) {
-    report.loss = of.loss();
-    report.grad_norm = of.grad_norm();
-    report.end = judged(report);
-    TESSERA_CHECK_AS(MismatchError, of.is_skipped() == (report.end != StepEnd::kDone), "step ", report.step,
-                     ": the device ", of.is_skipped() ? "skipped" : "took", " a step with loss ", report.loss,
-                     " and gradient norm ", report.grad_norm, ", the trainer did not");
-  }
-  drop_gradients();
+void Trainer::State::conclude(StepReport& report) {
+  if (!tensor::default_device().properties().has_values) return;
+  const StepReadings& of = readings_of(report);
+  report.loss = of.loss();
+  report.grad_norm = of.grad_norm();
+  report.end = judged(report);
+  TESSERA_CHECK_AS(MismatchError, of.is_skipped() == (report.end != StepEnd::kDone), "step ", report.step,
+                   ": the device ", of.is_skipped() ? "skipped" : "took", " a step with loss ", report.loss,
+                   " and gradient norm ", report.grad_norm, ", the trainer did not");
 }
 
 void Trainer::State::check_replicas_if_due() {
-  const std::int64_t every = config.run.check_replicas;
-  if (every == 0 || (was_checked && steps % every != 0)) return;
+  if (!is_check_due(steps)) return;
   was_checked = true;
   detail::check_replicas(named_leaves(work->module()), steps);
 }
@@ -259,32 +257,10 @@ Trainer::Trainer(const Config& config, const SampleReader& samples, std::optiona
 
 Trainer::~Trainer() = default;
 
-StepReport Trainer::step() {
-  State& state = *state_;
-  const Clock::time_point start = Clock::now();
-  StepReport report;
-  report.step = ++state.steps;
-  const probe::Annotation mark("step", report.step);
-  report.tokens = state.config.train.batch * state.work->units_per_sample();
-  report.learning_rate = nn::learning_rate(state.config.schedule, state.config.optimizer.learning_rate, report.step,
-                                           state.config.train.steps);
-  if (state.is_replayed()) {
-    state.replay_step(report);
-  } else {
-    state.take_step(report);
-  }
-  state.check_replicas_if_due();
-  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  report.time = static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) / 1e3;
-  return report;
-}
-
 void Trainer::keep_bad_steps(std::function<void(const BadStep&)> keep) { state_->keep_bad_step = std::move(keep); }
 
-std::int64_t Trainer::step_count() const { return state_->steps; }
-
 double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, const OnProgress& on_progress) {
+  state_->check_no_step_ahead("evaluate");
   const probe::Annotation mark("evaluate", state_->steps);
   const detail::LanguageWorkload& language = state_->language("evaluate");
   const ParallelPlan& plan = state_->plan;
@@ -297,6 +273,7 @@ double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, con
 }
 
 double Trainer::evaluate(std::int64_t samples, const OnProgress& on_progress) {
+  state_->check_no_step_ahead("evaluate");
   const probe::Annotation mark("evaluate", state_->steps);
   const auto* task = dynamic_cast<const detail::TaskWorkload*>(state_->work.get());
   const std::int64_t rows = state_->plan.rows();
@@ -312,6 +289,7 @@ double Trainer::evaluate(std::int64_t samples, const OnProgress& on_progress) {
 
 std::vector<std::uint32_t> Trainer::sample(const std::vector<std::uint32_t>& prompt, std::int64_t count,
                                            double temperature, std::uint64_t seed, const OnProgress& on_progress) {
+  state_->check_no_step_ahead("sample");
   const nn::LanguageModel& language = state_->language("sample").model();
   nn::set_packing(model(), {});
   std::int64_t drawn = 0;

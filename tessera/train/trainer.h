@@ -18,6 +18,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/export.h"
+#include "tessera/device/graph.h"
 #include "tessera/nn/module.h"
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/config.h"
@@ -33,6 +34,12 @@ struct CheckpointState;
 
 /// Result of a step.
 enum class StepEnd : std::uint8_t { kDone, kSkippedNan, kSkippedSpike };
+
+/// Steps that Trainer::step enqueues.
+enum class Ahead : std::uint8_t {
+  kNone,      ///< the step alone
+  kNextStep,  ///< the next step too, before it waits for the step, so that a device never waits for the host
+};
 
 /// One step as this rank saw it.
 struct StepReport {
@@ -63,7 +70,8 @@ class TESSERA_API TrainingStopped : public AbortedError {
   using AbortedError::AbortedError;
 };
 
-/// Returns the rows of this rank of micro-batch k, sequence + 1 tokens each. k increases by one from call to call.
+/// Returns the rows of this rank of micro-batch k, sequence + 1 tokens each. k increases by one from call to call. It
+/// goes back to the micro-batches of a step that is taken again (Trainer::step).
 using BatchSource = std::function<std::vector<std::int32_t>(std::uint64_t k)>;
 /// Returns a function from k to the numbers of the samples in the rows of this rank of micro-batch k.
 TESSERA_API std::function<std::vector<std::uint64_t>(std::uint64_t k)> own_samples(const Config& config);
@@ -89,13 +97,22 @@ class TESSERA_API Trainer {
 
   /// Takes one step. After the first step and every run.check_replicas steps it compares the replicas of parameters. If
   /// they differ, throws MismatchError on every rank with the rank, the parameter and the step.
-  StepReport step();
+  ///
+  /// With kNextStep, the trainer may enqueue the next step before it waits for this one. The report is still that of
+  /// this step, and an error of the next step is thrown by the next call. If this step is bad, the device skips the
+  /// next one as well, and both are taken again, so that all results are equal to those with kNone. Until a call with
+  /// kNone returns, parameters are those of a later step, and there is no checkpoint, evaluation or sample. Ranks of a
+  /// mesh, the step of before_update(), a bound of spikes, and steps before a graph is captured run without the next
+  /// step.
+  StepReport step(Ahead ahead = Ahead::kNone);
+  /// Returns true if the next step is already enqueued.
+  [[nodiscard]] bool has_step_ahead() const;
   /// Calls `keep` for every step that the policies stop or skip, before its gradients are freed (bad_step.h).
   void keep_bad_steps(std::function<void(const BadStep&)> keep);
   /// Calls `look` in `step` after gradients are reduced and before the update. With train.graph, this step is not
   /// replayed. The activations are those of the first micro-batch of the step, and all are held until then.
   void before_update(std::int64_t step, std::function<void(const StepReport&, const StepActivations&)> look);
-  /// Returns the number of steps taken.
+  /// Returns the number of finished steps.
   [[nodiscard]] std::int64_t step_count() const;
   /// Returns the contents of a checkpoint: the tensors of the parameters, with LoRA of the adapters alone, and of the
   /// optimizer state, and as metadata "trainer" the step, the state of the random generator and the running mean of
@@ -131,6 +148,8 @@ class TESSERA_API Trainer {
   [[nodiscard]] std::vector<OwnedBytes> memory_peak() const;
   /// Returns the predicted peak, by owner and in total (predict.h).
   [[nodiscard]] std::vector<OwnedBytes> memory_predicted() const;
+  /// Returns the captured step, for inspection; empty without train.graph, and before the second step.
+  [[nodiscard]] device::Graph step_graph() const;
   /// Returns the number of parameter elements over all ranks.
   [[nodiscard]] std::int64_t parameter_count() const;
   /// Returns the model. Callers may read its parameters or, equally on all ranks, write them between steps.

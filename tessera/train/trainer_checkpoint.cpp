@@ -35,6 +35,7 @@ void Trainer::before_update(std::int64_t step, std::function<void(const StepRepo
 }
 
 CheckpointState Trainer::checkpoint_state() const {
+  state_->check_no_step_ahead("checkpoint_state");
   CheckpointState out;
   const std::vector<nn::NamedTensor> parameters = named_leaves(model());
   for (const auto& [name, leaf] : parameters) {
@@ -62,6 +63,7 @@ CheckpointState Trainer::initial_weights() const {
 }
 
 void Trainer::continue_from(const std::map<std::string, std::string>& texts) {
+  state_->check_no_step_ahead("continue_from");
   const auto text = texts.find("trainer");
   TESSERA_CHECK_AS(MismatchError, text != texts.end(),
                    "the checkpoint has no metadata 'trainer'; it is not from a training run");

@@ -1,4 +1,6 @@
 // Replayed steps of the trainer (detail/step_graph.h).
+#include <optional>
+
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/error.h"
 #include "tessera/comm/device_of_rank.h"
@@ -19,6 +21,10 @@ bool Trainer::State::is_replayed() {
                    "; start a process per device, or omit train.graph");
   graph.emplace(config.train.accumulate);
   return false;
+}
+
+device::Graph Trainer::step_graph() const {
+  return state_->graph && state_->graph->graph() ? state_->graph->graph().graph() : device::Graph();
 }
 
 void Trainer::State::capture_step() {
@@ -47,20 +53,14 @@ void Trainer::State::capture_step() {
   book.note_graph(graph->graph().pool(), graph->gradients());
 }
 
-void Trainer::State::replay_step(StepReport& report) {
+void Trainer::State::replay_step(StepReport& report, bool is_chained) {
   if (!graph->is_ready()) capture_step();
   if (!tensor::default_device().properties().has_values) return drop_gradients();  // no batch to read, nothing to run
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) graph->set_batch(m, next_batch(m), plan);
   wait_for_copies();
-  graph->replay(report.learning_rate, largest_norm(), stream());
+  graph->replay(report.learning_rate, is_chained ? std::nullopt : std::optional(largest_norm()), stream());
+  readings_of(report).read(graph->outcome());
   prepare_batches(config.train.accumulate);
-  stream().synchronize();
-  report.exposed_seconds = exposed->replayed_seconds();
-  // Inspectors of a bad step find its gradients where those of other steps are.
-  if (graph->readings().is_skipped()) {
-    for (std::size_t i = 0; i < leaves.size(); ++i) autograd::set_grad(leaves[i], graph->gradients()[i]);
-  }
-  conclude(report, graph->readings());
 }
 
 }  // namespace tessera::train

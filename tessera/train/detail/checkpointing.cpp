@@ -52,16 +52,25 @@ void Checkpointing::after_batch() {
   throw AskedToEnd();
 }
 
-bool Checkpointing::after(std::int64_t step, const std::function<void()>& sync_lines) {
+bool Checkpointing::is_save_due(std::int64_t step) const {
+  const std::int64_t every = summary_.config.checkpoint.every;
+  return every > 0 && (step % every == 0 || step == summary_.config.train.steps);
+}
+
+bool Checkpointing::may_run_ahead(std::int64_t step) const {
+  return !is_stop_asked_ && !is_save_due(step) && !profile_.is_edge(step);
+}
+
+bool Checkpointing::after(std::int64_t step, bool has_step_ahead, const std::function<void()>& sync_lines) {
   const std::string written = profile_.after(step, step == summary_.config.train.steps);
   if (!written.empty()) progress_.say(written + "\n");
   const StopRequests agreed = agreement_.exchange(asked());
-  if (std::exchange(is_profile_asked_, false) || agreed.profile) profile_.ask(step + 1);
-  const std::int64_t every = summary_.config.checkpoint.every;
+  if (std::exchange(is_profile_asked_, false) || agreed.profile) profile_.ask(step + (has_step_ahead ? 2 : 1));
   const bool is_last = step == summary_.config.train.steps;
-  is_interrupted_ |= agreed.stop && !is_last;
-  const bool is_at_end = is_interrupted_ || (every > 0 && is_last);
-  if (is_at_end || (every > 0 && step % every == 0)) {
+  is_stop_asked_ |= agreed.stop;
+  is_interrupted_ |= is_stop_asked_ && !is_last && !has_step_ahead;
+  const bool is_at_end = is_interrupted_ || (is_save_due(step) && is_last);
+  if (is_at_end || is_save_due(step)) {
     sync_lines();
     is_at_end ? save_at_end(step) : save(step);
   }

@@ -29,7 +29,8 @@ class Checkpointing final : public BetweenSteps {
   Checkpointing(const Trainer& trainer, RunSummary& summary, Progress& progress, std::string data_digest);
   void before(std::int64_t step) override;
   void after_batch() override;
-  bool after(std::int64_t step, const std::function<void()>& sync_lines) override;
+  [[nodiscard]] bool may_run_ahead(std::int64_t step) const override;
+  bool after(std::int64_t step, bool has_step_ahead, const std::function<void()>& sync_lines) override;
   /// Waits for the write in progress, after a run has taken its last step.
   void finish();
   /// Abandons the write in progress, because other ranks may be gone.
@@ -38,6 +39,7 @@ class Checkpointing final : public BetweenSteps {
   [[nodiscard]] bool is_interrupted() const { return is_interrupted_; }
 
  private:
+  [[nodiscard]] bool is_save_due(std::int64_t step) const;
   void save(std::int64_t step);
   void save_at_end(std::int64_t step);
   void tell_errors();
@@ -52,6 +54,7 @@ class Checkpointing final : public BetweenSteps {
   Profile profile_;
   RunSignals signals_;
   std::chrono::steady_clock::time_point looked_at_ = {};
+  bool is_stop_asked_ = false;  // by any rank
   bool is_interrupted_ = false;
   bool is_profile_asked_ = false;  // during the evaluation after this step
   bool is_end_saved_ = false;

@@ -81,16 +81,18 @@ void store_bytes(const Tensor& to, const void* from, std::size_t nbytes) {
   if (nbytes > 0 && to.storage().has_values()) copy_pinned(to, from, nbytes, tensor::current_stream(to.device()));
 }
 
-HostValue::HostValue() {
+HostValues::HostValues(std::size_t count) : count_(count) {
   const device::Device device = tensor::default_device();
   if (!device.properties().has_values) return;
-  memory_ = memory::Allocator::pinned_of(device).allocate(kMax, tensor::current_stream(device));
-  std::memset(memory_.data(), 0, kMax);
+  memory_ = memory::Allocator::pinned_of(device).allocate(count * kMax, tensor::current_stream(device));
+  std::memset(memory_.data(), 0, count * kMax);
 }
 
-void HostValue::read(const Tensor& from) const {
-  TESSERA_CHECK(from.numel() == 1 && from.nbytes() <= kMax, "HostValue: requires one element of at most ", kMax,
-                " bytes, got ", tensor::describe(from));
+void HostValues::read(const Tensor& from) const {
+  TESSERA_CHECK(
+      from.is_contiguous() && from.numel() == static_cast<std::int64_t>(count_) && from.nbytes() <= count_ * kMax,
+      "HostValues: requires ", count_, " contiguous elements of at most ", kMax, " bytes, got ",
+      tensor::describe(from));
   if (!from.storage().has_values()) return;
   const device::Stream& stream = tensor::current_stream(from.device());
   from.storage().use_on(stream);

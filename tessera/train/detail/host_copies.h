@@ -30,23 +30,24 @@ void store(const Tensor& to, T value) {
   store_bytes(to, &value, sizeof value);
 }
 
-/// A value of a tensor of one element, as the host sees it after the stream has reached the copy. A captured copy is
+/// The values of a small tensor, as the host sees them after the stream has reached the copy. A captured copy is
 /// repeated by each replay.
-class HostValue {
+class HostValues {
  public:
-  /// Allocates pinned memory of the default device.
-  HostValue();
-  /// Enqueues the copy of `from`, of at most 8 bytes, on the current stream.
+  /// Allocates pinned memory of the default device for `count` elements.
+  explicit HostValues(std::size_t count = 1);
+  /// Enqueues the copy of `from`, a contiguous tensor of as many elements, on the current stream.
   void read(const Tensor& from) const;
-  /// Returns the value of the last copy, which must be done.
+  /// Returns element i of the last copy, which must be done.
   template <class T>
-  [[nodiscard]] T as() const {
+  [[nodiscard]] T as(std::size_t i = 0) const {
     static_assert(sizeof(T) <= kMax);
-    return *reinterpret_cast<const T*>(memory_.data());
+    return reinterpret_cast<const T*>(memory_.data())[i];
   }
 
  private:
-  static constexpr std::size_t kMax = 8;
+  static constexpr std::size_t kMax = 8;  // bytes of an element
+  std::size_t count_;
   memory::Buffer memory_;
 };
 

@@ -73,7 +73,7 @@ TEST(HostCopies, StoresAreInStreamOrder) {
 TEST(HostCopies, AReplayReadsStoredValuesAndItsResultAgain) {
   const device::Stream& stream = tensor::current_stream(tensor::host_device());
   const Tensor rate = ops::zeros({});
-  const HostValue result;
+  const HostValues result;
   memory::GraphCapture capture(memory::Allocator::of(tensor::host_device()), stream);
   result.read(ops::mul(rate, 2));
   const memory::CapturedGraph graph = capture.end();
@@ -88,7 +88,7 @@ TEST(HostCopies, AReplayReadsStoredValuesAndItsResultAgain) {
 TEST(HostCopies, ErrorsNameTheTensor) {
   expect_error<InvalidArgument>([] { store(ops::zeros({2}), 1.0F); },
                                 {"store: requires a contiguous tensor of 4 bytes"});
-  expect_error<InvalidArgument>([] { HostValue().read(ops::zeros({2})); }, {"HostValue: requires one element"});
+  expect_error<InvalidArgument>([] { HostValues().read(ops::zeros({2})); }, {"HostValues: requires 1 contiguous"});
 }
 
 }  // namespace

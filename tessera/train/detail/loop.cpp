@@ -29,6 +29,13 @@ bool is_due(const Config& config, std::int64_t step) {
   return step == config.train.steps || (config.eval.every > 0 && step % config.eval.every == 0);
 }
 
+// Returns whether the step after this one may be enqueued before this one is read.
+Ahead ahead_of(const LoopOptions& options, const Config& config, std::int64_t step) {
+  const bool is_evaluated = options.has_held_out && is_due(config, step);
+  const bool is_free = options.between == nullptr || options.between->may_run_ahead(step);
+  return step < config.train.steps && !is_evaluated && is_free ? Ahead::kNextStep : Ahead::kNone;
+}
+
 // Evaluates the model of summary.steps. Returns nothing if the run was requested to end meanwhile.
 std::optional<double> evaluated(StepRunner& steps, const LoopOptions& options, Progress& progress,
                                 RunSummary& summary) {
@@ -127,7 +134,7 @@ void take_steps(StepRunner& steps, const LoopOptions& options, Progress& progres
   StepLines lines(options, progress, summary);
   while (summary.steps < config.train.steps) {
     if (options.between != nullptr) options.between->before(summary.steps + 1);
-    const StepReport report = steps.step();
+    const StepReport report = steps.step(ahead_of(options, config, summary.steps + 1));
     if (options.lock != nullptr) options.lock->check_in_place();
     const std::vector<OwnedBytes> memory = steps.memory_now();
     lines.add(report, memory);
@@ -138,7 +145,9 @@ void take_steps(StepRunner& steps, const LoopOptions& options, Progress& progres
     lines.add_to_curve(report, held_out);
     if (held_out) progress.evaluated(report.step, *held_out);
     progress.step(report, total_of(memory));
-    if (options.between != nullptr && !options.between->after(report.step, [&] { lines.sync(); })) break;
+    if (options.between != nullptr &&
+        !options.between->after(report.step, steps.has_step_ahead(), [&] { lines.sync(); }))
+      break;
   }
   lines.sync();
 }

@@ -29,6 +29,9 @@ class Profile {
   void ask(std::int64_t step);
   /// Called before a step.
   void before(std::int64_t step);
+  /// Returns true if a profile ends after this step or begins after it, so that the work of the next step must not be
+  /// enqueued yet.
+  [[nodiscard]] bool is_edge(std::int64_t step) const { return step == last_ || step + 1 == first_; }
   /// Called after a step. Returns a line about the written files or the failure; empty if nothing was due.
   std::string after(std::int64_t step, bool is_last);
 

@@ -71,7 +71,7 @@ std::string mesh_text(const StartFacts& facts) {
   text += is_own(facts.config.model) ? fmt::format("; batch {} samples", train.batch)
                                      : fmt::format("; batch {} x {} tokens", train.batch, facts.config.model.sequence);
   if (train.accumulate > 1) text += fmt::format(" in {} micro-batches", train.accumulate);
-  text += "; " + train.dtype + " compute, f32 state\n";
+  text += "; " + train.dtype + " compute, f32 state" + (train.deterministic ? ", deterministic" : "") + "\n";
   return facts.why_host.empty() ? text : text + "computing on the host, since " + facts.why_host + "\n";
 }
 

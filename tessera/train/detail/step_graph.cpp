@@ -6,6 +6,7 @@
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/label.h"
 #include "tessera/ops/create/create.h"
+#include "tessera/ops/pointwise/convert.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/detail/batch.h"
 #include "tessera/train/detail/host_copies.h"
@@ -67,14 +68,16 @@ void StepGraph::capture_body(const StepBody& body) {
   const StepValues values = body.compute(batches_);
   const autograd::NoGrad no_grad;
   const Tensor skip = skip_flag(values, max_);
-  readings_.read(values, skip);
+  outcome_ = outcome_of(values, skip);
   body.update(values, learning_rate_, skip);
+  ops::copy_(max_, next_bound(skip, max_));
   for (const Tensor& leaf : body.leaves) gradients_.push_back(autograd::grad(leaf));
 }
 
 void StepGraph::capture(const StepBody& body, const device::Stream& stream) {
   graph_ = {};
   gradients_.clear();
+  outcome_ = {};
   begin_ = ops::generator_state();
   const DropGradients dropped(body.leaves);
   try {
@@ -108,11 +111,11 @@ void StepGraph::set_batch(std::int64_t m, const Batch& batch, const ParallelPlan
   }
 }
 
-void StepGraph::replay(double learning_rate, double most, const device::Stream& stream) {
+void StepGraph::replay(double learning_rate, std::optional<double> most, const device::Stream& stream) {
   ops::GeneratorState now = ops::generator_state();
   store(counter_, static_cast<std::int64_t>(now.call - begin_.call));
   store(learning_rate_, static_cast<float>(learning_rate));
-  store(max_, most);
+  if (most) store(max_, *most);
   graph_.replay(stream);
   now.call += calls_;
   ops::set_generator_state(now);

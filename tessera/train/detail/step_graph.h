@@ -4,7 +4,7 @@
 //   host                               device memory                    graph
 //   batches, learning rate,   ------>  tokens, targets, scalars  ---->  losses and gradients of all micro-batches
 //   random counter, bound                                               skip = loss or norm not finite, or a spike
-//   loss, norm, skip          <-----------------------------------------  copies to pinned memory
+//   loss, norm, skip          <-----  outcome                 <-----------  (the host copies it after the replay)
 //                                      parameters, gradients     <----  optimizer, which changes nothing if skip is set
 //
 // Values that change between steps are read when the graph runs, so a replay depends on no decision of the host. A
@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -51,12 +52,12 @@ class StepGraph {
   /// Sets micro-batch `m` of the next replay, as work of the current stream. The first call of each `m` must precede
   /// capture(): it creates the tensors that the graph reads. Throws InvalidArgument if shapes or dtypes change.
   void set_batch(std::int64_t m, const Batch& batch, const ParallelPlan& plan);
-  /// Replays a step on `stream`, the current stream. Gradient norms above `most` are a spike. Random numbers count as
-  /// drawn.
-  void replay(double learning_rate, double most, const device::Stream& stream);
+  /// Replays a step on `stream`, the current stream. Gradient norms above `most` are a spike; if omitted, the bound is
+  /// that of the last replay, or if that one was skipped, this one is too. Random numbers count as drawn.
+  void replay(double learning_rate, std::optional<double> most, const device::Stream& stream);
 
-  /// Returns the values of the last replay, which must have finished.
-  [[nodiscard]] const StepReadings& readings() const { return readings_; }
+  /// Returns the values of the last replay (outcome_of), until the next one.
+  [[nodiscard]] const Tensor& outcome() const { return outcome_; }
   /// Returns the reduced gradient of each leaf in the last replay.
   [[nodiscard]] std::span<const Tensor> gradients() const { return gradients_; }
   /// Returns the graph; empty before the first capture.
@@ -71,7 +72,7 @@ class StepGraph {
   Tensor max_;            // f64: norms above it are a spike
   ops::GeneratorState begin_;
   std::uint64_t calls_ = 0;  // generator calls per step
-  StepReadings readings_;
+  Tensor outcome_;
   std::vector<Tensor> gradients_;
   memory::CapturedGraph graph_;
 };

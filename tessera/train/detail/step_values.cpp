@@ -1,8 +1,12 @@
 #include "tessera/train/detail/step_values.h"
 
+#include <cmath>
+
 #include "tessera/memory/label.h"
 #include "tessera/ops/pointwise/compare.h"
 #include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/ops/shape/arrange.h"
 
 namespace tessera::train::detail {
 
@@ -13,11 +17,15 @@ Tensor skip_flag(const StepValues& values, const Tensor& most) {
   return ops::logical_not(ops::logical_and(is_finite, ops::le(norm, most)));
 }
 
-void StepReadings::read(const StepValues& values, const Tensor& skip) const {
+Tensor next_bound(const Tensor& skip, const Tensor& most) {
   const memory::Label label("optimizer");
-  loss_.read(ops::cast(values.loss, DType::kF64));
-  norm_.read(ops::cast(values.norm.norm, DType::kF64));
-  skip_.read(skip);
+  return ops::where(skip, -INFINITY, most);
+}
+
+Tensor outcome_of(const StepValues& values, const Tensor& skip) {
+  const memory::Label label("optimizer");
+  return ops::stack(
+      {ops::cast(values.loss, DType::kF64), ops::cast(values.norm.norm, DType::kF64), ops::cast(skip, DType::kF64)});
 }
 
 }  // namespace tessera::train::detail

@@ -21,11 +21,11 @@ std::vector<float> own_weights(const Trainer& trainer) {
   return out;
 }
 
-ReplayResults seen_run(const Config& config, const std::function<void(Trainer&)>& between) {
-  Trainer trainer(config, synthetic_samples(config));
+ReplayResults seen_steps(Trainer& trainer, std::int64_t steps, const std::function<void(Trainer&)>& between,
+                         Ahead ahead) {
   ReplayResults seen;
-  while (trainer.step_count() < config.train.steps) {
-    const StepReport report = trainer.step();
+  while (trainer.step_count() < steps) {
+    const StepReport report = trainer.step(trainer.step_count() + 1 < steps ? ahead : Ahead::kNone);
     seen.losses.push_back(report.loss);
     seen.norms.push_back(report.grad_norm);
     seen.rates.push_back(report.learning_rate);
@@ -35,6 +35,11 @@ ReplayResults seen_run(const Config& config, const std::function<void(Trainer&)>
   seen.weights = own_weights(trainer);
   seen.random = ops::generator_state();
   return seen;
+}
+
+ReplayResults seen_run(const Config& config, const std::function<void(Trainer&)>& between, Ahead ahead) {
+  Trainer trainer(config, synthetic_samples(config));
+  return seen_steps(trainer, config.train.steps, between, ahead);
 }
 
 std::string difference(const ReplayResults& got, const ReplayResults& want) {

@@ -23,8 +23,12 @@ struct ReplayResults {
 };
 /// Returns the shards of this rank of all parameters.
 std::vector<float> own_weights(const Trainer& trainer);
-/// Takes config.train.steps steps on synthetic samples, on every rank of the world. Calls `between` after each.
-ReplayResults seen_run(const Config& config, const std::function<void(Trainer&)>& between = {});
+/// Takes `steps` steps, all but the last one with `ahead`. Calls `between` after each.
+ReplayResults seen_steps(Trainer& trainer, std::int64_t steps, const std::function<void(Trainer&)>& between = {},
+                         Ahead ahead = Ahead::kNone);
+/// Takes config.train.steps steps on synthetic samples, on every rank of the world.
+ReplayResults seen_run(const Config& config, const std::function<void(Trainer&)>& between = {},
+                       Ahead ahead = Ahead::kNone);
 /// Returns the first difference: "step 7: loss 2.5 instead of 2.25"; empty if none.
 std::string difference(const ReplayResults& got, const ReplayResults& want);
 

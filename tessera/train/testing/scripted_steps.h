@@ -18,7 +18,8 @@ namespace tessera::train::testing {
 /// Steps of 100 tokens whose loss falls by 1 each. `at` may change a report, or throw.
 class ScriptedSteps final : public detail::StepRunner {
  public:
-  StepReport step() override {
+  StepReport step(Ahead ahead) override {
+    aheads.push_back(ahead);
     StepReport report{.step = ++taken,
                       .loss = static_cast<double>(10 - taken),
                       .grad_norm = 0.5,
@@ -36,7 +37,11 @@ class ScriptedSteps final : public detail::StepRunner {
   }
   [[nodiscard]] std::vector<OwnedBytes> memory_now() const override { return {{"parameters", 64}, {"gradients", 32}}; }
 
+  [[nodiscard]] bool has_step_ahead() const override { return runs_ahead && aheads.back() == Ahead::kNextStep; }
+
   std::function<void(StepReport&)> at;
+  std::vector<Ahead> aheads;  ///< Of the calls of step().
+  bool runs_ahead = false;    ///< True if it counts as enqueuing the next step whenever it may.
   std::int64_t taken = 0;
   int evaluations = 0;
   std::uint64_t batches = 1;  ///< Batches per evaluation.

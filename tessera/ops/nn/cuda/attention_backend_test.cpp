@@ -142,6 +142,7 @@ TEST(AttentionBackend, AMissingLibraryIsNamed) {
   const std::string why(why_no_cudnn());
   if (why.empty()) return;
   EXPECT_THAT(why, ::testing::AnyOf(HasSubstr("libcudnn.so.9"), HasSubstr("libcudart.so.13"), HasSubstr("no cuDNN")));
+  EXPECT_THAT(why, ::testing::AnyOf(HasSubstr("LD_LIBRARY_PATH"), HasSubstr("no cuDNN")));
 }
 
 TEST(AttentionBackend, OptionsAreThoseThatWereSet) {

@@ -45,13 +45,12 @@ const std::string& why_not() {
     void* runtime = open_first({"libcudart.so.13", "/usr/local/cuda/lib64/libcudart.so.13", "libcudart.so.12",
                                 "/usr/local/cuda/lib64/libcudart.so.12"},
                                tried);
-    if (runtime == nullptr) return "the runtime of CUDA was not found (" + tried + ")";
+    const std::string fix = "); install it, or add its directory to LD_LIBRARY_PATH";
+    if (runtime == nullptr) return "the runtime of CUDA was not found (" + tried + fix;
     tried.clear();
     fe::cudnn_dlhandle = open_first(
         {"libcudnn.so.9", "/usr/lib/x86_64-linux-gnu/libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9"}, tried);
-    return fe::cudnn_dlhandle != nullptr
-               ? std::string()
-               : "cuDNN was not found (" + tried + "); install it, or add its directory to LD_LIBRARY_PATH";
+    return fe::cudnn_dlhandle != nullptr ? std::string() : "cuDNN was not found (" + tried + fix;
   }();
   return why;
 }
