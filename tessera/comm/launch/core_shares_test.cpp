@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 
@@ -31,8 +29,8 @@ TEST(CoreShares, OfMoreRanksThanCoresAreRejected) {
   expect_error<InvalidArgument>([] { (void)divide_cores(kTwoNodes, 9); }, {"9 ranks", "8 cores", "fewer ranks"});
 }
 
-TEST(CoreShares, AreOfTheCoresThatThisProcessMayUse) {
-  EXPECT_EQ(usable_cores().size(), std::thread::hardware_concurrency());
+TEST(CoreShares, OfUnknownCoresAreRejected) {
+  expect_error<NotSupported>([] { (void)divide_cores({}, 1); }, {"cores of this process are unknown"});
 }
 
 }  // namespace

@@ -55,8 +55,7 @@ class Launcher {
  public:
   explicit Launcher(const LaunchOptions& options)
       : options_(options),
-        shares_(options.pinned ? detail::divide_cores(detail::usable_cores(), options.ranks)
-                               : std::vector<std::vector<int>>()),
+        shares_(options.pinned ? detail::divide_cores(usable_cores(), options.ranks) : std::vector<std::vector<int>>()),
         record_(options),
         watch_(record_.directory(), options.patience),
         output_(options.out, options.err, options.ranks) {}

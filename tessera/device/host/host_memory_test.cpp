@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/cores.h"
 #include "tessera/base/error.h"
 #include "tessera/device/host/host_device.h"
 
@@ -91,6 +92,7 @@ bool kernel_has_large_pages() {
 
 TEST(HostMemory, LargePagesBackExtentsOfLargePages) {
   if (!kernel_has_large_pages()) GTEST_SKIP() << "this kernel gives no large pages to memory files";
+  if (span_nodes(usable_cores())) GTEST_SKIP() << "the cores of this process span NUMA nodes";
   const Device device = make_host_device();
   const Memory small = device.create_memory(kUnit);
   AddressRange range = device.reserve(2 * kLargePage);

@@ -73,36 +73,41 @@ struct Tokenizer::State {
   void check_token(std::uint32_t token) const {
     TESSERA_CHECK(token < model.bpe.tokens.size(), "token must be in [0, ", model.bpe.tokens.size(), "), got ", token);
   }
-  // Splits a text and appends its tokens. `on_word` receives the length of each word.
-  template <class OnWord>
+  // Splits a text and appends its tokens.
   void encode(std::string_view text, bool finds_special, std::vector<std::uint32_t>& tokens,
-              const OnWord& on_word) const {
+              const detail::WordEncoder::OnBytes& on_bytes) const {
     using Piece = detail::AddedTokenMatcher::Piece;
     Encoder encoder = take_encoder();
+    const detail::OnTick on_tick = [&] { on_bytes(0); };
     const detail::PreTokenizer::OnWord on_each = [&](std::string_view word) {
-      encoder->encode(word, tokens);
-      on_word(word.size());
+      encoder->encode(word, tokens, on_bytes);
     };
-    model.in_text.split(text, finds_special, [&](const Piece& outer) {
-      if (outer.token != nullptr) {
-        tokens.push_back(outer.token->id);
-        on_word(outer.end - outer.begin);
-        return;
-      }
-      std::string_view between = text.substr(outer.begin, outer.end - outer.begin);
-      const bool is_changed = !model.normalizer.steps.empty();
-      const std::string changed = is_changed ? model.normalizer.apply(between) : "";
-      if (is_changed) between = changed;
-      model.in_normalized.split(between, finds_special, [&](const Piece& inner) {
-        const std::string_view piece = between.substr(inner.begin, inner.end - inner.begin);
-        if (inner.token != nullptr) {
-          tokens.push_back(inner.token->id);
-          on_word(piece.size());
-        } else {
-          model.pre_tokenizer.split(piece, outer.begin == 0 && inner.begin == 0, on_each);
-        }
-      });
-    });
+    model.in_text.split(
+        text, finds_special,
+        [&](const Piece& outer) {
+          if (outer.token != nullptr) {
+            tokens.push_back(outer.token->id);
+            on_bytes(outer.end - outer.begin);
+            return;
+          }
+          std::string_view between = text.substr(outer.begin, outer.end - outer.begin);
+          const bool is_changed = !model.normalizer.steps.empty();
+          const std::string changed = is_changed ? model.normalizer.apply(between, on_tick) : "";
+          if (is_changed) between = changed;
+          model.in_normalized.split(
+              between, finds_special,
+              [&](const Piece& inner) {
+                const std::string_view piece = between.substr(inner.begin, inner.end - inner.begin);
+                if (inner.token != nullptr) {
+                  tokens.push_back(inner.token->id);
+                  on_bytes(piece.size());
+                } else {
+                  model.pre_tokenizer.split(piece, outer.begin == 0 && inner.begin == 0, on_each);
+                }
+              },
+              on_tick);
+        },
+        on_tick);
     give_back(std::move(encoder));
   }
 };
@@ -159,7 +164,10 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view text, const Encode
   std::vector<std::uint32_t> tokens;
   if (state_->is_bytes) {
     tokens.reserve(text.size());
-    for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+    for (const char c : text) {
+      tokens.push_back(static_cast<unsigned char>(c));
+      if (on_progress && tokens.size() % kBetweenCalls == 0) on_progress(tokens.size(), text.size());
+    }
     return tokens;
   }
   const detail::TextModel& model = state_->model;
@@ -169,7 +177,7 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view text, const Encode
   state_->encode(text, options.finds_special, tokens, [&](std::size_t nbytes) {
     const std::size_t start = done;
     done += nbytes;
-    if (on_progress && done / kBetweenCalls != start / kBetweenCalls)
+    if (on_progress && (nbytes == 0 || done / kBetweenCalls != start / kBetweenCalls))
       on_progress(std::min(done, text.size()), text.size());
   });
   if (options.adds_template) tokens.insert(tokens.end(), model.suffix.begin(), model.suffix.end());

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tessera/base/cores.h"
 #include "tessera/base/error.h"
 
 namespace tessera::device::host::detail {
@@ -30,6 +31,14 @@ std::uint64_t aligned_up(std::uint64_t offset, std::uint64_t unit) { return (off
 // Extents of complete large pages start on a large page, in the file and in addresses.
 std::uint64_t unit_of(std::size_t nbytes) {
   return nbytes % kLargePage == 0 ? std::uint64_t{kLargePage} : std::uint64_t{kGranularity};
+}
+
+// Returns true if all cores of the process have the same nearest memory. Otherwise large pages, which the mapping
+// thread requests, would all come from the memory of its core, and not from that of the thread that writes a page
+// first.
+bool has_one_node() {
+  static const bool kHasOneNode = !span_nodes(usable_cores());
+  return kHasOneNode;
 }
 
 // Backs the mapping with large pages, if the kernel has them. Linux gives large pages to shared memory only by explicit
@@ -220,7 +229,7 @@ void AddressSpace::map(std::byte* address, HostMemory& memory, std::size_t nbyte
   mappings_[address] = {nbytes, memory.file(), memory.offset(), {{nullptr, Protection::kReadWrite}}};
   lock.unlock();
   const bool is_aligned = (reinterpret_cast<std::uintptr_t>(address) | memory.offset() | nbytes) % kLargePage == 0;
-  if (is_aligned && memory.file() != nullptr) use_large_pages(address, nbytes);
+  if (is_aligned && memory.file() != nullptr && has_one_node()) use_large_pages(address, nbytes);
 }
 
 void AddressSpace::unmap(std::byte* address, std::size_t nbytes) {

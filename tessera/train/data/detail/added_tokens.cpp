@@ -59,9 +59,11 @@ const AddedToken* AddedTokenMatcher::longest_at(std::string_view text, std::size
 }
 
 void AddedTokenMatcher::split(std::string_view text, bool finds_special,
-                              const std::function<void(const Piece&)>& on_piece) const {
+                              const std::function<void(const Piece&)>& on_piece, const OnTick& on_tick) const {
+  Ticks ticks(on_tick);
   std::size_t done = 0;
   for (std::size_t at = 0; at < text.size() && begins_.any();) {
+    ticks.at(at);
     const AddedToken* token = begins_[static_cast<unsigned char>(text[at])] ? longest_at(text, at) : nullptr;
     if (token == nullptr) {
       ++at;

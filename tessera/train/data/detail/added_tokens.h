@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/train/data/detail/ticks.h"
+
 namespace tessera::train::detail {
 
 /// An entry of added_tokens.
@@ -37,7 +39,8 @@ class AddedTokenMatcher {
     const AddedToken* token = nullptr;
   };
   /// Calls `on_piece` for each piece. Special tokens are text unless `finds_special`.
-  void split(std::string_view text, bool finds_special, const std::function<void(const Piece&)>& on_piece) const;
+  void split(std::string_view text, bool finds_special, const std::function<void(const Piece&)>& on_piece,
+             const OnTick& on_tick = {}) const;
 
  private:
   struct Node {

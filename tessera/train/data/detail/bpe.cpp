@@ -10,6 +10,8 @@ namespace {
 
 // Positions in a word have 32 bits. Longer words are divided; only text without spaces or changes of kind reaches it.
 constexpr std::size_t kMaxWordBytes = std::size_t{1} << 30;
+// Bytes of a long word whose symbols are found at a time. Symbols take eight times the memory of their bytes.
+constexpr std::size_t kBlockBytes = std::size_t{64} << 10;
 // Number of symbols from which on a heap finds the next merge faster than a scan.
 constexpr std::size_t kMany = 64;
 constexpr std::size_t kPlaneSize = 0x10000;
@@ -88,19 +90,21 @@ void WordEncoder::add_character(std::string_view word, std::size_t begin, std::s
   }
 }
 
-void WordEncoder::find_symbols(std::string_view word) {
-  symbols_.clear();
+// Appends the symbols of the characters that begin in [begin, end). Returns the end of the last one.
+std::size_t WordEncoder::add_symbols(std::string_view word, std::size_t begin, std::size_t end) {
   if (bpe_.is_byte_level) {
-    for (std::size_t i = 0; i < word.size(); ++i) {
+    for (std::size_t i = begin; i < end; ++i) {
       symbols_.push_back({bpe_.of_byte[static_cast<unsigned char>(word[i])], static_cast<std::uint32_t>(i)});
     }
-    return;
+    return end;
   }
-  for (std::size_t at = 0; at < word.size();) {
+  std::size_t at = begin;
+  while (at < end) {
     const CodePoint point = code_point_at(word, at);
     add_character(word, at, point.nbytes, point.is_valid ? point.value : kNoCodePoint);
     at += point.nbytes;
   }
+  return at;
 }
 
 void WordEncoder::merge(std::span<const Symbol> symbols, std::vector<std::uint32_t>& tokens) {
@@ -165,49 +169,63 @@ void WordEncoder::merge_many(std::span<const Symbol> symbols, std::vector<std::u
   for (std::uint32_t at = 0; at != kNoToken; at = nodes_[at].after) tokens.push_back(nodes_[at].token);
 }
 
-// Divides the word where no merge goes, so that the parts can be found in the cache and merged alone.
-void WordEncoder::encode_long(std::string_view word, std::vector<std::uint32_t>& tokens) {
-  find_symbols(word);
-  for (std::size_t begin = 0; begin < symbols_.size();) {
-    std::size_t end = begin + 1;
-    while (end < symbols_.size()) {
-      const std::uint64_t boundary = pair_key(symbols_[end - 1].token, symbols_[end].token);
-      if (bpe_.can_divide && bpe_.joined.find(boundary).rank == kNoToken) break;
-      ++end;
-    }
-    const std::size_t next = end < symbols_.size() ? symbols_[end].begin : word.size();
-    const std::string_view part = word.substr(symbols_[begin].begin, next - symbols_[begin].begin);
-    const std::span<const Symbol> symbols = std::span(symbols_).subspan(begin, end - begin);
-    begin = end;
-    // With ignore_merges, the cache holds results that are only right for words.
-    if (symbols.size() == 1) {
-      tokens.push_back(symbols[0].token);
-    } else if (bpe_.ignore_merges || part.size() > WordCache::kMaxWordBytes) {
-      merge(symbols, tokens);
-    } else if (const auto known = cache_.find(part)) {
-      tokens.insert(tokens.end(), known->begin(), known->end());
-    } else {
-      made_.clear();
-      merge(symbols, made_);
-      cache_.add(part, made_);
-      tokens.insert(tokens.end(), made_.begin(), made_.end());
-    }
+void WordEncoder::encode_part(std::string_view part, std::span<const Symbol> symbols,
+                              std::vector<std::uint32_t>& tokens) {
+  // With ignore_merges, the cache holds results that are only right for words.
+  if (symbols.size() == 1) {
+    tokens.push_back(symbols[0].token);
+  } else if (bpe_.ignore_merges || part.size() > WordCache::kMaxWordBytes) {
+    merge(symbols, tokens);
+  } else if (const auto known = cache_.find(part)) {
+    tokens.insert(tokens.end(), known->begin(), known->end());
+  } else {
+    made_.clear();
+    merge(symbols, made_);
+    cache_.add(part, made_);
+    tokens.insert(tokens.end(), made_.begin(), made_.end());
   }
 }
 
-void WordEncoder::encode(std::string_view word, std::vector<std::uint32_t>& tokens) {
+// Divides the word where no merge goes, so that the parts can be found in the cache and merged alone. Finds symbols
+// block by block; the last part of a block may continue in the next one.
+void WordEncoder::encode_long(std::string_view word, std::vector<std::uint32_t>& tokens, const OnBytes& on_bytes) {
+  symbols_.clear();
+  std::size_t end = 1;  // symbols [0, end) are known to belong to the first part
+  for (std::size_t at = 0; at < word.size();) {
+    const std::size_t start = at;
+    at = add_symbols(word, at, std::min(at + kBlockBytes, word.size()));
+    std::size_t begin = 0;
+    while (begin < symbols_.size()) {
+      while (end < symbols_.size()) {
+        const std::uint64_t boundary = pair_key(symbols_[end - 1].token, symbols_[end].token);
+        if (bpe_.can_divide && bpe_.joined.find(boundary).rank == kNoToken) break;
+        ++end;
+      }
+      if (end >= symbols_.size() && at < word.size()) break;
+      const std::size_t next = end < symbols_.size() ? symbols_[end].begin : word.size();
+      encode_part(word.substr(symbols_[begin].begin, next - symbols_[begin].begin),
+                  std::span(symbols_).subspan(begin, end - begin), tokens);
+      begin = end++;
+    }
+    symbols_.erase(symbols_.begin(), symbols_.begin() + static_cast<std::ptrdiff_t>(begin));
+    end -= begin;
+    on_bytes(at - start);
+  }
+}
+
+void WordEncoder::encode(std::string_view word, std::vector<std::uint32_t>& tokens, const OnBytes& on_bytes) {
   const bool is_short = word.size() <= WordCache::kMaxWordBytes;
   if (is_short) {
     if (const auto known = cache_.find(word)) {
       tokens.insert(tokens.end(), known->begin(), known->end());
-      return;
+      return on_bytes(word.size());
     }
   }
   const auto whole = bpe_.ignore_merges ? bpe_.by_text.find(word) : bpe_.by_text.end();
   const bool is_token = whole != bpe_.by_text.end();
   if (!is_short && !is_token) {
     for (std::size_t start = 0; start < word.size(); start += kMaxWordBytes) {
-      encode_long(word.substr(start, kMaxWordBytes), tokens);
+      encode_long(word.substr(start, kMaxWordBytes), tokens, on_bytes);
     }
     return;
   }
@@ -215,11 +233,13 @@ void WordEncoder::encode(std::string_view word, std::vector<std::uint32_t>& toke
   if (is_token) {
     made_.push_back(whole->second);
   } else {
-    find_symbols(word);
+    symbols_.clear();
+    add_symbols(word, 0, word.size());
     merge(symbols_, made_);
   }
   if (is_short) cache_.add(word, made_);
   tokens.insert(tokens.end(), made_.begin(), made_.end());
+  on_bytes(word.size());
 }
 
 }  // namespace tessera::train::detail

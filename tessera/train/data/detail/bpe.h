@@ -6,7 +6,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,8 +58,11 @@ struct Bpe {
 class WordEncoder {
  public:
   explicit WordEncoder(const Bpe& bpe) : bpe_(bpe) {}
-  /// Appends the tokens of a nonempty word.
-  void encode(std::string_view word, std::vector<std::uint32_t>& tokens);
+  /// Receives the number of bytes that were encoded since the last call.
+  using OnBytes = std::function<void(std::size_t nbytes)>;
+  /// Appends the tokens of a nonempty word. Calls `on_bytes` after the word, and often during a long word, because a
+  /// text without a pre-tokenizer is one word. If `on_bytes` throws, the encoder remains usable.
+  void encode(std::string_view word, std::vector<std::uint32_t>& tokens, const OnBytes& on_bytes);
 
  private:
   struct Symbol {
@@ -76,9 +81,10 @@ class WordEncoder {
     std::uint32_t result;
     bool operator>(const Candidate& other) const { return std::pair(rank, at) > std::pair(other.rank, other.at); }
   };
-  void find_symbols(std::string_view word);
+  std::size_t add_symbols(std::string_view word, std::size_t begin, std::size_t end);
   void add_character(std::string_view word, std::size_t begin, std::size_t nbytes, std::uint32_t code_point);
-  void encode_long(std::string_view word, std::vector<std::uint32_t>& tokens);
+  void encode_long(std::string_view word, std::vector<std::uint32_t>& tokens, const OnBytes& on_bytes);
+  void encode_part(std::string_view part, std::span<const Symbol> symbols, std::vector<std::uint32_t>& tokens);
   void merge(std::span<const Symbol> symbols, std::vector<std::uint32_t>& tokens);
   void merge_few(std::span<const Symbol> symbols, std::vector<std::uint32_t>& tokens);
   void merge_many(std::span<const Symbol> symbols, std::vector<std::uint32_t>& tokens);

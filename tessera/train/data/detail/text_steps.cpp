@@ -3,10 +3,12 @@
 namespace tessera::train::detail {
 namespace {
 
-std::string lower(std::string_view text) {
+std::string lower(std::string_view text, const OnTick& on_tick) {
+  Ticks ticks(on_tick);
   std::string out;
   out.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
+    ticks.at(at);
     const CodePoint point = code_point_at(text, at);
     if (point.is_valid) {
       append_lower(out, point.value);
@@ -33,7 +35,8 @@ std::optional<Pattern::Range> Pattern::find(std::string_view in, std::size_t fro
   return std::nullopt;
 }
 
-std::string Replacement::apply(std::string_view text) const {
+std::string Replacement::apply(std::string_view text, const OnTick& on_tick) const {
+  Ticks ticks(on_tick);
   std::string out;
   Regex::Scratch scratch;
   std::size_t copied = 0;
@@ -41,21 +44,22 @@ std::string Replacement::apply(std::string_view text) const {
     out.append(text, copied, found->begin - copied);
     out += content;
     copied = found->end;
+    ticks.at(copied);
   }
   out.append(text, copied);
   return out;
 }
 
-std::string Normalizer::apply(std::string_view text) const {
+std::string Normalizer::apply(std::string_view text, const OnTick& on_tick) const {
   std::string changed(text);
   for (const NormalizerStep& step : steps) {
     switch (step.kind) {
-      case NormalizerStep::Kind::kForm: changed = normalized(changed, step.form); break;
-      case NormalizerStep::Kind::kLowercase: changed = lower(changed); break;
+      case NormalizerStep::Kind::kForm: changed = normalized(changed, step.form, on_tick); break;
+      case NormalizerStep::Kind::kLowercase: changed = lower(changed, on_tick); break;
       case NormalizerStep::Kind::kPrepend:
         if (!changed.empty()) changed.insert(0, step.replacement.content);
         break;
-      case NormalizerStep::Kind::kReplace: changed = step.replacement.apply(changed); break;
+      case NormalizerStep::Kind::kReplace: changed = step.replacement.apply(changed, on_tick); break;
     }
   }
   return changed;

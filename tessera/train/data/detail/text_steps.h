@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/train/data/detail/regex.h"
+#include "tessera/train/data/detail/ticks.h"
 
 namespace tessera::train::detail {
 
@@ -32,7 +33,7 @@ struct Replacement {
   std::string content;
 
   /// Returns the changed text.
-  [[nodiscard]] std::string apply(std::string_view text) const;
+  [[nodiscard]] std::string apply(std::string_view text, const OnTick& on_tick = {}) const;
 };
 
 /// One step of a normalizer.
@@ -48,7 +49,7 @@ struct Normalizer {
   std::vector<NormalizerStep> steps;
 
   /// Returns the changed text.
-  [[nodiscard]] std::string apply(std::string_view text) const;
+  [[nodiscard]] std::string apply(std::string_view text, const OnTick& on_tick = {}) const;
 };
 
 }  // namespace tessera::train::detail

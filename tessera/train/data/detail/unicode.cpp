@@ -170,12 +170,14 @@ void append_lower(std::string& text, std::uint32_t code_point) {
   append_utf8(text, static_cast<std::uint32_t>(::utf8proc_tolower(signed_of(code_point))));
 }
 
-std::string normalized(std::string_view text, Form form) {
+std::string normalized(std::string_view text, Form form, const OnTick& on_tick) {
+  Ticks ticks(on_tick);
   std::string out;
   out.reserve(text.size());
   std::size_t copied = 0;     // text before it is in `out`
   std::size_t last_kept = 0;  // start of the code point before `at`, if it is kept, otherwise `at`
   for (std::size_t at = 0; at < text.size();) {
+    ticks.at(at);
     CodePoint point = code_point_at(text, at);
     if (!point.is_valid || is_kept(point.value, form)) {
       last_kept = at;

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "tessera/train/data/detail/ticks.h"
+
 namespace tessera::train::detail {
 
 /// Value of a byte outside of UTF-8, for the functions that take a code point.
@@ -48,6 +50,6 @@ void append_lower(std::string& text, std::uint32_t code_point);
 enum class Form : std::uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 
 /// Returns the text in a normalization form. Bytes outside of UTF-8 remain.
-std::string normalized(std::string_view text, Form form);
+std::string normalized(std::string_view text, Form form, const OnTick& on_tick = {});
 
 }  // namespace tessera::train::detail
