@@ -96,6 +96,7 @@ class Gradients {
     float scaled[kGradientVectors][N];  // grad * weight
     float sum = 0;
     float dot = 0;
+    const float shift = -center * scale;
 #pragma unroll
     for (int v = 0; v < kGradientVectors; ++v) {
       if (!is_valid || !has(v)) continue;
@@ -105,7 +106,8 @@ class Gradients {
       unpack<Form>(scaled[v], weight_[v]);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        hat[v][k] = (hat[v][k] - center) * scale;
+        // The error of a fused product and sum is far below that of the elements of a half type.
+        hat[v][k] = N == 8 ? fmaf(hat[v][k], scale, shift) : (hat[v][k] - center) * scale;
         scaled[v][k] *= grad[k];
         if constexpr (kIsLayer) sum += scaled[v][k];
         dot = fmaf(scaled[v][k], hat[v][k], dot);
