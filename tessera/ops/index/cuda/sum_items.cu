@@ -89,7 +89,7 @@ struct SummedVector {
   }
 };
 
-// Adds the slices of a vector, several of which are in flight.
+// Adds the slices of a vector. Several slices are in flight.
 template <class S>
 __device__ void sum_slices(const ItemSums& of, std::int64_t i) {
   SummedVector vector;
