@@ -23,14 +23,14 @@ __device__ void forward(const RowThreads& threads, const DeviceRows& x, const De
                         double eps) {
   using T = typename Form::T;
   GroupOf<Form> group(threads);
-  const RowCursor<Form> weights(weight);
-  const RowCursor<Form> biases(bias);
+  const WeightOf<Form, kIsHeld> weights(group, weight, x.length, T(1));
+  const WeightOf<Form, kIsHeld> biases(group, bias, x.length, T(0));
   const T share = T(1) / static_cast<T>(x.length);
   for_each_row<Form, kIsHeld>(group, x, [&](std::int64_t row, bool is_valid, const auto& in) {
     const RowCursor<Form> to(y, row);
     T center = 0;
     if constexpr (kIsLayer) {
-      in.each([&](const auto& values, auto) {
+      in.each([&](const auto& values, auto, int) {
 #pragma unroll
         for (int k = 0; k < Form::N; ++k) center += values[0][k];
       });
@@ -38,7 +38,7 @@ __device__ void forward(const RowThreads& threads, const DeviceRows& x, const De
     }
     // A second pass, because a sum of squares loses the variance of values far from zero.
     T squares = 0;
-    in.each([&](const auto& values, auto) {
+    in.each([&](const auto& values, auto, int) {
 #pragma unroll
       for (int k = 0; k < Form::N; ++k) {
         const T away = kIsLayer ? values[0][k] - center : values[0][k];
@@ -47,11 +47,11 @@ __device__ void forward(const RowThreads& threads, const DeviceRows& x, const De
     });
     const T scale = T(1) / root_of(group.sum(squares) * share + static_cast<T>(eps));
     const T shift = -center * scale;
-    in.each([&](const auto& values, auto i) {
+    in.each([&](const auto& values, auto i, int v) {
       T by[Form::N];
       T out[Form::N] = {};
-      weights.read_or(by, i, T(1));
-      if constexpr (kIsLayer) biases.read_or(out, i, T(0));
+      weights.read(by, i, v);
+      if constexpr (kIsLayer) biases.read(out, i, v);
 #pragma unroll
       for (int k = 0; k < Form::N; ++k) {
         // The error of a fused product and sum is far below that of the elements of a half type.
@@ -85,7 +85,7 @@ __device__ void norm_backward_rows(const RowThreads& threads, const DeviceRows& 
     const T center = is_layer ? load<T>(mean.data, mean.dtype, mean.place(row)) : T(0);
     T sum = 0;
     T dot = 0;
-    in.each([&](const auto& values, auto i) {
+    in.each([&](const auto& values, auto i, int) {
       T by[Form::N];
       weights.read_or(by, i, T(1));
 #pragma unroll
@@ -96,7 +96,7 @@ __device__ void norm_backward_rows(const RowThreads& threads, const DeviceRows& 
       }
     });
     const Two<T> means = group.sums(is_layer ? sum * share : T(0), dot * share);
-    in.each([&](const auto& values, auto i) {
+    in.each([&](const auto& values, auto i, int) {
       T by[Form::N];
       weights.read_or(by, i, T(1));
 #pragma unroll

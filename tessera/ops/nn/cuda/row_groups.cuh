@@ -141,7 +141,7 @@ class RowReader {
     if constexpr (kIsHeld) {
 #pragma unroll
       for (int v = 0; v < kHeld; ++v) {
-        if (first_ + v * stride_ < length_) call(held_[v], first_ + v * stride_, body);
+        if (first_ + v * stride_ < length_) call(held_[v], first_ + v * stride_, v, body);
       }
     } else {
       constexpr int kUnroll = kIn == 1 ? 4 : 2;
@@ -151,12 +151,12 @@ class RowReader {
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) read(raw[u], i + u * stride_);
 #pragma unroll
-        for (int u = 0; u < kUnroll; ++u) call(raw[u], i + u * stride_, body);
+        for (int u = 0; u < kUnroll; ++u) call(raw[u], i + u * stride_, 0, body);
       }
       for (; i < length_; i += stride_) {
         typename Form::Raw raw[kIn];
         read(raw, i);
-        call(raw, i, body);
+        call(raw, i, 0, body);
       }
     }
   }
@@ -167,11 +167,11 @@ class RowReader {
     for (int in = 0; in < kIn; ++in) to[in] = rows_[in].read(i);
   }
   template <class F>
-  __device__ void call(const typename Form::Raw (&raw)[kIn], Index i, const F& body) const {
+  __device__ void call(const typename Form::Raw (&raw)[kIn], Index i, int v, const F& body) const {
     T values[kIn][N];
 #pragma unroll
     for (int in = 0; in < kIn; ++in) unpack<Form>(values[in], raw[in]);
-    body(values, i);
+    body(values, i, v);
   }
 
   Index first_;

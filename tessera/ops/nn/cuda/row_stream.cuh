@@ -50,7 +50,7 @@ class RowStream {
       if (i >= length_) continue;
       T values[1][N];
       unpack<Form>(values[0], *cell(stage_, v));
-      body(values, i);
+      body(values, i, v);
     }
   }
 
@@ -79,7 +79,52 @@ class RowStream {
   int length_ = 0;
 };
 
-/// Calls body(row, is_valid, reader) for the rows of a group, where reader.each(f) calls f(values, i).
+/// A tensor of one row, such as a weight. A thread of a stream keeps the vectors that belong to its own, because a load
+/// in the loop over rows, even from the cache, waits for all copies before it.
+template <class Form>
+class StreamedWeight {
+ public:
+  /// Loads the vectors; if the tensor is absent, all elements are `otherwise`.
+  __device__ StreamedWeight(const RowGroup<false>& group, const DeviceRows& weight, std::int64_t length,
+                            float otherwise) {
+    const RowCursor<Form> from(weight);
+    float same[Form::N];
+#pragma unroll
+    for (float& each : same) each = otherwise;
+#pragma unroll
+    for (int v = 0; v < kStreamVectors; ++v) {
+      const int i = (v * group.width + group.index) * Form::N;
+      raw_[v] = pack<Form>(same);
+      if (from.at != nullptr && i < length) raw_[v] = from.read(i);
+    }
+  }
+  __device__ void read(float (&to)[Form::N], std::int64_t, int v) const {
+    uint4 raw = raw_[v];
+    // Keeps the compiler from converting all vectors before the loop, for which registers do not suffice.
+    asm volatile("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w));
+    unpack<Form>(to, raw);
+  }
+
+ private:
+  uint4 raw_[kStreamVectors];
+};
+/// Such a tensor for rows that are not streamed.
+template <class Form>
+class ReadWeight {
+ public:
+  template <class Group>
+  __device__ ReadWeight(const Group&, const DeviceRows& weight, std::int64_t, typename Form::T otherwise)
+      : from_(weight), otherwise_(otherwise) {}
+  __device__ void read(typename Form::T (&to)[Form::N], std::int64_t i, int) const { from_.read_or(to, i, otherwise_); }
+
+ private:
+  RowCursor<Form> from_;
+  typename Form::T otherwise_;
+};
+template <class Form, bool kIsStreamed>
+using WeightOf = std::conditional_t<kIsStreamed, StreamedWeight<Form>, ReadWeight<Form>>;
+
+/// Calls body(row, is_valid, reader) for the rows of a group, where reader.each(f) calls f(values, i, v).
 template <class Form, bool kIsStreamed, class F>
 __device__ void for_each_row(GroupOf<Form>& group, const DeviceRows& rows, const F& body) {
   if constexpr (kIsStreamed) {

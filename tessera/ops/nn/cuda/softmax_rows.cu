@@ -13,10 +13,10 @@ __device__ void forward(const RowThreads& threads, const DeviceRows& x, const De
   for_each_row<Form, kIsHeld>(group, x, [&](std::int64_t row, bool, const auto& in) {
     const RowCursor<Form> to(y, row);
     auto of = Running<T>::none();
-    in.each([&](const auto& values, auto) { of.add(values[0]); });
+    in.each([&](const auto& values, auto, int) { of.add(values[0]); });
     of = group.all(of, merged<T>);
     const T by = kIsLog ? of.most + log_of(of.sum) : T(1) / of.sum;
-    in.each([&](const auto& values, auto i) {
+    in.each([&](const auto& values, auto i, int) {
       T out[Form::N];
 #pragma unroll
       for (int k = 0; k < Form::N; ++k) {
@@ -37,12 +37,12 @@ __device__ void backward(const RowThreads& threads, const DeviceRows& grad, cons
     const RowCursor<Form> to(dx, row);
     const RowReader<Form, 2, kIsHeld> in(group, is_valid ? y.length : 0, from);
     T sum = 0;
-    in.each([&](const auto& values, auto) {
+    in.each([&](const auto& values, auto, int) {
 #pragma unroll
       for (int k = 0; k < Form::N; ++k) sum += kIsLog ? values[0][k] : values[0][k] * values[1][k];
     });
     sum = group.sum(sum);
-    in.each([&](const auto& values, auto i) {
+    in.each([&](const auto& values, auto i, int) {
       T d[Form::N];
 #pragma unroll
       for (int k = 0; k < Form::N; ++k) {
