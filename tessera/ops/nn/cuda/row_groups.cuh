@@ -181,32 +181,74 @@ class RowReader {
   typename Form::Raw held_[kHeld][kIn];
 };
 
-/// Defines the forms of a kernel whose body is a function template name<Form, kIsHeld>(args): rows of one or two inputs
-/// that a block holds, and rows of any length.
-#define TESSERA_ROW_FORM(name, suffix, form, is_held, bounds, parameters, arguments) \
-  extern "C" __global__ void __launch_bounds__ bounds name##_##suffix parameters {   \
-    name##_rows<form, is_held> arguments;                                            \
+/// A tensor of one row, such as a weight. A thread that holds rows keeps the vectors that belong to its own, and loads
+/// them before its row: a load after that, even from the cache, waits for the rows that other threads have under way.
+template <class Form>
+class HeldWeight {
+ public:
+  /// Loads the vectors; if the tensor is absent, all elements are `otherwise`.
+  template <class Group>
+  __device__ HeldWeight(const Group& group, const DeviceRows& weight, std::int64_t length, float otherwise) {
+    const RowCursor<Form> from(weight);
+    float same[Form::N];
+#pragma unroll
+    for (float& each : same) each = otherwise;
+#pragma unroll
+    for (int v = 0; v < kHeldVectors; ++v) {
+      const int i = (v * group.width + group.index) * Form::N;
+      raw_[v] = pack<Form>(same);
+      if (from.at != nullptr && i < length) raw_[v] = from.read(i);
+    }
   }
+  __device__ void read(float (&to)[Form::N], std::int64_t, int v) const {
+    uint4 raw = raw_[v];
+    // Keeps the compiler from converting all vectors before the loop over rows, for which registers do not suffice.
+    asm volatile("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w));
+    unpack<Form>(to, raw);
+  }
+
+ private:
+  uint4 raw_[kHeldVectors];
+};
+/// Such a tensor for rows that are read at every pass.
+template <class Form>
+class ReadWeight {
+ public:
+  template <class Group>
+  __device__ ReadWeight(const Group&, const DeviceRows& weight, std::int64_t, typename Form::T otherwise)
+      : from_(weight), otherwise_(otherwise) {}
+  __device__ void read(typename Form::T (&to)[Form::N], std::int64_t i, int) const { from_.read_or(to, i, otherwise_); }
+
+ private:
+  RowCursor<Form> from_;
+  typename Form::T otherwise_;
+};
+template <class Form, bool kIsHeld>
+using WeightOf = std::conditional_t<kIsHeld, HeldWeight<Form>, ReadWeight<Form>>;
+
+/// Defines the forms of a kernel whose body is a function template name<Form, kIsHeld>(args): rows in registers, and
+/// rows of any length. `held_bounds` bounds the registers of the former for blocks of 512 threads.
+#define TESSERA_ROW_FORM(name, suffix, form, is_held, bounds, parameters, arguments) \
+  extern "C" __global__ void bounds name##_##suffix parameters { name##_rows<form, is_held> arguments; }
 #define TESSERA_VECTOR_ROW_FORMS(name, suffix, is_held, bounds, parameters, arguments)      \
   TESSERA_ROW_FORM(name, float_##suffix, FloatForm, is_held, bounds, parameters, arguments) \
   TESSERA_ROW_FORM(name, bf16_##suffix, Bf16Form, is_held, bounds, parameters, arguments)   \
   TESSERA_ROW_FORM(name, f16_##suffix, F16Form, is_held, bounds, parameters, arguments)
-#define TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)                    \
-  TESSERA_ROW_FORM(name, any_long, AnyForm, false, (512), parameters, arguments) \
-  TESSERA_ROW_FORM(name, double_long, DoubleForm, false, (512), parameters, arguments)
-#define TESSERA_LONG_ROW_FORMS(name, parameters, arguments)                  \
-  TESSERA_VECTOR_ROW_FORMS(name, long, false, (1024), parameters, arguments) \
+#define TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)                                     \
+  TESSERA_ROW_FORM(name, any_long, AnyForm, false, __launch_bounds__(512), parameters, arguments) \
+  TESSERA_ROW_FORM(name, double_long, DoubleForm, false, __launch_bounds__(512), parameters, arguments)
+#define TESSERA_LONG_ROW_FORMS(name, parameters, arguments)                                   \
+  TESSERA_VECTOR_ROW_FORMS(name, long, false, __launch_bounds__(1024), parameters, arguments) \
   TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)
-#define TESSERA_ONE_PASS_ROW_FORMS(name, parameters, arguments)                \
-  TESSERA_VECTOR_ROW_FORMS(name, long, false, (256, 3), parameters, arguments) \
+#define TESSERA_ONE_PASS_ROW_FORMS(name, parameters, arguments)                                 \
+  TESSERA_VECTOR_ROW_FORMS(name, long, false, __launch_bounds__(256, 3), parameters, arguments) \
   TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)
-#define TESSERA_ROW_FORMS(name, parameters, arguments)                                                                \
-  TESSERA_VECTOR_ROW_FORMS(name, held, true, (kMaxStreamThreads, kStreamThreadsEach / kMaxStreamThreads), parameters, \
-                           arguments)                                                                                 \
+#define TESSERA_ROW_FORMS(name, held_bounds, parameters, arguments)              \
+  TESSERA_VECTOR_ROW_FORMS(name, held, true, held_bounds, parameters, arguments) \
   TESSERA_LONG_ROW_FORMS(name, parameters, arguments)
-#define TESSERA_TWO_ROW_FORMS(name, parameters, arguments)                                \
-  TESSERA_VECTOR_ROW_FORMS(name, held, true, (kMaxHeldThreads, 1), parameters, arguments) \
-  TESSERA_LONG_ROW_FORMS(name, parameters, arguments)
+
+/// Registers for so many blocks of 512 threads per multiprocessor.
+#define TESSERA_HELD_BLOCKS(count) __launch_bounds__(kMaxHeldThreads, count)
 
 /// The group of a form: groups across rows only read one element at a time.
 template <class Form>
