@@ -3,6 +3,7 @@
 // If rows are vectors that a block can hold, norm_gradients.cu computes all gradients in one pass. Otherwise this file
 // computes the gradient of the input, and then the gradients of the parameters in a second pass.
 #include "tessera/ops/nn/cuda/row_groups.cuh"
+#include "tessera/ops/nn/cuda/row_weights.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
