@@ -69,7 +69,7 @@ __device__ void cross_entropy_rows(const RowThreads& threads, const LossForward&
     const std::int64_t length = is_valid ? call.logits.length : 0;
     const RowReader<Form, 1, false> in(group, length, from, from[0].before());
     RowTotals<T> totals = {Running<T>::none(), 0};
-    in.each([&](const auto& values, std::int64_t i) {
+    in.each([&](const auto& values, std::int64_t i, int) {
       if constexpr (Form::N > 1) {
         if (i < 0 || i + Form::N > length) {
 #pragma unroll
@@ -128,7 +128,7 @@ __device__ void cross_entropy_backward_rows(const RowThreads& threads, const Los
     const T every = by * static_cast<T>(how.share);
     const T at_target = by * static_cast<T>(1 - how.smoothing);
     const std::int64_t at = place_of(how, target);
-    in.each([&](const auto& values, std::int64_t i) {
+    in.each([&](const auto& values, std::int64_t i, int) {
       T d[Form::N];
 #pragma unroll
       for (int k = 0; k < Form::N; ++k) d[k] = all * exp_of(values[0][k] - logsumexp) - every;

@@ -16,17 +16,10 @@ namespace tessera::ops::cuda {
 inline constexpr int kMaxRowDims = 8;
 /// Maximum number of threads that read a row one element at a time, or again at every pass.
 inline constexpr int kMaxRowThreads = 512;
-/// Vectors of 16 bytes of a row of each of two inputs that one thread holds in registers, and the maximum number of
-/// these threads. Longer rows are read at every pass.
+/// Vectors of 16 bytes of a row that one thread holds in registers, and the maximum number of these threads. Longer
+/// rows are read at every pass.
 inline constexpr int kHeldVectors = 4;
 inline constexpr int kMaxHeldThreads = 512;
-/// The same for rows of one input, which are copied to shared memory, with the following rows of the same threads.
-inline constexpr int kStreamVectors = 8;
-inline constexpr int kMaxStreamThreads = 256;
-inline constexpr int kStreamRowsAhead = 2;
-/// Threads of a multiprocessor, which bounds registers, and shared memory of each.
-inline constexpr int kStreamThreadsEach = 512;
-inline constexpr int kStreamNbytesEach = kStreamVectors * 16 * (kStreamRowsAhead + 1);
 
 /// The threads of a block that process one row.
 struct RowThreads {

@@ -80,7 +80,7 @@ bool launch_gradients(const KernelCall& call, NormGradientCall of, const Paramet
   of.parts = reinterpret_cast<float*>(parts.data());
   const ImageKernel* kernels = to.count() == 2 ? layer_norm_gradients : rms_norm_gradients;
   const RowThreads threads{static_cast<std::int32_t>(width), false};
-  constexpr int kCells = kGradientThreads * kGradientVectors * 2 * (kStreamRowsAhead + 1);
+  constexpr int kCells = kGradientThreads * kGradientVectors * 2 * (kGradientRowsAhead + 1);
   launch(call, kernels[static_cast<std::size_t>(form)],
          {.grid = {static_cast<std::uint32_t>(blocks), 1, 1},
           .block = {kGradientThreads, 1, 1},

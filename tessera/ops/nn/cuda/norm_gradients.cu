@@ -5,11 +5,14 @@
 // barrier is needed. At the end, the rows of a block are added in order, and the block writes its sums;
 // norm_parameter_sums adds those of all blocks in order. The order depends on the number of rows and of
 // multiprocessors.
+#include "tessera/ops/nn/cuda/copy_ahead.cuh"
 #include "tessera/ops/nn/cuda/norm_gradients.h"
-#include "tessera/ops/nn/cuda/row_stream.cuh"
+#include "tessera/ops/nn/cuda/row_groups.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
+
+extern __shared__ uint4 shared_vectors[];
 
 template <class Form, bool kIsLayer>
 class Gradients {
@@ -39,17 +42,17 @@ class Gradients {
     // All groups of a block make equally many calls.
     const auto calls = static_cast<int>((call_.x.count - first_row + step_ - 1) / step_);
 #pragma unroll 1
-    for (int s = 0; s < kStreamRowsAhead; ++s) fetch(s, row + s * step_);
+    for (int s = 0; s < kGradientRowsAhead; ++s) fetch(s, row + s * step_);
     load_statistics(row);
     int stage = 0;
     for (int i = 0; i < calls; ++i, row += step_) {
-      fetch(stage == 0 ? kStreamRowsAhead : stage - 1, row + kStreamRowsAhead * step_);
+      fetch(stage == 0 ? kGradientRowsAhead : stage - 1, row + kGradientRowsAhead * step_);
       const float center = center_;
       const float scale = scale_;
       load_statistics(row + step_);
-      wait_for_copies<kStreamRowsAhead>();
+      wait_for_copies<kGradientRowsAhead>();
       take(stage, row, center, scale);
-      stage = stage == kStreamRowsAhead ? 0 : stage + 1;
+      stage = stage == kGradientRowsAhead ? 0 : stage + 1;
     }
     wait_for_copies<0>();
     finish(0, dweight_);
@@ -96,6 +99,7 @@ class Gradients {
     float scaled[kGradientVectors][N];  // grad * weight
     float sum = 0;
     float dot = 0;
+    const float shift = -center * scale;
 #pragma unroll
     for (int v = 0; v < kGradientVectors; ++v) {
       if (!is_valid || !has(v)) continue;
@@ -105,7 +109,8 @@ class Gradients {
       unpack<Form>(scaled[v], weight_[v]);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        hat[v][k] = (hat[v][k] - center) * scale;
+        // The error of a fused product and sum is far below that of the elements of a half type.
+        hat[v][k] = N == 8 ? fmaf(hat[v][k], scale, shift) : (hat[v][k] - center) * scale;
         scaled[v][k] *= grad[k];
         if constexpr (kIsLayer) sum += scaled[v][k];
         dot = fmaf(scaled[v][k], hat[v][k], dot);

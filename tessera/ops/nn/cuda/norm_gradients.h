@@ -9,6 +9,8 @@ namespace tessera::ops::cuda {
 inline constexpr int kGradientVectors = 2;
 /// Threads of a block, which a multiprocessor holds alone.
 inline constexpr int kGradientThreads = 512;
+/// Rows of a group that are copied to shared memory ahead of the current one.
+inline constexpr int kGradientRowsAhead = 2;
 
 /// A call over rows of vectors.
 struct NormGradientCall {

@@ -2,7 +2,8 @@
 //
 // If rows are vectors that a block can hold, norm_gradients.cu computes all gradients in one pass. Otherwise this file
 // computes the gradient of the input, and then the gradients of the parameters in a second pass.
-#include "tessera/ops/nn/cuda/row_stream.cuh"
+#include "tessera/ops/nn/cuda/row_groups.cuh"
+#include "tessera/ops/nn/cuda/row_weights.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
@@ -23,14 +24,16 @@ __device__ void forward(const RowThreads& threads, const DeviceRows& x, const De
                         double eps) {
   using T = typename Form::T;
   GroupOf<Form> group(threads);
-  const RowCursor<Form> weights(weight);
-  const RowCursor<Form> biases(bias);
+  const WeightOf<Form, kIsHeld> weights(group, weight, x.length, T(1));
+  const WeightOf<Form, kIsHeld> biases(group, bias, x.length, T(0));
   const T share = T(1) / static_cast<T>(x.length);
-  for_each_row<Form, kIsHeld>(group, x, [&](std::int64_t row, bool is_valid, const auto& in) {
+  group.for_rows(x.count, [&](std::int64_t row, bool is_valid) {
+    const RowCursor<Form> from[] = {{x, row}};
     const RowCursor<Form> to(y, row);
+    const RowReader<Form, 1, kIsHeld> in(group, is_valid ? x.length : 0, from);
     T center = 0;
     if constexpr (kIsLayer) {
-      in.each([&](const auto& values, auto) {
+      in.each([&](const auto& values, auto, int) {
 #pragma unroll
         for (int k = 0; k < Form::N; ++k) center += values[0][k];
       });
@@ -38,7 +41,7 @@ __device__ void forward(const RowThreads& threads, const DeviceRows& x, const De
     }
     // A second pass, because a sum of squares loses the variance of values far from zero.
     T squares = 0;
-    in.each([&](const auto& values, auto) {
+    in.each([&](const auto& values, auto, int) {
 #pragma unroll
       for (int k = 0; k < Form::N; ++k) {
         const T away = kIsLayer ? values[0][k] - center : values[0][k];
@@ -47,11 +50,11 @@ __device__ void forward(const RowThreads& threads, const DeviceRows& x, const De
     });
     const T scale = T(1) / root_of(group.sum(squares) * share + static_cast<T>(eps));
     const T shift = -center * scale;
-    in.each([&](const auto& values, auto i) {
+    in.each([&](const auto& values, auto i, int v) {
       T by[Form::N];
       T out[Form::N] = {};
-      weights.read_or(by, i, T(1));
-      if constexpr (kIsLayer) biases.read_or(out, i, T(0));
+      weights.read(by, i, v);
+      if constexpr (kIsLayer) biases.read(out, i, v);
 #pragma unroll
       for (int k = 0; k < Form::N; ++k) {
         // The error of a fused product and sum is far below that of the elements of a half type.
@@ -85,7 +88,7 @@ __device__ void norm_backward_rows(const RowThreads& threads, const DeviceRows& 
     const T center = is_layer ? load<T>(mean.data, mean.dtype, mean.place(row)) : T(0);
     T sum = 0;
     T dot = 0;
-    in.each([&](const auto& values, auto i) {
+    in.each([&](const auto& values, auto i, int) {
       T by[Form::N];
       weights.read_or(by, i, T(1));
 #pragma unroll
@@ -96,7 +99,7 @@ __device__ void norm_backward_rows(const RowThreads& threads, const DeviceRows& 
       }
     });
     const Two<T> means = group.sums(is_layer ? sum * share : T(0), dot * share);
-    in.each([&](const auto& values, auto i) {
+    in.each([&](const auto& values, auto i, int) {
       T by[Form::N];
       weights.read_or(by, i, T(1));
 #pragma unroll
@@ -149,9 +152,12 @@ __device__ void parameter_sums(const T* parts, std::int64_t count, const DeviceR
   }
   cells[line][lane] = sum;
   __syncthreads();
-  if (line > 0 || column >= to.length) return;
-  for (int i = 1; i < 32; ++i) sum += cells[i][lane];
-  store(sum, to.data, to.dtype, column * to.step);
+  // Each warp adds one column.
+  sum = cells[lane][line];
+#pragma unroll
+  for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, by);
+  const std::int64_t own = static_cast<std::int64_t>(blockIdx.x) * 32 + line;
+  if (lane == 0 && own < to.length) store(sum, to.data, to.dtype, own * to.step);
 }
 
 template <class Form, bool kIsHeld>
@@ -169,13 +175,14 @@ __device__ void rms_norm_rows(const RowThreads& threads, const DeviceRows& x, co
 
 }  // namespace
 
-#define TESSERA_NORM_FORMS(name)                                                                                 \
-  TESSERA_ROW_FORMS(name,                                                                                        \
+#define TESSERA_NORM_FORMS(name, held_bounds)                                                                    \
+  TESSERA_ROW_FORMS(name, held_bounds,                                                                           \
                     (RowThreads threads, TESSERA_ROWS x, TESSERA_ROWS weight, TESSERA_ROWS bias, TESSERA_ROWS y, \
                      TESSERA_ROWS mean, TESSERA_ROWS rstd, double eps),                                          \
                     (threads, x, weight, bias, y, mean, rstd, eps))
-TESSERA_NORM_FORMS(layer_norm)
-TESSERA_NORM_FORMS(rms_norm)
+// Three blocks of 256 threads, without spilled registers: a load of those waits like any other.
+TESSERA_NORM_FORMS(layer_norm, __maxnreg__(80))
+TESSERA_NORM_FORMS(rms_norm, TESSERA_HELD_BLOCKS(2))
 TESSERA_LONG_ROW_FORMS(norm_backward,
                        (RowThreads threads, TESSERA_ROWS grad, TESSERA_ROWS x, TESSERA_ROWS weight, TESSERA_ROWS mean,
                         TESSERA_ROWS rstd, TESSERA_ROWS dx),

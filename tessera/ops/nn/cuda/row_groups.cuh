@@ -141,7 +141,7 @@ class RowReader {
     if constexpr (kIsHeld) {
 #pragma unroll
       for (int v = 0; v < kHeld; ++v) {
-        if (first_ + v * stride_ < length_) call(held_[v], first_ + v * stride_, body);
+        if (first_ + v * stride_ < length_) call(held_[v], first_ + v * stride_, v, body);
       }
     } else {
       constexpr int kUnroll = kIn == 1 ? 4 : 2;
@@ -151,12 +151,12 @@ class RowReader {
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) read(raw[u], i + u * stride_);
 #pragma unroll
-        for (int u = 0; u < kUnroll; ++u) call(raw[u], i + u * stride_, body);
+        for (int u = 0; u < kUnroll; ++u) call(raw[u], i + u * stride_, 0, body);
       }
       for (; i < length_; i += stride_) {
         typename Form::Raw raw[kIn];
         read(raw, i);
-        call(raw, i, body);
+        call(raw, i, 0, body);
       }
     }
   }
@@ -167,11 +167,11 @@ class RowReader {
     for (int in = 0; in < kIn; ++in) to[in] = rows_[in].read(i);
   }
   template <class F>
-  __device__ void call(const typename Form::Raw (&raw)[kIn], Index i, const F& body) const {
+  __device__ void call(const typename Form::Raw (&raw)[kIn], Index i, int v, const F& body) const {
     T values[kIn][N];
 #pragma unroll
     for (int in = 0; in < kIn; ++in) unpack<Form>(values[in], raw[in]);
-    body(values, i);
+    body(values, i, v);
   }
 
   Index first_;
@@ -181,32 +181,29 @@ class RowReader {
   typename Form::Raw held_[kHeld][kIn];
 };
 
-/// Defines the forms of a kernel whose body is a function template name<Form, kIsHeld>(args): rows of one or two inputs
-/// that a block holds, and rows of any length.
+/// Defines the forms of a kernel whose body is a function template name<Form, kIsHeld>(args): rows in registers, and
+/// rows of any length. `held_bounds` bounds the registers of the former for blocks of 512 threads.
 #define TESSERA_ROW_FORM(name, suffix, form, is_held, bounds, parameters, arguments) \
-  extern "C" __global__ void __launch_bounds__ bounds name##_##suffix parameters {   \
-    name##_rows<form, is_held> arguments;                                            \
-  }
+  extern "C" __global__ void bounds name##_##suffix parameters { name##_rows<form, is_held> arguments; }
 #define TESSERA_VECTOR_ROW_FORMS(name, suffix, is_held, bounds, parameters, arguments)      \
   TESSERA_ROW_FORM(name, float_##suffix, FloatForm, is_held, bounds, parameters, arguments) \
   TESSERA_ROW_FORM(name, bf16_##suffix, Bf16Form, is_held, bounds, parameters, arguments)   \
   TESSERA_ROW_FORM(name, f16_##suffix, F16Form, is_held, bounds, parameters, arguments)
-#define TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)                    \
-  TESSERA_ROW_FORM(name, any_long, AnyForm, false, (512), parameters, arguments) \
-  TESSERA_ROW_FORM(name, double_long, DoubleForm, false, (512), parameters, arguments)
-#define TESSERA_LONG_ROW_FORMS(name, parameters, arguments)                  \
-  TESSERA_VECTOR_ROW_FORMS(name, long, false, (1024), parameters, arguments) \
+#define TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)                                     \
+  TESSERA_ROW_FORM(name, any_long, AnyForm, false, __launch_bounds__(512), parameters, arguments) \
+  TESSERA_ROW_FORM(name, double_long, DoubleForm, false, __launch_bounds__(512), parameters, arguments)
+#define TESSERA_LONG_ROW_FORMS(name, parameters, arguments)                                   \
+  TESSERA_VECTOR_ROW_FORMS(name, long, false, __launch_bounds__(1024), parameters, arguments) \
   TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)
-#define TESSERA_ONE_PASS_ROW_FORMS(name, parameters, arguments)                \
-  TESSERA_VECTOR_ROW_FORMS(name, long, false, (256, 3), parameters, arguments) \
+#define TESSERA_ONE_PASS_ROW_FORMS(name, parameters, arguments)                                 \
+  TESSERA_VECTOR_ROW_FORMS(name, long, false, __launch_bounds__(256, 3), parameters, arguments) \
   TESSERA_SCALAR_ROW_FORMS(name, parameters, arguments)
-#define TESSERA_ROW_FORMS(name, parameters, arguments)                                                                \
-  TESSERA_VECTOR_ROW_FORMS(name, held, true, (kMaxStreamThreads, kStreamThreadsEach / kMaxStreamThreads), parameters, \
-                           arguments)                                                                                 \
+#define TESSERA_ROW_FORMS(name, held_bounds, parameters, arguments)              \
+  TESSERA_VECTOR_ROW_FORMS(name, held, true, held_bounds, parameters, arguments) \
   TESSERA_LONG_ROW_FORMS(name, parameters, arguments)
-#define TESSERA_TWO_ROW_FORMS(name, parameters, arguments)                                \
-  TESSERA_VECTOR_ROW_FORMS(name, held, true, (kMaxHeldThreads, 1), parameters, arguments) \
-  TESSERA_LONG_ROW_FORMS(name, parameters, arguments)
+
+/// Registers for so many blocks of 512 threads per multiprocessor.
+#define TESSERA_HELD_BLOCKS(count) __launch_bounds__(kMaxHeldThreads, count)
 
 /// The group of a form: groups across rows only read one element at a time.
 template <class Form>

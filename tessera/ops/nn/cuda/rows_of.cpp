@@ -7,8 +7,6 @@ namespace tessera::ops::cuda {
 namespace {
 
 constexpr std::int64_t kBlock = 256;
-// Blocks of rows in registers: small, because a block only ends when all of its rows are written.
-constexpr std::int64_t kHeldBlock = 128;
 // Groups of rows that are read in one pass: small, so that the ends of rows overlap with the middle of others.
 constexpr std::int64_t kOnePassThreads = 256;
 // Groups of rows that are read again. Two of them per multiprocessor overlap; with rows of more bytes than this, their
@@ -18,8 +16,6 @@ constexpr std::int64_t kMaxThreads = 1024;
 
 // Groups of consecutive threads.
 RowThreads threads_along(std::int64_t width) { return {static_cast<std::int32_t>(width), false}; }
-// Eight threads read whole lines of memory.
-std::int64_t fewest_threads(std::int64_t vectors) { return std::min<std::int64_t>(power_of_two(vectors), 8); }
 
 }  // namespace
 
@@ -102,32 +98,10 @@ CudaRowKernels::CudaRowKernels(Image& image, const std::string& name, Reads read
   const char* const kForms[] = {"_float", "_bf16", "_f16", "_any", "_double"};
   for (std::size_t i = 0; i < kRowForms; ++i) {
     long_[i] = std::make_unique<ImageKernel>(image, name + kForms[i] + "_long");
-    if (i < kVectorForms && has_held()) {
+    if (i < kVectorForms && reads == Reads::kHeld) {
       held_[i] = std::make_unique<ImageKernel>(image, name + kForms[i] + "_held");
     }
   }
-}
-
-// Without a kernel if a block cannot hold the rows.
-CudaRowKernels::Choice CudaRowKernels::choose_held(const tensor::KernelCall& call, const DeviceRows& rows,
-                                                   RowFormKind form) const {
-  const bool is_streamed = reads_ == Reads::kHeld;
-  const std::int64_t each = is_streamed ? kStreamVectors : kHeldVectors;
-  const std::int64_t most = is_streamed ? kMaxStreamThreads : kMaxHeldThreads;
-  const std::int64_t vectors = rows.length / elements_of(form);
-  if (vectors > each * most) return {};
-  const std::int64_t width = std::max(power_of_two((vectors + each - 1) / each), fewest_threads(vectors));
-  const std::int64_t block = std::max(kHeldBlock, width);
-  std::int64_t blocks = blocks_for(call, rows.count, block / width);
-  if (is_streamed) {  // blocks stay
-    const std::int64_t resident = kStreamThreadsEach / block;
-    blocks = std::min(blocks, call.where.context->device.properties().multiprocessors * resident);
-  }
-  return {held_[static_cast<std::size_t>(form)].get(),
-          threads_along(width),
-          {.grid = {static_cast<std::uint32_t>(blocks), 1, 1},
-           .block = {static_cast<std::uint32_t>(block), 1, 1},
-           .shared_nbytes = is_streamed ? static_cast<std::uint32_t>(block * kStreamNbytesEach) : 0}};
 }
 
 CudaRowKernels::Choice CudaRowKernels::choose(const tensor::KernelCall& call, const DeviceRows& rows,
@@ -147,16 +121,19 @@ CudaRowKernels::Choice CudaRowKernels::choose(const tensor::KernelCall& call, co
     const std::int64_t width = std::clamp<std::int64_t>(power_of_two(rows.length / 8), 1, kMaxRowThreads / 32);
     return choice(*long_[at], {static_cast<std::int32_t>(width), true}, 32 * width, 32);
   }
-  if (has_held() && at < kVectorForms) {
-    if (const Choice held = choose_held(call, rows, form); held.kernel != nullptr) return held;
-  }
+  const bool is_held =
+      at < kVectorForms && reads_ == Reads::kHeld && vectors <= std::int64_t{kHeldVectors} * kMaxHeldThreads;
+  // Eight threads read whole lines of memory.
+  const std::int64_t fewest = std::min<std::int64_t>(power_of_two(vectors), 8);
   const std::int64_t nbytes = rows.length * static_cast<std::int64_t>(itemsize(rows.dtype));
   const std::int64_t most = reads_ == Reads::kOnce                             ? kOnePassThreads
+                            : is_held                                          ? kMaxHeldThreads
                             : at >= kVectorForms || nbytes <= kMaxSharedNbytes ? kMaxRowThreads
                                                                                : kMaxThreads;
-  const std::int64_t width = std::clamp(power_of_two((vectors + 7) / 8), fewest_threads(vectors), most);
+  const std::int64_t each = is_held ? kHeldVectors : 8;
+  const std::int64_t width = std::clamp(power_of_two((vectors + each - 1) / each), fewest, most);
   const std::int64_t block = std::max(kBlock, width);
-  return choice(*long_[at], threads_along(width), block, block / width);
+  return choice(is_held ? *held_[at] : *long_[at], threads_along(width), block, block / width);
 }
 
 }  // namespace tessera::ops::cuda

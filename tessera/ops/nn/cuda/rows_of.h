@@ -47,10 +47,9 @@ class CudaRowKernels {
  public:
   /// How a kernel reads a row.
   enum class Reads : std::uint8_t {
-    kHeld,     // once; it has additional forms that hold rows in registers, and reads rows that do not fit again
-    kTwoHeld,  // like kHeld, with two inputs
-    kAgain,    // at every pass
-    kOnce,     // in its only pass, in vectors at any address
+    kHeld,   // once; it has additional forms that hold rows in registers, and reads rows that do not fit again
+    kAgain,  // at every pass
+    kOnce,   // in its only pass, in vectors at any address
   };
   /// Looks up the kernels of "softmax": softmax_float_held, softmax_any_long and so on.
   CudaRowKernels(Image& image, const std::string& name, Reads reads = Reads::kHeld);
@@ -64,17 +63,15 @@ class CudaRowKernels {
   }
 
  private:
-  [[nodiscard]] bool has_held() const { return reads_ == Reads::kHeld || reads_ == Reads::kTwoHeld; }
   struct Choice {
-    const ImageKernel* kernel = nullptr;
+    const ImageKernel* kernel;
     RowThreads threads;
     device::LaunchConfig config;
   };
-  [[nodiscard]] Choice choose_held(const tensor::KernelCall& call, const DeviceRows& rows, RowFormKind form) const;
   [[nodiscard]] Choice choose(const tensor::KernelCall& call, const DeviceRows& rows, RowFormKind form) const;
 
   Reads reads_;
-  std::unique_ptr<const ImageKernel> held_[kVectorForms];  // by RowFormKind, unless reads_ is kAgain or kOnce
+  std::unique_ptr<const ImageKernel> held_[kVectorForms];  // by RowFormKind, with Reads::kHeld
   std::unique_ptr<const ImageKernel> long_[kRowForms];     // by RowFormKind
 };
 

@@ -14,8 +14,8 @@ using tensor::KernelCall;
 Image image(TESSERA_CUDA_BYTES(softmax_rows));
 const CudaRowKernels softmax_kernels(image, "softmax");
 const CudaRowKernels log_softmax_kernels(image, "log_softmax");
-const CudaRowKernels softmax_backward_kernels(image, "softmax_backward", CudaRowKernels::Reads::kTwoHeld);
-const CudaRowKernels log_softmax_backward_kernels(image, "log_softmax_backward", CudaRowKernels::Reads::kTwoHeld);
+const CudaRowKernels softmax_backward_kernels(image, "softmax_backward");
+const CudaRowKernels log_softmax_backward_kernels(image, "log_softmax_backward");
 
 int dim_of(const KernelCall& call) {
   return tensor::normalized_dim(call, call.as<SoftmaxAttributes>().dim, call.inputs[0].ndim());

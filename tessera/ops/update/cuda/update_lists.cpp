@@ -42,7 +42,7 @@ const UpdateKernels mul_kernels("mul", 1, 1, 0, 4);
 const UpdateKernels sgd_kernels("sgd", 2, 1, 1, 3);
 const UpdateKernels sgd_momentum_kernels("sgd_momentum", 3, 2, 1, 2);
 const UpdateKernels lion_kernels("lion", 3, 2, 1, 2);
-const UpdateKernels adamw_kernels("adamw", 4, 3, 1, 2);
+const UpdateKernels adamw_kernels("adamw", 4, 3, 1, 4);
 const ImageKernel adamw_step_kernel(image, "adamw_step");
 
 enum Kind : std::uint8_t { kF32, kMixed, kAny, kKinds };

@@ -13,7 +13,6 @@ namespace tessera::ops::cuda {
 namespace {
 
 constexpr int kBlock = 256;
-constexpr int kVectors = 4;  // vectors of four elements of each input that a thread has in flight
 static_assert(kBlock * 4 == kListUnit, "a unit is a vector of each thread");
 
 __device__ float mul(float a, float b) { return __fmul_rn(a, b); }
@@ -254,6 +253,9 @@ __device__ void store_four(const float (&x)[4], std::byte* to, std::int64_t at) 
 /// the first is used.
 template <class Op, int kHalf>
 __device__ void update_known(const ListTensor& of, std::int64_t begin, std::int64_t end, const StepValues& step) {
+  // Vectors of four elements of each input that a thread has in flight. With many inputs, few, so that more blocks are
+  // resident and the last round of a tensor leaves few threads idle.
+  constexpr int kVectors = Op::kIn == 4 ? 2 : 4;
   const typename Op::template Typed<float> typed(step.values);
   for (std::int64_t i = begin + std::int64_t{threadIdx.x} * 4; i + 4 <= end; i += kVectors * kListUnit) {
     uint4 raw[kVectors][Op::kIn];
@@ -409,6 +411,6 @@ TESSERA_UPDATE_KERNELS(mul, 4, 0, Mul)
 TESSERA_UPDATE_KERNELS(sgd, 3, 1, Sgd<false>)
 TESSERA_UPDATE_KERNELS(sgd_momentum, 2, 1, Sgd<true>)
 TESSERA_UPDATE_KERNELS(lion, 2, 1, Lion)
-TESSERA_UPDATE_KERNELS(adamw, 2, 1, AdamW)
+TESSERA_UPDATE_KERNELS(adamw, 4, 1, AdamW)
 
 }  // namespace tessera::ops::cuda
