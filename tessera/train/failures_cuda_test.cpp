@@ -50,6 +50,7 @@ class FailedStepOnGpu : public testing::ToldRuns {
   void expect_out_of_memory(const char* step) {
     const memory::Allocator allocator = memory::Allocator::of("cuda:0");
     const auto spoil = [&] {
+      device::Device("cuda:0").synchronize();  // a step ahead must not hold memory that the next one reuses
       allocator.trim();
       allocator.set_limit(1);
     };
@@ -73,15 +74,22 @@ TEST_F(FailedStepOnGpu, WithoutMemoryAStepAheadIsReportedInItsTurn) {
   EXPECT_TRUE(testing::contains(said, "\nstep 3/")) << said;
 }
 
-TEST_F(FailedStepOnGpu, OfTheDriverNamesTheStepAndLeavesTheCheckpoint) {
+TEST_F(FailedStepOnGpu, OfTheDriverNamesTheStepAndItsLastLaunches) {
   device::FaultInjector& faults = device::Device("cuda:0").faults();
-  for (const device::DriverCall call : {device::DriverCall::kSynchronize, device::DriverCall::kLaunch}) {
-    SCOPED_TRACE(std::string(device::to_string(call)));
-    failing.run.directory = path(call == device::DriverCall::kLaunch ? "launch" : "run").string();
-    expect_error<DeviceError>([&] { run_and_spoil([&] { faults.fail(call, 2); }); }, {"step 3: "});
-    faults.clear();
-  }
+  expect_error<DeviceError>([&] { run_and_spoil([&] { faults.fail(device::DriverCall::kLaunch, 2); }); },
+                            {"step 3: ", "; last launches: ", " on stream ", "cuda:0"});
+  faults.clear();
   expect_checkpoint();
+}
+
+// Step 3 is enqueued when step 2 is printed, so the next wait is that for step 3.
+TEST_F(FailedStepOnGpu, OfTheDriverInAWaitNamesTheStepThatWasWaitedFor) {
+  failing.checkpoint.every = 0;
+  device::FaultInjector& faults = device::Device("cuda:0").faults();
+  expect_error<DeviceError>([&] { run_and_spoil([&] { faults.fail(device::DriverCall::kSynchronize, 1); }); },
+                            {"step 3: ", "; last launches: "});
+  faults.clear();
+  EXPECT_EQ(testing::lines_of(path() / "metrics.jsonl").size(), 2U);
 }
 
 // The other rank waits for the failed one in a collective on the GPU.

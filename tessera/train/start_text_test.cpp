@@ -53,8 +53,10 @@ TEST(StartText, AMeshOfOneRankHasAnAxisToo) {
                                          .free_nbytes = std::int64_t{2} << 30,
                                          .directory = "/runs/a"});
   EXPECT_NE(on_gpu.find("; 2 GiB free on cuda:0\n"), std::string::npos) << on_gpu;
+  config.train.deterministic = true;
   const std::string reason = start_text({.config = config, .device = "host", .why_host = "x lacks y"});
-  EXPECT_NE(reason.find(" f32 state\ncomputing on the host, since x lacks y\n"), std::string::npos) << reason;
+  EXPECT_NE(reason.find(" f32 state, deterministic\ncomputing on the host, since x lacks y\n"), std::string::npos)
+      << reason;
 }
 
 // The line and the peak of the MFU are those of the dtype of the blocks.

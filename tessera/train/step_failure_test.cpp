@@ -59,7 +59,7 @@ TEST_F(FailedStep, WithoutMemoryNamesTheBatchThatFits) {
 TEST_F(FailedStep, OfADeviceNamesTheLastLaunches) {
   device::FaultInjector& faults = tensor::host_device().faults();
   const auto spoil = [&] { faults.fail(device::DriverCall::kSynchronize, 2); };
-  expect_error<DeviceError>([&] { run_and_spoil(spoil); }, {"step 3: "});
+  expect_error<DeviceError>([&] { run_and_spoil(spoil); }, {"step 3: ", "; last launches: ", " on stream "});
   faults.clear();
   expect_checkpoint();
 }
