@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tessera/analysis/explain.h"
 #include "tessera/base/probe/layout.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/testing/expect_error.h"
@@ -387,40 +386,6 @@ TEST_F(ReadRun, ATrainerThatStoppedTellsWhyInItsSummary) {
   fs::remove(path);
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   EXPECT_EQ(read_run(directory).stopped, "");
-}
-
-TEST_F(ReadRun, ARankThatTheReportSawStoppedStaysSo) {
-  write_launch(R"json({"ranks": 1, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [
-      {"rank": 0, "pid": 10, "end": "was killed by signal 9 (Killed)", "exit_code": 0, "signal": 9, "signals":
-        [{"signal": 9, "text": "it did not end"}]}]}]})json");
-  const std::string path = directory + "/explain.json";
-  std::ofstream(path) << R"({"ranks": [{"rank": 0, "pid": 10, "state": "was stopped"}]})";
-  EXPECT_EQ(read_run(directory).ranks.at(0).state, RankState::kStopped);
-  fs::remove(path);
-  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_EQ(read_run(directory).ranks.at(0).state, RankState::kDied);
-}
-
-// SIGTERM of the launcher continues a stopped process, which then finds that the others have failed.
-TEST_F(ReadRun, ARankThatTheReportSawStoppedAndThatThenFailedStaysSo) {
-  change_header(ended_rank(0, 1), [](FileHeader& header) {
-    header.pid = 10;
-    header.state = static_cast<std::uint32_t>(probe::detail::FileState::kFailed);
-  });
-  const auto launch = [&](const char* signals) {
-    write_launch(std::string(R"json({"ranks": 1, "exit_code": 1, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [
-        {"rank": 0, "pid": 10, "end": "exited with 1", "exit_code": 1, "signal": 0, "signals": [)json") +
-                 signals + "]}]}]}");
-  };
-  std::ofstream(directory + "/explain.json") << R"({"ranks": [{"rank": 0, "pid": 10, "state": "was stopped"}]})";
-  launch(R"({"signal": 15, "text": "rank 1 exited with 1"})");
-  const Evidence evidence = read_run(directory);
-  EXPECT_EQ(evidence.ranks.at(0).state, RankState::kStopped);
-  const Verdict verdict = explain(evidence).verdict;
-  EXPECT_EQ(verdict.fault, Fault::kStopped);
-  EXPECT_NE(verdict.advice.find("the launcher ended it later"), std::string::npos) << verdict.advice;
-  launch("");
-  EXPECT_EQ(read_run(directory).ranks.at(0).state, RankState::kFailed) << "it failed by itself";
 }
 
 TEST_F(ReadRun, FilesFromBeforeTheLastStartAreNotTaken) {
