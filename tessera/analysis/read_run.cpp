@@ -212,13 +212,16 @@ class RunReader {
     rank.ended_by = found->end->sent_for;
   }
 
-  // A rank that was stopped when the launcher killed it is still explained as stopped, from the report of that time.
+  // A rank that was stopped when the launcher ended it is still explained as stopped, from the report of that time: it
+  // was killed, or it continued only to report the failure of the others.
   void recall_stopped() {
-    const auto is_killed = [](const Rank& rank) { return rank.state == RankState::kDied && !rank.ended_by.empty(); };
-    if (std::ranges::none_of(evidence_.ranks, is_killed)) return;
+    const auto is_ended = [](const Rank& rank) {
+      return (rank.state == RankState::kDied || rank.state == RankState::kFailed) && !rank.ended_by.empty();
+    };
+    if (std::ranges::none_of(evidence_.ranks, is_ended)) return;
     const auto stopped = detail::ranks_seen_stopped(evidence_.source);
     for (Rank& rank : evidence_.ranks) {
-      if (is_killed(rank) && stopped.contains({rank.rank, rank.pid})) rank.state = RankState::kStopped;
+      if (is_ended(rank) && stopped.contains({rank.rank, rank.pid})) rank.state = RankState::kStopped;
     }
   }
 
@@ -229,7 +232,7 @@ class RunReader {
     for (const Rank& rank : evidence_.ranks) {
       last = std::max(last, rank.last_ns);
       if (const LaunchedEnd* end = launched_end(rank.rank)) last = std::max(last, end->time_ns);
-      const bool was_stopped = rank.state == RankState::kStopped && rank.signal != 0;
+      const bool was_stopped = rank.state == RankState::kStopped && !rank.ended_by.empty();
       is_over &= was_stopped || rank.state == RankState::kEnded || rank.state == RankState::kFailed ||
                  rank.state == RankState::kDied;
     }

@@ -388,18 +388,6 @@ TEST_F(ReadRun, ATrainerThatStoppedTellsWhyInItsSummary) {
   EXPECT_EQ(read_run(directory).stopped, "");
 }
 
-TEST_F(ReadRun, ARankThatTheReportSawStoppedStaysSo) {
-  write_launch(R"json({"ranks": 1, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [
-      {"rank": 0, "pid": 10, "end": "was killed by signal 9 (Killed)", "exit_code": 0, "signal": 9, "signals":
-        [{"signal": 9, "text": "it did not end"}]}]}]})json");
-  const std::string path = directory + "/explain.json";
-  std::ofstream(path) << R"({"ranks": [{"rank": 0, "pid": 10, "state": "was stopped"}]})";
-  EXPECT_EQ(read_run(directory).ranks.at(0).state, RankState::kStopped);
-  fs::remove(path);
-  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_EQ(read_run(directory).ranks.at(0).state, RankState::kDied);
-}
-
 TEST_F(ReadRun, FilesFromBeforeTheLastStartAreNotTaken) {
   (void)ended_rank(0, 1);
   write_launch(R"({"ranks": 1, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": []},

@@ -87,11 +87,10 @@ std::string advice_of(const Rank& rank, Fault fault) {
                          visible(memory->device));
     }
     case Fault::kStopped:
-      if (rank.signal != 0) {
+      if (rank.signal != 0 || !rank.ended_by.empty()) {
         return fmt::format(
-            "find out what stopped process {} of rank {}, SIGSTOP or a debugger; the launcher killed it "
-            "later",
-            rank.pid, rank.rank);
+            "find out what stopped process {} of rank {}, SIGSTOP or a debugger; the launcher {} it later", rank.pid,
+            rank.rank, rank.signal != 0 ? "killed" : "ended");
       }
       return rank.pid == 0 ? fmt::format("continue rank {}: kill -CONT its process", rank.rank)
                            : fmt::format("continue rank {}: kill -CONT {}{}", rank.rank, rank.pid,

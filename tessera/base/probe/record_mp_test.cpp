@@ -271,6 +271,22 @@ TEST(Recorder, TakesTheRunDirectoryFromTheEnvironment) {
   EXPECT_EQ(RecordFile::open(files_in(run.path)[0]).info().state, RecordState::kEnded);
 }
 
+TEST(Recorder, AProcessWithAnExitCodeHasFailed) {
+  const TempDir run;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setenv("TESSERA_RUN_DIR", run.path.c_str(), 1);
+    (void)open_recorder(*current_rank(), small_options());
+    std::exit(3);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(files_in(run.path).size(), 1U);
+  const RecordFile file = RecordFile::open(files_in(run.path)[0]);
+  EXPECT_EQ(file.info().state, RecordState::kFailed);
+  EXPECT_EQ(file.info().reason, "exited with 3");
+}
+
 TEST(Recorder, IsCopiedToTheRunDirectoryAtFailureAndThenGoesOn) {
   const TempDir run;
   Child child([&](int to_parent) {

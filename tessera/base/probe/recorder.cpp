@@ -101,7 +101,17 @@ struct Recorder::Parts {
   bool was_copied = false;
 
   void make_sections(ClockSource clock);
+  void note_exit(int exit_code);
 };
+
+// A process that exits with an error has failed. Without a run directory, where its file would remain, it has not.
+void Recorder::Parts::note_exit(int exit_code) {
+  const std::lock_guard lock(end_mutex);
+  if (exit_code == 0 || store == nullptr || has_ended || has_failed || store->run_path().empty()) return;
+  has_failed = true;
+  detail::put_text(store->header().reason, concat("exited with ", exit_code));
+  store->header().state = static_cast<std::uint32_t>(detail::FileState::kFailed);
+}
 
 void Recorder::Parts::make_sections(ClockSource clock) {
   using detail::SectionType;
@@ -147,8 +157,11 @@ Recorder::Recorder(const RankPlace& place, const RecordOptions& options)
     parts_->has_ended = true;
     parts_->status = concat("recording is off: ", parts_->store->path(), " belongs to the parent process of this fork");
   };
-  detail::add_open_recorder(
-      id_, this, [this] { end(); }, disown);
+  const auto end_process = [this](int exit_code) {
+    parts_->note_exit(exit_code);
+    end();
+  };
+  detail::add_open_recorder(id_, this, end_process, disown);
   is_on_.store(true, std::memory_order_relaxed);
 }
 

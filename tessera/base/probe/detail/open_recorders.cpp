@@ -16,7 +16,7 @@ namespace {
 struct OpenRecorder {
   std::uint64_t id;
   Recorder* recorder;
-  std::function<void()> end;
+  std::function<void(int)> end;
   std::function<void()> disown;
 };
 
@@ -25,7 +25,7 @@ struct OpenRecorders {
   std::vector<OpenRecorder> list;
 };
 
-void close_all();
+void close_all(int exit_code, void* unused);
 
 void before_fork();
 void after_fork_in_parent();
@@ -33,7 +33,7 @@ void after_fork_in_child();
 
 OpenRecorders& open_recorders() {
   static auto* only = [] {
-    std::atexit(close_all);
+    ::on_exit(close_all, nullptr);  // atexit does not tell the exit code
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     return new OpenRecorders;  // never destroyed: threads may outlive main
   }();
@@ -41,11 +41,11 @@ OpenRecorders& open_recorders() {
 }
 
 // The mappings stay: other threads may still be writing.
-void close_all() {
+void close_all(int exit_code, void* /*unused*/) {
   OpenRecorders& open = open_recorders();
   const std::lock_guard lock(open.mutex);
   while (!open.list.empty()) {
-    open.list.back().end();
+    open.list.back().end(exit_code);
     open.list.pop_back();
   }
 }
@@ -76,7 +76,8 @@ std::uint64_t new_recorder_id() {
   return last.fetch_add(1) + 1;
 }
 
-void add_open_recorder(std::uint64_t id, Recorder* recorder, std::function<void()> end, std::function<void()> disown) {
+void add_open_recorder(std::uint64_t id, Recorder* recorder, std::function<void(int)> end,
+                       std::function<void()> disown) {
   OpenRecorders& open = open_recorders();
   const std::lock_guard lock(open.mutex);
   open.list.push_back({id, recorder, std::move(end), std::move(disown)});
