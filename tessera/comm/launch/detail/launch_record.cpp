@@ -100,6 +100,7 @@ void LaunchJournal::started(const std::vector<int>& pids, const std::string& sto
   starts_.push_back({now_text(), {}});
   for (const int pid : pids) starts_.back().ranks.push_back({.pid = pid});
   starts_.size() == 1 ? write() : try_to_write();
+  new_directory_.keep();  // another process may replace it by an empty one
 }
 
 void LaunchJournal::signalled(const std::vector<int>& ranks, const SentSignal& signal) {
