@@ -6,11 +6,23 @@
 #include <type_traits>
 #include <nlohmann/json.hpp>
 
+#include "tessera/base/error.h"
+
+// With NDEBUG, the library asserts nothing and assumes all, so that a table like [!x] would be undefined behavior. Here
+// its assertions throw in all builds.
+namespace tessera::train {
+namespace {
+[[noreturn]] void reject_syntax() { TESSERA_THROW(InvalidArgument, "not TOML: a key or value is malformed"); }
+}  // namespace
+}  // namespace tessera::train
+#pragma push_macro("NDEBUG")
+#undef NDEBUG
+#define TOML_ASSERT(condition) ((condition) ? void() : tessera::train::reject_syntax())
 #define TOML_HEADER_ONLY 1
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
+#pragma pop_macro("NDEBUG")
 
-#include "tessera/base/error.h"
 #include "tessera/base/nearest.h"
 #include "tessera/base/regular_file.h"
 #include "tessera/nn/language_model.h"
@@ -111,10 +123,13 @@ toml::table parse(const std::filesystem::path& path) {
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(path, error);
   TESSERA_CHECK_AS(IoError, is_file, "no configuration file '", path.string(), "'");
+  const std::string text = read_regular_file(path.string(), kMaxNbytes);
   try {
-    return toml::parse(read_regular_file(path.string(), kMaxNbytes), path.string());
+    return toml::parse(text, path.string());
   } catch (const toml::parse_error& wrong) {
     TESSERA_THROW(InvalidArgument, where(path.string(), wrong.source()), ": not TOML: ", wrong.description());
+  } catch (const InvalidArgument& wrong) {
+    TESSERA_THROW(InvalidArgument, path.string(), ": ", wrong.message());
   }
 }
 

@@ -97,6 +97,8 @@ TEST_F(Toml, RefusesWrongTypesAndValuesWithTheLine) {
 
 TEST_F(Toml, RefusesWhatIsNoTomlAndFilesThatAreNotThere) {
   refuses("[train]\nsteps = = 5\n", {"run.toml:2", "not TOML"});
+  for (const char* table : {"[!x]\n", "[=]\n", "[.train]\n", "[[#]]\n", "[\n]\n"})
+    refuses(table, {"run.toml", "not TOML"});
   refuses("[train]\nsteps = 5\nsteps = 6\n", {"run.toml:3"});
   Config config;
   expect_error<IoError>([&] { read_toml(config, directory + "/none.toml"); }, {"none.toml"});
