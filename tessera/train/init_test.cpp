@@ -68,6 +68,19 @@ TEST_F(RunFromWeights, StartsAtStepZeroWithTheWeightsAlone) {
   EXPECT_EQ(run_and(config).was_finished, true);
 }
 
+TEST_F(RunFromWeights, OptionsThatNoShapeShowsAreNamed) {
+  EXPECT_EQ(run_and(from_base("same")).end, RunEnd::kDone);
+  EXPECT_FALSE(contains(said, "other options")) << said;
+  Config config = from_base("other");
+  config.model.rope_base = 20000;
+  config.model.norm_eps = 1e-6;
+  EXPECT_EQ(run_and(config).end, RunEnd::kDone);
+  EXPECT_TRUE(contains(said,
+                       "the weights are of a model with other options: model.norm_eps is 1e-06 here and 1e-05 there, "
+                       "model.rope_base is 20000 here and 10000 there; use theirs, unless the change is intended"))
+      << said;
+}
+
 TEST_F(RunFromWeights, AdaptersAloneAreTrainedAndSavedAndResume) {
   Config config = from_base();
   config.lora.rank = 2;

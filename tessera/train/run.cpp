@@ -341,9 +341,12 @@ void run_in_world(const Config& given, detail::RunTask& task, Worlds& worlds, st
   const std::unique_ptr<Trainer> made_trainer = task.make_trainer(config);
   Trainer& trainer = *made_trainer;
   summary.parameters = trainer.parameter_count();
+  check_none_asked_to_end();
   if (!start.init.empty()) {
     CheckpointState weights = trainer.initial_weights();
     load_weights(start.init, weights);
+    const std::string differences = ranks.rank() == 0 ? unseen_differences(config, start.init) : "";
+    if (!differences.empty()) progress.say(differences + "\n");
   }
   if (!start.checkpoint.empty()) go_on_from(start.checkpoint, digest, trainer, summary);
   check_none_asked_to_end();

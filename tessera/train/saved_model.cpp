@@ -1,5 +1,7 @@
 #include "tessera/train/saved_model.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <vector>
 #include <nlohmann/json.hpp>
@@ -53,6 +55,36 @@ Config saved_config(const CheckpointInfo& from) {
     for (const std::string& value : values) set(config, name, value);
   }
   return config;
+}
+
+std::string unseen_differences(const Config& config, const std::filesystem::path& weights) {
+  constexpr std::string_view kUnseen[] = {"model.heads",          "model.kv_heads",       "model.head_width",
+                                          "model.norm_eps",       "model.window",         "model.activation",
+                                          "model.rope_base",      "model.rope_factor",    "model.rope_context",
+                                          "model.rope_low_turns", "model.rope_high_turns"};
+  if (is_own(config.model)) return {};
+  CheckpointInfo from;
+  from.path = weights;
+  if (!is_hugging_face(weights)) {
+    from = open_checkpoint(weights);
+    if (!checkpoint_texts(from).contains("configuration")) return {};
+  }
+  const auto with_head_width = [](Config of) {
+    if (of.model.head_width == 0 && of.model.heads > 0) of.model.head_width = of.model.width / of.model.heads;
+    return of;
+  };
+  const Config here = with_head_width(config);
+  const Config there = with_head_width(saved_config(from));
+  std::string text;
+  for (const Option& option : options()) {
+    if (std::ranges::find(kUnseen, option.name) == std::end(kUnseen)) continue;
+    const std::string mine = value_texts(option, here).at(0);
+    const std::string other = value_texts(option, there).at(0);
+    if (mine == other || mine == "auto" || other == "auto") continue;  // auto: that of the family
+    text += (text.empty() ? "the weights are of a model with other options: " : ", ") + option.name + " is " + mine +
+            " here and " + other + " there";
+  }
+  return text.empty() ? text : text + "; use theirs, unless the change is intended";
 }
 
 device::Device saved_model_device(const CheckpointInfo& from, const SavedModelOptions& options, ModelUse use) {

@@ -52,6 +52,10 @@ struct SavedModel {
 /// Returns the configuration in the metadata of a checkpoint. Throws MismatchError if it has none, or has an unknown
 /// option of the model.
 TESSERA_API Config saved_config(const CheckpointInfo& from);
+/// Returns a line that names the options of the model that differ between a run and the weights that it starts from,
+/// and that no shape of a weight shows, such as the base of rotary angles. Empty if none differs, or if the weights
+/// have no configuration.
+TESSERA_API std::string unseen_differences(const Config& config, const std::filesystem::path& weights);
 /// Creates the model of a checkpoint on the mesh of the options and the default device, and reads its weights. Throws
 /// InvalidArgument if the model does not fit the mesh, and what load_checkpoint() throws.
 TESSERA_API SavedModel open_saved_model(const CheckpointInfo& from, const SavedModelOptions& options = {});
