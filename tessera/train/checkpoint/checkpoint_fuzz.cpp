@@ -201,7 +201,9 @@ void change_value(Json& json, Random& random) {
                          nullptr,
                          true};
   if (json.is_number_integer() && random() % 2 == 0) {
-    json = json.get<std::int64_t>() + below(random, 5) - 2;
+    // In unsigned arithmetic, which wraps around.
+    const auto number = static_cast<std::uint64_t>(json.get<std::int64_t>());
+    json = static_cast<std::int64_t>(number + static_cast<std::uint64_t>(below(random, 5)) - 2);
   } else {
     json = values[random() % std::size(values)];
   }
